@@ -16,7 +16,7 @@ from tests.sinks.stores import SCHEMA, DeltaStore, batch, everything, of_batches
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, UsageError
 from waterclock.sinks import DeltaSink, apply_once
-from waterclock.sinks.names import delta_column, delta_location
+from waterclock.sinks.names import delta_column, table_location
 from waterclock.spark import frames
 from waterclock.spark.toml.config import load
 from waterclock.spark.toml.sink import DeltaLakeTable
@@ -101,12 +101,12 @@ def test_a_column_that_not_every_engine_could_read_is_refused(store: DeltaStore,
 )
 def test_a_location_without_a_name_or_with_signs_of_a_url_is_refused(location: str) -> None:
     with pytest.raises(UsageError, match="the sink's table"):
-        delta_location(location)
+        table_location(location)
 
 
 def test_a_url_with_a_password_is_refused_and_not_shown() -> None:
     with pytest.raises(UsageError) as caught:
-        delta_location("s3://key:secret@lake/orders")
+        table_location("s3://key:secret@lake/orders")
     assert "environment" in str(caught.value)
     assert "secret" not in str(caught.value)
 

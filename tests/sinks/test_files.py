@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from tests.sinks.collisions import collide
 from tests.sinks.file_stores import DeltaFileStore, IcebergFileStore, part_of
 from tests.sinks.lake_kills import ICEBERG_KILL
 from tests.sinks.stores import COUNTERS, SCHEMA, batch, everything, in_a_child, of_batches, results
-from waterclock.errors import EnvironmentMissing, SinkLost, UsageError
+from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.sinks import DeltaSink, IcebergSink, LastBatch, Mirror, apply_once
 from waterclock.sinks.file_figures import figures
 from waterclock.spark import frames
@@ -274,14 +275,7 @@ def test_a_kill_before_a_commit_of_iceberg_leaves_files_in_the_tables_folder_tha
 def test_of_two_drivers_that_take_the_same_batch_one_commits_its_files(delta: DeltaFileStore, sink: Any) -> None:
     with closing(delta.sink()) as other:
         other.open(SCHEMA)
-        for each in (sink, other):
-            each.begin()
-            assert each.is_applied("q", 1) is False
-            each.write(batch(1))
-        other.commit()
-        with pytest.raises(SinkLost, match="another writer was quicker"):
-            sink.commit()
-        assert apply_once(sink, batch(1)) is False
+        collide(sink, other, 1)
     assert everything(delta) == of_batches(1)
     assert sink.totals() == COUNTERS
 
@@ -295,14 +289,7 @@ def test_two_drivers_that_differ_in_the_last_step_alone_collide_at_the_commit_th
         one.open(SCHEMA)
         other.open(SCHEMA)
         in_a_child(store, kill.format(step=2))  # dead letters and batch are there
-        for each in (one, other):
-            each.begin()
-            assert each.is_applied("q", 1) is False
-            each.write(batch(1))
-        other.commit()
-        with pytest.raises(SinkLost, match="another writer was quicker"):
-            one.commit()
-        assert apply_once(one, batch(1)) is False
+        collide(one, other, 1)
     assert everything(store) == of_batches(1)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sinks.collisions import collide
 from tests.sinks.lake_kills import ICEBERG_KILL
 from tests.sinks.stores import (
     COUNTERS,
@@ -20,7 +21,6 @@ from tests.sinks.stores import (
     in_a_child,
     of_batches,
 )
-from waterclock.errors import SinkLost
 from waterclock.sinks import LastBatch, Sink, apply_once
 
 # kill the child where the lake is to be given the commit of that number: the first is that of the dead letters
@@ -71,14 +71,7 @@ def test_a_kill_inside_a_commit_leaves_no_result_and_a_rerun_makes_it_whole(
 def test_of_two_writers_that_take_the_same_batch_one_writes_it(store: Store, sink: Sink) -> None:
     with closing(store.sink()) as other:
         other.open(SCHEMA)
-        for each in (sink, other):
-            each.begin()
-            assert each.is_applied("q", 1) is False
-            each.write(batch(1))
-        other.commit()
-        with pytest.raises(SinkLost, match=r"another writer was quicker at the table '(lake\.)?results'"):
-            sink.commit()
-        assert apply_once(sink, batch(1)) is False
+        collide(sink, other, 1)
     assert everything(store) == of_batches(0, 1)
 
 

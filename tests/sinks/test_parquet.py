@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import in_a_fork
+from tests.sinks.collisions import collide
 from tests.sinks.file_stores import ParquetFileStore, part_of
 from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest, named, table
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
@@ -121,14 +122,7 @@ def test_so_does_a_kill_at_each_step_of_making_and_committing(
 def test_of_two_writers_that_take_the_same_batch_one_commits_it(store: ParquetStore, sink: Sink) -> None:
     with closing(store.sink()) as other:
         other.open(SCHEMA)
-        for each in (sink, other):
-            each.begin()
-            assert each.is_applied("q", 1) is False
-            each.write(batch(1))
-        other.commit()
-        with pytest.raises(SinkLost, match="another writer was quicker at the table 'results'"):
-            sink.commit()
-        assert apply_once(sink, batch(1)) is False
+        collide(sink, other, 1)
     assert everything(store) == of_batches(0, 1)
     agree(store)
 

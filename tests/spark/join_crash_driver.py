@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.crash_driver import CrashingSink, die
 from tests.spark.open_crash_driver import QUICK, RULES
+from tests.spark.pipelines import COLUMNS, RULES_TEXT
 from waterclock.bench.servers.connector import LIB
 from waterclock.sinks import PostgresSink
 from waterclock.spark import Pipeline
@@ -72,25 +73,9 @@ way = "connector"
 per_batch = {per_batch}
 query = '''SELECT `order`, at, what, id, n, name, _row_id_place
 FROM source LEFT JOIN (VALUES {names}) AS names (what, name) USING (what)'''
-[source.columns]
-order = "string"
-at = "timestamp"
-what = "string"
-id = "string"
-n = "long"
-[time]
+{columns}[time]
 watermark_delay = "{delay}"
-[rules]
-key = "order"
-time = "at"
-type = "what"
-id = "id"
-sequence = "n"
-[rules.deduplicate]
-within = "1 day"
-[rules.order]
-wait = "1 hour"
-[[rules.expect]]
+{rules}[[rules.expect]]
 type = "paid"
 after = "created"
 within = "20 minutes"
@@ -109,7 +94,7 @@ def from_file(folder: Path, job: Job, sink: Any) -> Pipeline:
     """The same pipeline by TOML."""
     names = ", ".join(map(str, NAMES.items()))
     where = {"servers": job.servers, "topic": job.topic, "url": job.url, "schema": job.schema}
-    text = FILE.format(**where, per_batch=A_BATCH, names=names, delay=DELAY)
+    text = FILE.format(**where, columns=COLUMNS, rules=RULES_TEXT, per_batch=A_BATCH, names=names, delay=DELAY)
     (folder / "pipeline.toml").write_text(text)
     return configured(load(folder / "pipeline.toml"), sink)
 

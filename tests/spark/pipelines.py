@@ -12,22 +12,14 @@ from pathlib import Path
 from typing import Any
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-PIPELINE = """
-[pipeline]
-name = "orders"
-checkpoint = "checkpoint"
-[source]
-path = "in"
-files_per_batch = {files_per_batch}
-[source.columns]
+COLUMNS = """[source.columns]
 order = "string"
 at = "timestamp"
 what = "string"
 id = "string"
 n = "long"
-[time]
-watermark_delay = "1 hour"
-[rules]
+"""
+RULES_TEXT = """[rules]
 key = "order"
 time = "at"
 type = "what"
@@ -37,7 +29,17 @@ sequence = "n"
 within = "1 day"
 [rules.order]
 wait = "1 hour"
-[[rules.delay]]
+"""
+PIPELINE = f"""
+[pipeline]
+name = "orders"
+checkpoint = "checkpoint"
+[source]
+path = "in"
+files_per_batch = {{files_per_batch}}
+{COLUMNS}[time]
+watermark_delay = "1 hour"
+{RULES_TEXT}[[rules.delay]]
 after = "created"
 by = "30 minutes"
 emit = "remind"

@@ -50,6 +50,7 @@ from waterclock.sinks.delta_replica import PARTITIONED, POSITIONS_SCHEMA, DeltaR
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.lake_rows import SIDES, rows_of, schemas, sides_of
+from waterclock.sinks.located import Located
 from waterclock.sinks.mirror import DELETED, Mirror
 from waterclock.sinks.replica import Replica
 from waterclock.sinks.results import COMMON, event_schema
@@ -60,7 +61,7 @@ _NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES)
 _OWN_ENDINGS = (".parquet", ".bin", ".crc")  # of files in a table's folder; what begins with _ or a dot is its own too
 
 
-class DeltaSink:
+class DeltaSink(Located):
     """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment.
 
     With `mirror` the table follows change events, or those beside it follow the tables that changes name. `written_by` is
@@ -70,7 +71,8 @@ class DeltaSink:
     def __init__(
         self, location: str | Path, *, mirror: Mirror | Replica | None = None, written_by: str = DRIVER
     ) -> None:
-        self._location, self._mirror = names.delta_location(str(location)), mirror
+        super().__init__(str(location))
+        self._mirror = mirror
         self.written_by = checked_writer(written_by, mirror)
         self._last_step = "" if mirror is None else BATCHES  # the table by which a batch is applied
         self._tables: dict[str, DeltaTable] = {}
@@ -81,16 +83,6 @@ class DeltaSink:
     def mirror(self) -> Mirror | Replica | None:
         """What the table follows; None where it holds results."""
         return self._mirror
-
-    @property
-    def path(self) -> Path | None:
-        """The folder of the table; None where it lies behind a URL."""
-        return None if "://" in self._location else Path(self._location)
-
-    @property
-    def place(self) -> str:
-        """Where the table is, in the words that a checkpoint keeps."""
-        return f"the table {self._location}"
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
@@ -111,11 +103,7 @@ class DeltaSink:
 
     def remove(self) -> None:
         """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
-        if "://" in self._location:
-            raise UsageError(
-                f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
-                f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
-            )
+        self._refuse_url()
         with self._errors_of_delta():
             if isinstance(self._mirror, Mirror):
                 refuse_no_mirror(self.describe(), self._as_found)
@@ -240,18 +228,7 @@ class DeltaSink:
         """See `Sink`."""
         self._tables, self._prepared = {}, None
 
-    def describe(self) -> str:
-        """See `Sink`."""
-        return self._name("")
-
     # Tables ----------------------------------------------------------------------------------------------------
-
-    def _at(self, part: str) -> str:
-        return f"{self._location}{part}"
-
-    def _name(self, part: str) -> str:
-        folder, _, name = self._at(part).rpartition("/")
-        return f"the table {name!r} in {folder or '.'}"
 
     def _wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
         """The columns of the tables that are made, by the ends of their names; that of results or of the mirror last."""
@@ -315,7 +292,7 @@ class DeltaSink:
 
     def _refuse_other_things(self, part: str) -> None:
         """A folder without a table in it, but with something else, is neither filled nor removed."""
-        if "://" in self._location or self._found(part) is not None:
+        if self._is_url or self._found(part) is not None:
             return
         place = Path(self._at(part))
         if place.is_file() or (place.is_dir() and not all(map(_is_begun, place.iterdir()))):
@@ -325,7 +302,7 @@ class DeltaSink:
 
     def _refuse_another_table_around(self) -> None:
         """What lies in the folder of a table that does not know it would go where that one is removed."""
-        around = () if "://" in self._location else Path(self._location).absolute().parents
+        around = () if self._is_url else Path(self._location).absolute().parents
         if outer := [str(folder) for folder in around if (folder / "_delta_log").is_dir()]:
             raise UsageError(
                 f"the sink's table {self._location!r} lies in the folder of another table of Delta Lake, {outer[0]}, and "

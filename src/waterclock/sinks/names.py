@@ -75,10 +75,10 @@ def postgres_url(url: str) -> str:
     return url
 
 
-def delta_location(location: str) -> str:
+def table_location(location: str) -> str:
     """`location` of a table, a path or a URL, without a slash at its end; UsageError where it is none, or holds a secret.
 
-    >>> delta_location("out/orders/"), delta_location("s3://lake/orders")
+    >>> table_location("out/orders/"), table_location("s3://lake/orders")
     ('out/orders', 's3://lake/orders')
     """
     name = location.rstrip("/").rpartition("/")[2]

@@ -45,12 +45,12 @@ from waterclock.errors import (
     UsageError,
     WaterclockError,
 )
-from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch, ResultFile
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files import DRIVER, ResultFiles, checked_writer, place_of, refuse_unseen
 from waterclock.sinks.folders import Folder, LocalFolder, PlaceFolder, StoreFolder, path_of, remove_folder, store_url
 from waterclock.sinks.lake_rows import SIDES, schemas
+from waterclock.sinks.located import Located
 from waterclock.sinks.manifests import (
     BATCH,
     OWNER,
@@ -73,7 +73,7 @@ _ALL = (*_PARTS.values(), BATCHES)
 FILE = re.compile(r"part-(\d+|columns)-[0-9a-f]{32}-\d+-\d+\.parquet")
 
 
-class ParquetSink:
+class ParquetSink(Located):
     """A `Sink` of Parquet files at `location`, a path or a URL. `written_by`: "driver" or "executors" write the files.
 
     A commit behind a URL is made through Spark, as the pipeline tells it (`reached_by`).
@@ -83,7 +83,7 @@ class ParquetSink:
     """
 
     def __init__(self, location: str | Path, *, written_by: str = DRIVER) -> None:
-        self._location = names.delta_location(path_of(str(location)))
+        super().__init__(path_of(str(location)))
         self.written_by = checked_writer(written_by)
         self._reach: Callable[[str], Any] | None = None
         self._columns: dict[str, pa.Schema] = {}
@@ -91,16 +91,6 @@ class ParquetSink:
         self._found: Manifests | None = None
         self._prepared: tuple[Batch, Files, Files] | None = None
         self._epoch: Epoch | None = None
-
-    @property
-    def path(self) -> Path | None:
-        """The folder of the results; None where it lies behind a URL."""
-        return None if "://" in self._location else Path(self._location)
-
-    @property
-    def place(self) -> str:
-        """Where the table is, in the words that a checkpoint keeps."""
-        return f"the table {self._location}"
 
     def reached_by(self, reach: Callable[[str], Any]) -> None:
         """Take `reach`, which gives the place of a URL (spark/places), where of two that make one file one is refused."""
@@ -116,18 +106,14 @@ class ParquetSink:
                 self._make(found)
             self._refuse_unlike(next(found.everything()) if found.recent[0].number else found.recent[0])
             self._refuse_gone(found)
-            self._lists = [SparkList(self._folder(end), self._location + end, part) for part, end in _PARTS.items()]
+            self._lists = [SparkList(self._folder(end), self._at(end), part) for part, end in _PARTS.items()]
             for each in self._lists:
                 each.open(found)
         self._found = found
 
     def remove(self) -> None:
         """Remove the three folders; UsageError where one has other things in it, or they lie behind a URL."""
-        if "://" in self._location:
-            raise UsageError(
-                f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
-                f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
-            )
+        self._refuse_url()
         with self._errors_of_place():
             for end in _ALL:
                 if others := self._others_in(end):
@@ -141,7 +127,7 @@ class ParquetSink:
                     "so nobody knows whose they are: remove the folder by hand, or name another path in [sink]"
                 )
             for end in _ALL:  # the manifests last: what is half removed is told, and removed by another try
-                remove_folder(self._location + end)
+                remove_folder(self._at(end))
         self.close()
 
     def last_applied(self) -> LastBatch | None:
@@ -213,10 +199,6 @@ class ParquetSink:
         """See `Sink`."""
         self._found, self._prepared, self._lists = None, None, []
 
-    def describe(self) -> str:
-        """See `Sink`."""
-        return self._name("")
-
     # The table -------------------------------------------------------------------------------------------------
 
     @property
@@ -224,12 +206,8 @@ class ParquetSink:
         assert self._found is not None, "open comes first"
         return self._found
 
-    def _name(self, end: str) -> str:
-        folder, _, name = (self._location + end).rpartition("/")
-        return f"the table {name!r} in {folder or '.'}"
-
     def _folder(self, end: str) -> Folder:
-        return self._folder_at(self._location + end)
+        return self._folder_at(self._at(end))
 
     def _folder_at(self, location: str) -> Folder:
         if "://" not in location:
@@ -246,10 +224,10 @@ class ParquetSink:
             manifests.load()  # another one made it at the same time
 
     def _no_rows(self, end: str) -> Files:
-        at, folder = place_of(store_url(self._location + end))
+        at, folder = place_of(store_url(self._at(end)))
         name = f"part-columns-{uuid4().hex}-0-0.parquet"
         pq.write_table(self._columns[end].empty_table(), f"{folder}/{name}", filesystem=at)
-        if "://" not in self._location:
+        if not self._is_url:
             disk.flush_file(f"{folder}/{name}")
             disk.flush_folder(folder)
         found = at.get_file_info(f"{folder}/{name}")
@@ -263,13 +241,13 @@ class ParquetSink:
     def _refuse_gone(self, manifests: Manifests) -> None:
         """Look whether the files of the last batches are there; `files` (parquet_tables.py) looks at all."""
         for part, end in _PARTS.items():
-            refuse_changed(self._location + end, [f for each in manifests.recent for f in getattr(each, part)])
+            refuse_changed(self._at(end), [f for each in manifests.recent for f in getattr(each, part)])
 
     def _others_in(self, end: str) -> list[str]:
         """What lies in a folder and has no name that is given here."""
         folder = self._folder(end)
-        if "://" not in self._location and Path(self._location + end).is_file():
-            return [self._location + end]
+        if not self._is_url and Path(self._at(end)).is_file():
+            return [self._at(end)]
         belongs = is_ours if end == BATCHES else lambda name: name == SPARK_LIST or FILE.fullmatch(name) is not None
         others = [name for name in folder.names() if not belongs(name)]
         within = [name for name in folder.names() if re.fullmatch(r"\d{9}", name)] if end == BATCHES else [SPARK_LIST]
@@ -306,7 +284,7 @@ class ParquetSink:
     # Rows ------------------------------------------------------------------------------------------------------
 
     def _files(self, end: str, batch_id: int) -> ResultFiles:
-        return ResultFiles(store_url(self._location + end), self._columns[end], batch_id, uuid4().hex)
+        return ResultFiles(store_url(self._at(end)), self._columns[end], batch_id, uuid4().hex)
 
     def _written(self, end: str, batch_id: int, rows: pa.Table) -> tuple[ResultFile, ...]:
         writer = self._files(end, batch_id).begin(0, 0)
@@ -321,7 +299,7 @@ class ParquetSink:
     def _refuse_taken(self, files: Files, letters: Files) -> None:
         """Name no file that went while this run stood still between step 1 and 2: a vacuum takes what is old."""
         for end, named in (("", files), (DEAD_LETTERS, letters)):
-            for file, _ in found_changed(self._location + end, named):
+            for file, _ in found_changed(self._at(end), named):
                 raise SinkLost(
                     f"{self._location}{end}/{file.name} is gone, and its batch is not committed yet: a vacuum took it"
                 )

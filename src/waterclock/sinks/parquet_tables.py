@@ -37,7 +37,7 @@ from waterclock.sinks.files import place_of
 from waterclock.sinks.folders import folder_of, path_of, store_url
 from waterclock.sinks.lake_rows import SIDES, typed
 from waterclock.sinks.manifests import BATCH, TEMPORARY, Manifest, Manifests, NamedFile, changed
-from waterclock.sinks.names import delta_location
+from waterclock.sinks.names import table_location
 from waterclock.sinks.parquet import FILE
 from waterclock.sinks.spark_list import SPARK_LIST, SparkList
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS
@@ -103,7 +103,7 @@ def vacuum(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
 
 
 def _location(path: str | Path) -> str:
-    return delta_location(path_of(str(path)))
+    return table_location(path_of(str(path)))
 
 
 def _manifests(location: str) -> list[Manifest]:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import QUICK
+from tests.sinks.collisions import collide
 from tests.sinks.file_stores import ByExecutors
 from tests.sinks.stores import COUNTERS, SCHEMA, batch
 from tests.spark.lakes import PARQUET, lake_pipeline
@@ -87,14 +88,7 @@ def test_of_two_writers_of_one_batch_the_store_refuses_one(spark: SparkSession, 
     with closing(table.sink()) as one, closing(table.sink()) as other:
         for number in range(12):
             apply_once(one, batch(number))
-        for each in (one, other):
-            each.begin()
-            assert each.is_applied("q", 12) is False
-            each.write(batch(12))
-        other.commit()
-        with pytest.raises(SinkLost, match="another writer was quicker"):
-            one.commit()
-        assert apply_once(one, batch(12)) is False
+        collide(one, other, 12)
         assert one.totals() == {name: 13 * value for name, value in COUNTERS.items()}
     with closing(table.sink()) as again:
         assert again.last_applied() == LastBatch("q", 12)

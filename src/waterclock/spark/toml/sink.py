@@ -29,12 +29,12 @@ from waterclock.rules.toml import check_names
 from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
 from waterclock.sinks.files import DRIVER, WRITERS, checked_writer
 from waterclock.sinks.names import (
-    delta_location,
     iceberg_table,
     kafka_topic,
     postgres_name,
     postgres_url,
     spark_table,
+    table_location,
 )
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS
 from waterclock.spark.toml.clients import client_from, servers_from
@@ -267,8 +267,8 @@ def _delta(sink: Mapping[str, Any], mode: str, folder: Path, changes: bool) -> D
     given, by = get(sink, _WHERE, "path", str), _written_by(sink, mirror)
     own = f"/{postgres_name('table', get(sink, _WHERE, 'table', str, 'changes'))}" if changes else ""
     if "://" in given:
-        return DeltaLakeTable(delta_location(given.rstrip("/") + own), None, mirror, by)
-    location = delta_location(f"{place(_WHERE, 'path', given, folder)}{own}")
+        return DeltaLakeTable(table_location(given.rstrip("/") + own), None, mirror, by)
+    location = table_location(f"{place(_WHERE, 'path', given, folder)}{own}")
     return DeltaLakeTable(location, Path(location), mirror, by)
 
 
@@ -301,8 +301,8 @@ def _parquet(sink: Mapping[str, Any], mode: str, folder: Path) -> ParquetFolder:
     _refuse_mirror(mode, "a folder of Parquet files")
     given, by = get(sink, _WHERE, "path", str), _written_by(sink)
     if "://" in given:
-        return ParquetFolder(delta_location(given), None, by)
-    location = delta_location(str(place(_WHERE, "path", given, folder)))
+        return ParquetFolder(table_location(given), None, by)
+    location = table_location(str(place(_WHERE, "path", given, folder)))
     return ParquetFolder(location, Path(location), by)
 
 
