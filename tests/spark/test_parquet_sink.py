@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -56,6 +57,50 @@ def test_so_it_does_however_many_batches_there_are(spark: SparkSession, tmp_path
     letters = spark.read.parquet(f"{folder}_dead_letters")
     assert letters.count() == 62
     assert spark.read.parquet(str(folder)).filter("batch_id = 61 AND event_n = 1").count() == 1
+
+
+AS_SOURCE = """
+[pipeline]
+name = "next"
+checkpoint = "checkpoint"
+[source]
+path = "results"
+format = "parquet"
+[source.columns]
+key = "string"
+due = "timestamp"
+kind = "string"
+source_id = "string"
+[time]
+watermark_delay = "1 hour"
+[rules]
+key = "key"
+time = "due"
+type = "kind"
+id = "source_id"
+[rules.order]
+wait = "1 hour"
+[sink]
+path = "out.db"
+"""
+
+
+@pytest.mark.long(seconds=5)
+def test_a_pipeline_whose_source_it_is_reads_what_is_committed_and_nothing_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with closing(ParquetSink(tmp_path / "results")) as sink:
+        sink.open(SCHEMA)
+        for number in range(2):
+            apply_once(sink, batch(number))
+        sink.begin()
+        sink.write(batch(2))
+    (tmp_path / "next.toml").write_text(AS_SOURCE)
+    with closing(configured(load(tmp_path / "next.toml"))) as pipeline:
+        pipeline.run(spark)
+    with closing(sqlite3.connect(tmp_path / "out.db")) as made:
+        rows = made.execute("SELECT source_id FROM results ORDER BY 1").fetchall()
+    assert rows == [("0-0",), ("0-1",), ("1-0",), ("1-1",)]
 
 
 @pytest.mark.long(seconds=8)
