@@ -50,7 +50,7 @@ from waterclock.sinks.delta_replica import PARTITIONED, POSITIONS_SCHEMA, DeltaR
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.lake_rows import SIDES, rows_of, schemas, sides_of
-from waterclock.sinks.located import Located
+from waterclock.sinks.location import TableLocation
 from waterclock.sinks.mirror import DELETED, Mirror
 from waterclock.sinks.replica import Replica
 from waterclock.sinks.results import COMMON, event_schema
@@ -61,7 +61,7 @@ _NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES)
 _OWN_ENDINGS = (".parquet", ".bin", ".crc")  # of files in a table's folder; what begins with _ or a dot is its own too
 
 
-class DeltaSink(Located):
+class DeltaSink(TableLocation):
     """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment.
 
     With `mirror` the table follows change events, or those beside it follow the tables that changes name. `written_by` is

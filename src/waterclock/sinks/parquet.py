@@ -50,7 +50,7 @@ from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files import DRIVER, ResultFiles, checked_writer, place_of, refuse_unseen
 from waterclock.sinks.folders import Folder, LocalFolder, PlaceFolder, StoreFolder, path_of, remove_folder, store_url
 from waterclock.sinks.lake_rows import SIDES, schemas
-from waterclock.sinks.located import Located
+from waterclock.sinks.location import TableLocation
 from waterclock.sinks.manifests import (
     BATCH,
     OWNER,
@@ -73,7 +73,7 @@ _ALL = (*_PARTS.values(), BATCHES)
 FILE = re.compile(r"part-(\d+|columns)-[0-9a-f]{32}-\d+-\d+\.parquet")
 
 
-class ParquetSink(Located):
+class ParquetSink(TableLocation):
     """A `Sink` of Parquet files at `location`, a path or a URL. `written_by`: "driver" or "executors" write the files.
 
     A commit behind a URL is made through Spark, as the pipeline tells it (`reached_by`).

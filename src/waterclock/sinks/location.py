@@ -12,10 +12,10 @@ from waterclock.sinks.names import table_location
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS
 
 
-class Located:
+class TableLocation:
     """What the sinks of such tables have in common.
 
-    >>> table = Located("s3://lake/orders/")
+    >>> table = TableLocation("s3://lake/orders/")
     >>> table.path, table.place, table.describe()
     (None, 'the table s3://lake/orders', "the table 'orders' in s3://lake")
     """
