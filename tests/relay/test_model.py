@@ -27,7 +27,7 @@ def lived(broker: Broker, folder: Path, seed: int, steps: int, partitions: int) 
     Life(broker, folder / topic, topic, partitions).play(lives(seed, steps))
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", [1, pytest.param(2, marks=pytest.mark.long(seconds=6))])
 def test_a_short_life_keeps_every_promise(partitions: int, relay_broker: Broker, tmp_path: Path) -> None:
     lived(relay_broker, tmp_path, partitions, 25, partitions)
 

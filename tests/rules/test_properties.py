@@ -20,7 +20,7 @@ from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Event
 from waterclock.rules.questions import Answers, Questions, tie
 
-few = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=examples(6000), deadline=None, suppress_health_check=list(HealthCheck))
 
 # ---------------------------------------------------------------- random rules and streams

@@ -250,7 +250,11 @@ def test_a_kill_between_files_and_their_commit_leaves_no_row_and_what_it_leaves_
     assert everything(delta) == of_batches(0, 1)
 
 
-@pytest.mark.parametrize("step", [0, 1, 2], ids=["before the dead letters", "before the batch", "before the results"])
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(0, marks=pytest.mark.long(seconds=2)), pytest.param(1, marks=pytest.mark.long(seconds=2)), 2],
+    ids=["before the dead letters", "before the batch", "before the results"],
+)
 def test_a_kill_before_a_commit_of_iceberg_leaves_files_in_the_tables_folder_that_no_snapshot_names(
     iceberg: IcebergFileStore, step: int
 ) -> None:

@@ -60,7 +60,7 @@ def test_who_reads_spark_list_while_it_is_folded_finds_what_it_began_with(store:
             assert all(int(name.partition(".")[0]) < folds[-1] for name in gone)
 
 
-@pytest.mark.parametrize("turn", [1, 2, 7, 11])
+@pytest.mark.parametrize("turn", [7, *(pytest.param(turn, marks=pytest.mark.long(seconds=2)) for turn in (1, 2, 11))])
 def test_two_runs_that_take_turns_keep_one_list(store: ParquetStore, turn: int) -> None:
     # a run whose list was behind took a fold of the other one's for its own, and left files out
     with closing(store.sink()) as one, closing(store.sink()) as other:
@@ -71,7 +71,14 @@ def test_two_runs_that_take_turns_keep_one_list(store: ParquetStore, turn: int) 
             agree(store)
 
 
-@pytest.mark.parametrize("damage", ["damaged", "removed", "moved", "a fold removed"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "damaged",
+        "a fold removed",
+        *(pytest.param(name, marks=pytest.mark.long(seconds=2)) for name in ("removed", "moved")),
+    ],
+)
 def test_sparks_list_is_made_good_at_the_start(
     store: ParquetStore, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:

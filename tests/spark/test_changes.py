@@ -70,6 +70,7 @@ def rows(file: Path, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
         return db.execute(f'SELECT {columns} FROM "{table}" ORDER BY 1').fetchall()
 
 
+@pytest.mark.long(seconds=9)
 def test_changes_of_maxwell_are_put_into_tables_like_the_sources(spark: SparkSession, begin: Begin) -> None:
     file, sender = begin("maxwell")
     sender.put(

@@ -56,6 +56,7 @@ def letters(folder: Path) -> list[tuple[Any, ...]]:
         return db.execute("SELECT file, line, text FROM results_dead_letters").fetchall()
 
 
+@pytest.mark.long(seconds=12)
 def test_a_pipeline_behind_a_uri_gives_the_table_of_one_on_paths_and_is_started_over(
     spark: SparkSession, tmp_path: Path
 ) -> None:

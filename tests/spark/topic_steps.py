@@ -39,6 +39,7 @@ def in_german(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "what": "erstellt" if row["what"] == "created" else row["what"]} for row in rows]
 
 
+@pytest.mark.long(seconds=12)
 def test_a_query_between_a_topic_and_the_rules_gives_what_the_rules_give_in_process(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:

@@ -191,7 +191,11 @@ def python(script: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.memory
-@pytest.mark.parametrize("what", [SCHEDULE, ADVANCE, OTHERS], ids=["schedule", "advance", "the others"])
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(SCHEDULE, marks=pytest.mark.long(seconds=3)), ADVANCE, OTHERS],
+    ids=["schedule", "advance", "the others"],
+)
 def test_where_memory_ends_a_call_raises_and_has_changed_nothing(what: str) -> None:
     done = python(END + what)
     assert (done.stderr, done.stdout) == ("", "True True\n")

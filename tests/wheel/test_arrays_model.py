@@ -102,4 +102,4 @@ class ArrayLife(RuleBasedStateMachine):
 
 
 TestArrayLife = ArrayLife.TestCase
-TestArrayLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, print_blob=True)
+TestArrayLife.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, print_blob=True)

@@ -281,7 +281,7 @@ def lines(draw: st.DrawFn) -> bytes:
     return line
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=50)
 @given(
     st.lists(st.tuples(lines(), st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"])), max_size=6),
     st.booleans(),

@@ -36,7 +36,7 @@ BEAT = f'{{"t":{T}}}\n'.encode()
 Y2020 = 1_577_836_800_000_000
 
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=set(Phase) - {Phase.explain}
+    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=set(Phase) - {Phase.explain}
 )
 
 

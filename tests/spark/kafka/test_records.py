@@ -87,7 +87,7 @@ odd = st.sampled_from(
 headers = st.sampled_from([None, [], [("a", b"1"), ("a", None)], [(HEARTBEAT, b"2021-01-01")], [(HEARTBEAT, None)]])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.one_of(good_rows, odd, st.none()), st.sampled_from([None, b"k", b"\xff"]), headers)))
 def test_the_fast_way_and_the_slow_one_cannot_be_told_apart(given: list[tuple[Any, Any, Any]]) -> None:
     values, keys, told = zip(*given, strict=True) if given else ((), (), ())
@@ -99,7 +99,7 @@ def test_the_fast_way_and_the_slow_one_cannot_be_told_apart(given: list[tuple[An
         assert (fast.latest_us, fast.counters) == (slow.latest_us, slow.counters)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(good_rows, odd, st.none()), max_size=8))
 def test_every_record_is_counted_once_as_something(values: list[bytes | None]) -> None:
     taken = read_records(records(*values), LAYOUT)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.campaign import examples
 from tests.spark.state.test_bucket import HOUR_US, KINDS_OF_RULES, SCHEMA, State, rows
 from waterclock import Rules
 from waterclock.errors import StateMismatch
@@ -122,9 +123,21 @@ def test_what_comes_out_of_changing_buckets_is_what_the_rules_give_in_process(ru
     assert found == Counter((r.kind, r.key, r.rule, r.due, r.source_id) for r in rules.run(rows(), "1 hour"))
 
 
-@settings(deadline=None, max_examples=15)
-@given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 60), st.sampled_from(sorted(KINDS)))
+any_numbers = given(
+    st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 60), st.sampled_from(sorted(KINDS))
+)
+
+
+@settings(deadline=None, max_examples=4)
+@any_numbers
 def test_any_numbers_of_buckets_give_the_same(counts: list[int], size: int, kind: str) -> None:
+    assert run(KINDS[kind], counts, size)[0] == run(KINDS[kind], [16], size)[0]
+
+
+@pytest.mark.long(seconds=12)
+@settings(deadline=None, max_examples=examples(90))
+@any_numbers
+def test_so_do_many_numbers_of_buckets(counts: list[int], size: int, kind: str) -> None:
     assert run(KINDS[kind], counts, size)[0] == run(KINDS[kind], [16], size)[0]
 
 

@@ -59,6 +59,7 @@ def death_behind(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             yield
 
 
+@pytest.mark.long(seconds=14)
 def test_a_state_that_is_carried_over_in_the_middle_changes_no_result_and_the_old_checkpoint_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

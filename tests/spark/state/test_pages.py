@@ -92,7 +92,7 @@ def steps(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps(texts) | steps(numbers))
 def test_what_rests_comes_out_once_and_as_it_was(todo: Any) -> None:
     bench = Bench()
@@ -101,7 +101,7 @@ def test_what_rests_comes_out_once_and_as_it_was(todo: Any) -> None:
     assert bench.all() == bench.expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps(texts) | steps(numbers), st.integers(1, 3))
 def test_what_rests_in_segments_comes_out_once_and_as_it_was(todo: Any, segment: int) -> None:
     bench = Bench()
