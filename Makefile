@@ -132,6 +132,8 @@ clean:  ## remove what the targets made
 .venv/ready-test: .venv/ready-run
 	@echo "installing the test tools into .venv"
 	@$(PIP) install --constraint constraints.txt --group test
+	@echo "compiling the tests, once and not in each of the processes that run them"
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true  # what is wrong with them, the run says
 	@touch $@
 
 .venv/ready-bench: .venv/ready-test
