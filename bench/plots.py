@@ -16,7 +16,7 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from waterclock.bench.tables import short
 
@@ -284,6 +284,7 @@ def _pipeline(records: Sequence[Mapping[str, Any]]) -> Figure:
         axes.set_xlim(0, max(speeds) * 1.18)
         axes.tick_params(length=0)
         axes.grid(axis="y", visible=False)
+        axes.xaxis.set_major_locator(MaxNLocator(5))  # six figures beside each other overlap
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     figure.subplots_adjust(left=2.5 / (4.2 + 4.2 * len(sizes)), right=0.97, top=0.9, bottom=0.14)
     return figure

@@ -99,6 +99,22 @@ def test_the_pipelines_bars_stand_in_the_order_of_the_table_ours_in_our_colour(t
     assert plots.draw(record, tmp_path / "pipeline.png")
 
 
+def test_no_figure_under_the_pipelines_bars_covers_the_next_one() -> None:
+    names = ("waterclock: order, deliver, expect", "no rules: read and write")
+    speeds = ((40_000, 72_860, 190_024), (175_000, 158_371, 287_592))
+    figures = [
+        {"contender": name, "rows_a_batch": size, "rows_per_second": speed}
+        for size, *both in speeds
+        for name, speed in zip(names, both, strict=True)
+    ]
+    with plots.mpl.rc_context(plots.STYLE):
+        figure = plots._pipeline(figures)
+        figure.draw_without_rendering()
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
 def test_a_record_without_figures_has_no_picture(tmp_path: Path) -> None:
     assert not plots.draw(
         {"benchmark": "pipeline", "machine": "", "figures": {"by_hand": []}}, tmp_path / "pipeline.png"
