@@ -53,6 +53,7 @@ class NamedFile:
     size: int  # bytes
     rows: int
     modified_ms: int
+    sum: str = ""  # of its bytes (sums.py); empty where none was kept
 
 
 Files = tuple[NamedFile, ...]

@@ -5,6 +5,7 @@
     dead_letter_files(path)     the same of dead letters
     dead_letters(path)
     batches(path)               a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
+    check(path)                 reads all of it, and says which file is damaged
     orphans(path, older_than)   files that a kill left: no manifest names them
     vacuum(path, older_than)    removes these, and says which
 
@@ -17,17 +18,17 @@ Rule 2: there is always a file: the first one has no rows, and the columns.
 Rule 3: only a file is removed that has a name of ours, that none of all manifests names, and that was written longer ago
         than `older_than`. Where a manifest cannot be read, or the last one is gone, nothing is. What a
         batch writes just now is young, and clocks of stores differ by minutes; so an hour is the least.
+Rule 4: rows that are read here are those that were written: each file is read whole, and its sum is looked at (sums.py).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet as pq
 
@@ -40,6 +41,7 @@ from waterclock.sinks.manifests import BATCH, TEMPORARY, Manifest, Manifests, Na
 from waterclock.sinks.names import table_location
 from waterclock.sinks.parquet import FILE
 from waterclock.sinks.spark_list import SPARK_LIST, SparkList
+from waterclock.sinks.sums import sum_of
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS
 
 _LEAST = timedelta(hours=1)
@@ -52,22 +54,32 @@ def files(path: str | Path) -> list[str]:
 
     StateMismatch where a manifest or a file is damaged or gone, UsageError where there is no table.
     """
-    return _files(path, "files", "")
+    return _paths(_location(path), "")
 
 
 def dead_letter_files(path: str | Path) -> list[str]:
     """The files of dead letters, as `files` gives those of results."""
-    return _files(path, "letters", DEAD_LETTERS)
+    return _paths(_location(path), DEAD_LETTERS)
 
 
 def read(path: str | Path) -> pa.Table:
     """The rows of the table, in the order of their batches."""
-    return _rows(files(path))
+    return pa.concat_tables(_rows(path, ""))
 
 
 def dead_letters(path: str | Path) -> pa.Table:
     """The dead letters, in the order of their batches."""
-    return _rows(dead_letter_files(path))
+    return pa.concat_tables(_rows(path, DEAD_LETTERS))
+
+
+def check(path: str | Path) -> None:
+    """Read every file that the manifests name; StateMismatch, with its name, for one that is not what was written.
+
+    For who reads them with something else: that goes by the list, and not by sums.
+    """
+    for _, end in _PARTS:
+        for _ in _rows(path, end):
+            pass
 
 
 def batches(path: str | Path) -> pa.Table:
@@ -119,15 +131,20 @@ def _manifests(location: str) -> list[Manifest]:
     return found
 
 
-def _files(path: str | Path, part: str, end: str) -> list[str]:
-    location = _location(path)
+def _named(location: str, end: str) -> list[NamedFile]:
+    """The files that manifests name, in the folder with this end of its name; all of them lie there."""
+    (part,) = (part for part, its_end in _PARTS if its_end == end)
     named: list[NamedFile] = [file for each in _manifests(location) for file in getattr(each, part)]
     there = _lying(location + end)  # behind the manifests: what they name is there by then
     for file in named:
         size = there[file.name][0] if file.name in there else None
         if size != file.size:
             raise changed(location + end, file, size)
-    return [f"{store_url(location)}{end}/{file.name}" for file in named]
+    return named
+
+
+def _paths(location: str, end: str) -> list[str]:
+    return [f"{store_url(location)}{end}/{file.name}" for file in _named(location, end)]
 
 
 def _lying(folder: str) -> dict[str, tuple[int, int]]:
@@ -148,24 +165,22 @@ def _begun(location: str, last_ms: int) -> list[str]:
     return found
 
 
-def _rows(named: list[str]) -> pa.Table:
-    at, first = place_of(store_url(named[0]))
-    inner = [place_of(store_url(each))[1] if "://" in each else each for each in named]
-    try:
-        columns: Any = pq.read_schema(first, filesystem=at)
-        return pyarrow.dataset.dataset(inner, schema=columns, format="parquet", filesystem=at).to_table()
-    except (OSError, pa.ArrowException):
-        _refuse_damaged(at, inner)
-        raise
-
-
-def _refuse_damaged(at: pyarrow.fs.FileSystem, named: list[str]) -> None:
-    """Raise StateMismatch for the first of these files that is no Parquet, or not any more."""
-    for each in named:
+def _rows(path: str | Path, end: str) -> Iterator[pa.Table]:
+    """The rows of each file; StateMismatch for the first one that is not what was written (rule 4)."""
+    location = _location(path)
+    at, inner = place_of(store_url(location + end))
+    for file in _named(location, end):
+        with at.open_input_file(f"{inner}/{file.name}") as stream:
+            data = stream.read_buffer()
+        if file.sum and sum_of(data) != file.sum:
+            raise _damaged(f"{location}{end}/{file.name}", "its bytes are not those that were written")
         try:
-            pq.read_table(each, filesystem=at, partitioning=None)
+            yield pq.ParquetFile(pa.BufferReader(data)).read()
         except (OSError, pa.ArrowException) as error:
-            raise StateMismatch(
-                f"{each} is damaged: {error}. Its rows are a part of the table. Restore it from a copy, or start over with "
-                "--fresh"
-            ) from error
+            raise _damaged(f"{location}{end}/{file.name}", str(error)) from error
+
+
+def _damaged(file: str, why: str) -> StateMismatch:
+    return StateMismatch(
+        f"{file} is damaged: {why}. Its rows are a part of the table. Restore it from a copy, or start over with --fresh"
+    )
