@@ -11,7 +11,8 @@ Rule 1: manifests are numbered without a gap, and the number is the name. Of two
         file system or the store refuses one: no lock, lease or clock decides anything.
 Rule 2: no manifest is ever removed or written again. So whoever stood still finds the number taken when it wakes up,
         however long that was.
-Rule 3: a fold only makes reading quick. One that is missing or damaged is said, and its manifests are read.
+Rule 3: a fold only makes reading quick. One that is missing, damaged or from another time is said, and its manifests are
+        read.
 Rule 4: each manifest says where its table stands behind it: the last batch of each query, the sums of its counters, the
         owner, and which manifest named files last. So a start reads the last two groups of 500, and no more.
 Rule 5: what cannot be read is an error with number, file and remedy. Nothing is passed over.
@@ -201,16 +202,27 @@ class Manifests:
         except FileNotFoundError:
             return None
         if sum_of(lines) == end.decode(errors="replace") and lines.count(b"\n") == GROUP - 1:
-            return lines.split(b"\n")
+            found = lines.split(b"\n")
+            if not self._has_another(group, found[-1]):
+                return found
         log.warning(
-            "%s/%s of %s is damaged: the %d manifests that it folds are read instead. Remove it, and the next start of a "
-            "pipeline makes it anew",
+            "%s/%s of %s is damaged, or from another time: the %d manifests that it folds are read instead. Remove it, and "
+            "the next start of a pipeline makes it anew",
             self._folder,
             name,
             self._what,
             GROUP,
         )
         return None
+
+    def _has_another(self, group: int, line: bytes) -> bool:
+        """Whether the last manifest of a group is whole and has another line: each holds the sum of the one before, so a
+        fold with that one has them all."""
+        try:
+            found = self._read((group + 1) * GROUP - 1)
+        except FileNotFoundError:
+            return False
+        return found != whole(line) and found == whole(found.partition(b"\n")[0])
 
     def _checked(self, found: bytes, number: int) -> tuple[bytes, Manifest]:
         line, _, end = found.rstrip(b"\n").partition(b"\n")
