@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.processes import in_a_fork
-from tests.sinks.file_stores import ParquetFileStore
+from tests.sinks.file_stores import ParquetFileStore, part_of
 from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest, named, table
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
 from waterclock.errors import SinkLost, StateMismatch, UsageError
-from waterclock.sinks import ParquetSink, Sink, apply_once
+from waterclock.sinks import ParquetSink, Sink, apply_once, parquet_tables
 from waterclock.sinks.parquet_tables import check, dead_letter_files, dead_letters, files, orphans, read, vacuum
 
 
@@ -50,6 +52,79 @@ def test_a_batch_whose_files_a_vacuum_took_before_its_commit_is_not_committed(st
     assert apply_once(sink, batch(1)) is True
     assert everything(store) == of_batches(0, 1)
     agree(store)
+
+
+@pytest.mark.parametrize("by", ["driver", "executors"])
+def test_a_run_that_wakes_up_while_a_vacuum_is_about_to_take_its_files_commits_none_of_them(
+    store: ParquetStore, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # both slept: the vacuum had looked, the run looked too, found its files and committed them; then they were removed
+    made(table(store), 1)
+    with closing(ParquetSink(table(store), written_by=by)) as sink:
+        sink.open(SCHEMA)
+        brought = batch(1)
+        if by == "executors":
+            (file,), _ = part_of(sink.result_files(1), 0, 0, brought.results)
+            brought = replace(brought, results=SCHEMA.empty_table(), files=(file,))
+        sink.begin()
+        sink.write(brought)
+        made_long_ago(store)
+        real = parquet_tables._is_told
+
+        def waking(*arguments: Any) -> bool:
+            is_told = real(*arguments)
+            for retry in (False, True):
+                if retry:
+                    sink.begin()
+                    sink.write(brought if by == "executors" else batch(1))
+                if by == "executors" or not retry:
+                    with pytest.raises(SinkLost):
+                        sink.commit()
+            return is_told
+
+        monkeypatch.setattr(parquet_tables, "_is_told", waking)
+        assert len(vacuum(table(store), timedelta(hours=1))) == 2
+        assert everything(store) == of_batches(0)
+        assert apply_once(sink, batch(1)) is True
+    assert everything(store) == of_batches(0, 1)
+    agree(store)
+
+
+def test_a_batch_that_is_committed_while_a_vacuum_looks_loses_no_file(
+    store: ParquetStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.begin()
+    sink.write(batch(1))
+    made_long_ago(store)
+    real = parquet_tables.orphans
+
+    def committing(*arguments: Any) -> list[str]:
+        monkeypatch.setattr(parquet_tables, "orphans", real)
+        found = real(*arguments)
+        sink.commit()
+        return found
+
+    monkeypatch.setattr(parquet_tables, "orphans", committing)
+    assert vacuum(table(store), timedelta(hours=1)) == []
+    assert everything(store) == of_batches(0, 1)
+
+
+@pytest.mark.parametrize("part", ["results", "results_dead_letters"])
+def test_a_vacuum_takes_nothing_where_sparks_list_cannot_tell_whether_the_last_manifest_is_there(
+    store: ParquetStore, part: str
+) -> None:
+    # one damaged file more, and it took the rows of what was lost
+    made(table(store), 2)
+    manifest(store, 2).unlink()
+    for name in ("results", "results_dead_letters"):
+        last = max((store.folder / name / "_spark_metadata").glob("2*"))
+        if name == part:
+            last.write_bytes(last.read_bytes()[:-9])
+    made_long_ago(store)
+    there = sorted(store.folder.rglob("*.parquet"))
+    with pytest.raises(StateMismatch, match=r"manifest 2|so nothing tells whether the last manifest"):
+        vacuum(table(store))
+    assert sorted(store.folder.rglob("*.parquet")) == there
 
 
 def test_a_vacuum_takes_nothing_where_the_last_manifests_are_gone(store: ParquetStore) -> None:

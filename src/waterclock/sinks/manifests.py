@@ -1,7 +1,8 @@
 """What decides which files are a table's rows: a manifest for each batch, a file that is made whole, once, and stays.
 
     000000000/000000000000.json    manifest 0: the table was made, with these columns
-    000000000/000000000001.json    manifest 1: a batch with its files, counters and offsets; or a new owner (epochs.py)
+    000000000/000000000001.json    manifest 1: a batch with its files, counters and offsets; or a new owner (epochs.py); or
+                                   what a vacuum is about to remove (parquet_tables.py)
     000000000.fold                 the first 500 manifests in one file, made when there are as many
 
 A manifest is a line of JSON, and a line with that one's SHA-256. It holds the sum of the manifest before it, so that one
@@ -38,7 +39,7 @@ from waterclock.sinks.topic_marks import Mark, Marks
 
 log = logging.getLogger(__name__)
 GROUP = 500  # manifests of a fold
-TABLE, BATCH, OWNER = "table", "batch", "owner"
+TABLE, BATCH, OWNER, VACUUM = "table", "batch", "owner", "vacuum"
 _VERSION = 1
 _GROUP_NAME, _FOLD_NAME, _NAME = re.compile(r"\d{9}"), re.compile(r"\d{9}\.fold"), re.compile(r"\d{12}\.json")
 _NOTHING = {"queries": {}, "owner": None, "listed": {"files": -1, "letters": -1}}
@@ -70,7 +71,9 @@ class Manifest:
     files: Files = ()
     letters: Files = ()  # files of dead letters
     stands: dict[str, Any] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)  # of a batch its row; of the table its columns
+    told: dict[str, Any] = field(
+        default_factory=dict
+    )  # of a batch its row; of the table its columns; of a vacuum names
 
     def line(self, before: str) -> bytes:
         """The manifest as JSON; TypeError for counters that are no numbers."""
@@ -108,6 +111,11 @@ class Manifests:
     def listed(self) -> dict[str, int]:
         """The last manifest that names files, and the last one that names files of dead letters."""
         return dict(self._stands["listed"])
+
+    @property
+    def removed(self) -> set[str]:
+        """The files that vacuums took or will take, by the last manifests."""
+        return {name for each in self.recent if each.kind == VACUUM for name in each.told["removed"]}
 
     def load(self) -> bool:
         """Read where the table stands; False where there is none."""

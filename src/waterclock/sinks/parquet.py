@@ -299,9 +299,12 @@ class ParquetSink(TableLocation):
         return () if written is None else (written,)
 
     def _refuse_taken(self, files: Files, letters: Files) -> None:
-        """Name no file that went while this run stood still between step 1 and 2: a vacuum takes what is old."""
+        """Name no file that went while this run stood still between step 1 and 2, or is about to: a vacuum takes what is
+        old."""
+        removed = self._manifests.removed
         for end, named in (("", files), (DEAD_LETTERS, letters)):
-            for file, _ in found_changed(self._at(end), named):
+            going = [file for file in named if file.name in removed]
+            for file in (*going, *(file for file, _ in found_changed(self._at(end), named))):
                 raise SinkLost(
                     f"{self._location}{end}/{file.name} is gone, and its batch is not committed yet: a vacuum took it"
                 )

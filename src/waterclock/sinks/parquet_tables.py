@@ -16,9 +16,13 @@ Rule 1: rows are what manifests name (manifests.py), and each file is looked at:
         list (spark_list.py) knows of it.
 Rule 2: there is always a file: the first one has no rows, and the columns.
 Rule 3: only a file is removed that has a name of ours, that none of all manifests names, and that was written longer ago
-        than `older_than`. Where a manifest cannot be read, or the last one is gone, nothing is. What a
-        batch writes just now is young, and clocks of stores differ by minutes; so an hour is the least.
+        than `older_than`. Where a manifest cannot be read, or the last one is gone, or Spark's list cannot tell whether it
+        is, nothing is. What a batch writes just now is young, and clocks of stores differ by minutes; so an hour is the
+        least.
 Rule 4: rows that are read here are those that were written: each file is read whole, and its sum is looked at (sums.py).
+Rule 5: a vacuum says in a manifest which files it takes, and then takes them. A run that wrote them long ago and stood
+        still finds the number taken, and them in it: it cannot commit what is about to go. Behind a URL no manifest can be
+        made from here: there such a run must not stand still for as long as `older_than`.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks.files import place_of
 from waterclock.sinks.folders import folder_of, path_of, store_url
 from waterclock.sinks.lake_rows import SIDES, typed
-from waterclock.sinks.manifests import BATCH, TEMPORARY, Manifest, Manifests, NamedFile, changed
+from waterclock.sinks.manifests import BATCH, TEMPORARY, VACUUM, Manifest, Manifests, NamedFile, changed
 from waterclock.sinks.names import table_location
 from waterclock.sinks.parquet import FILE
 from waterclock.sinks.spark_list import SPARK_LIST, SparkList
@@ -97,6 +101,8 @@ def orphans(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
         )
     location, last_ms = _location(path), SystemClock().wall_ms() - older_than // timedelta(milliseconds=1)
     found = list[str]()
+    _manifests(location)
+    _refuse_untold(location)
     for part, end in _PARTS:
         there = _lying(location + end)  # before the manifests: what is named behind this look is not in it
         named = {file.name for each in _manifests(location) for file in getattr(each, part)}
@@ -107,7 +113,13 @@ def orphans(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
 
 def vacuum(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
     """Remove the files that no manifest names and that are older than `older_than`; the value is what was removed."""
-    found = orphans(path, older_than)
+    is_told, found = False, list[str]()
+    while not is_told:
+        manifests = _loaded(
+            _location(path)
+        )  # before the look: where another one is committed meanwhile, it is done anew
+        found = orphans(path, older_than)
+        is_told = manifests is None or not found or _is_told(manifests, found)
     for each in found:
         at, inner = place_of(store_url(each))
         at.delete_file(inner)
@@ -116,6 +128,31 @@ def vacuum(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
 
 def _location(path: str | Path) -> str:
     return table_location(path_of(str(path)))
+
+
+def _loaded(location: str) -> Manifests | None:
+    """The manifests, to write one; None behind a URL."""
+    if "://" in location:
+        return None
+    manifests = Manifests(folder_of(location + BATCHES), f"the table {location}")
+    manifests.load()
+    return manifests
+
+
+def _is_told(manifests: Manifests, paths: list[str]) -> bool:
+    """Whether a manifest tells that these files are to be removed (rule 5); not where another one was committed."""
+    removed = [name for name in (Path(path).name for path in paths) if FILE.fullmatch(name)]
+    return not removed or manifests.commit(manifests.next(VACUUM, manifests.marks, {"removed": removed}))
+
+
+def _refuse_untold(location: str) -> None:
+    """Raise StateMismatch where Spark's list cannot say whether the last manifest is there: rule 3."""
+    for part, end in _PARTS:
+        if SparkList(folder_of(location + end), location + end, part).told() < 0:
+            raise StateMismatch(
+                f"{location}{end}/{SPARK_LIST} is gone or damaged, so nothing tells whether the last manifest of the table "
+                "is there: no file is taken for nobody's. The next start of a pipeline makes it anew"
+            )
 
 
 def _manifests(location: str) -> list[Manifest]:
