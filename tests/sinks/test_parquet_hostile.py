@@ -15,6 +15,7 @@ from tests.processes import in_a_fork
 from tests.sinks.file_stores import ParquetFileStore, part_of
 from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest, named, table
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
+from waterclock import disk
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import ParquetSink, Sink, apply_once, parquet_tables
 from waterclock.sinks.parquet_tables import check, dead_letter_files, dead_letters, files, orphans, read, vacuum
@@ -123,6 +124,23 @@ def test_a_vacuum_takes_nothing_where_sparks_list_cannot_tell_whether_the_last_m
     made_long_ago(store)
     there = sorted(store.folder.rglob("*.parquet"))
     with pytest.raises(StateMismatch, match=r"manifest 2|so nothing tells whether the last manifest"):
+        vacuum(table(store))
+    assert sorted(store.folder.rglob("*.parquet")) == there
+
+
+def test_a_vacuum_without_room_for_its_manifest_is_told_and_takes_nothing(
+    store: ParquetStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.begin()
+    sink.write(batch(1))
+    made_long_ago(store)
+    there = sorted(store.folder.rglob("*.parquet"))
+
+    def full(path: str, data: bytes) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "create_whole", full)
+    with pytest.raises(UsageError, match=r"nothing was removed in .*No space left on device\. Make room"):
         vacuum(table(store))
     assert sorted(store.folder.rglob("*.parquet")) == there
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -112,7 +113,10 @@ def orphans(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
 
 
 def vacuum(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
-    """Remove the files that no manifest names and that are older than `older_than`; the value is what was removed."""
+    """Remove the files that no manifest names and that are older than `older_than`; the value is what was removed.
+
+    UsageError where there is no room for the manifest that says so: some kilobytes.
+    """
     is_told, found = False, list[str]()
     while not is_told:
         manifests = _loaded(
@@ -135,14 +139,27 @@ def _loaded(location: str) -> Manifests | None:
     if "://" in location:
         return None
     manifests = Manifests(folder_of(location + BATCHES), f"the table {location}")
-    manifests.load()
+    with _errors_of(location):
+        manifests.load()
     return manifests
 
 
 def _is_told(manifests: Manifests, paths: list[str]) -> bool:
     """Whether a manifest tells that these files are to be removed (rule 5); not where another one was committed."""
     removed = [name for name in (Path(path).name for path in paths) if FILE.fullmatch(name)]
-    return not removed or manifests.commit(manifests.next(VACUUM, manifests.marks, {"removed": removed}))
+    with _errors_of(str(Path(paths[0]).parent)):
+        return not removed or manifests.commit(manifests.next(VACUUM, manifests.marks, {"removed": removed}))
+
+
+@contextmanager
+def _errors_of(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"nothing was removed in {place}: a vacuum says first in a manifest what it takes, and that could not be "
+            f"written: {error}. Make room for some kilobytes, or run it as a user who may write there"
+        ) from error
 
 
 def _refuse_untold(location: str) -> None:
