@@ -128,7 +128,8 @@ def test_a_table_in_the_folder_of_another_one_is_refused(store: DeltaStore, sink
         inner.open(SCHEMA)
 
 
-@pytest.mark.parametrize("name", ["report.csv", "checkpoint/", "part.parquet/"])
+# a Parquet file of the user's went with the table, and whatever began with _ or a dot
+@pytest.mark.parametrize("name", ["report.csv", "checkpoint/", "part.parquet/", "copy.parquet", "_notes", ".hidden/"])
 def test_what_somebody_put_into_the_folder_of_a_table_is_not_removed_with_it(
     store: DeltaStore, sink: DeltaSink, name: str
 ) -> None:
@@ -142,8 +143,9 @@ def test_what_somebody_put_into_the_folder_of_a_table_is_not_removed_with_it(
 
 
 def test_what_others_left_of_their_care_for_a_table_is_removed_with_it(store: DeltaStore, sink: DeltaSink) -> None:
-    for name in ("deletion_vector_1.bin", "_change_data", ".part-1.parquet.crc"):
+    for name in ("deletion_vector_1.bin", "part-1.c000.zstd.parquet", ".part-1.parquet.crc"):
         (store.folder / "results" / name).touch()
+    (store.folder / "results" / "_change_data").mkdir()
     sink.remove()
     assert list(store.folder.iterdir()) == []
 

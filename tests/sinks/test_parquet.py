@@ -282,21 +282,29 @@ def test_so_are_those_of_a_table_without_a_batch(store: ParquetStore) -> None:
         store.sink().open(SCHEMA)
 
 
-@pytest.mark.parametrize("damage", ["gone", "damaged", "cut"])
+@pytest.mark.parametrize("damage", ["gone", "damaged", "cut", "of another group", "of another table"])
 def test_a_fold_that_is_damaged_is_said_and_its_manifests_are_read(
-    store: ParquetStore, small_groups: None, damage: str, caplog: pytest.LogCaptureFixture
+    store: ParquetStore, tmp_path: Path, small_groups: None, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # one from another time refused every start, as if a manifest were lost
     made(table(store), 13)
     fold = store.folder / "results_batches" / "000000001.fold"
     whole = fold.read_bytes()
     fold.unlink()
-    if damage != "gone":
+    if damage == "of another group":
+        shutil.copy(fold.with_name("000000000.fold"), fold)
+    elif damage == "of another table":
+        made(tmp_path / "other", 13)
+        shutil.copy(tmp_path / "other_batches" / fold.name, fold)
+    elif damage != "gone":
         fold.write_bytes(whole.replace(b"batch", b"butch", 1) if damage == "damaged" else whole[: len(whole) // 2])
     with caplog.at_level(logging.WARNING), closing(store.sink()) as sink:
         sink.open(SCHEMA)
         assert sink.last_applied() == LastBatch("q", 12)
     assert everything(store) == of_batches(*range(13))
-    assert ("is damaged: the 4 manifests that it folds are read instead" in caplog.text) is (damage != "gone")
+    assert ("is damaged, or from another time: the 4 manifests that it folds are read instead" in caplog.text) is (
+        damage != "gone"
+    )
     if damage == "gone":
         assert fold.read_bytes() == whole
 

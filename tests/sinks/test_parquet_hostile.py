@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.processes import in_a_fork
+from tests.sinks.file_stores import ParquetFileStore, part_of
 from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest, named, table
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
+from waterclock import disk
 from waterclock.errors import SinkLost, StateMismatch, UsageError
-from waterclock.sinks import ParquetSink, Sink, apply_once
-from waterclock.sinks.parquet_tables import dead_letters, files, orphans, read, vacuum
+from waterclock.sinks import ParquetSink, Sink, apply_once, parquet_tables
+from waterclock.sinks.parquet_tables import check, dead_letter_files, dead_letters, files, orphans, read, vacuum
 
 
 @pytest.fixture
@@ -49,6 +53,96 @@ def test_a_batch_whose_files_a_vacuum_took_before_its_commit_is_not_committed(st
     assert apply_once(sink, batch(1)) is True
     assert everything(store) == of_batches(0, 1)
     agree(store)
+
+
+@pytest.mark.parametrize("by", ["driver", "executors"])
+def test_a_run_that_wakes_up_while_a_vacuum_is_about_to_take_its_files_commits_none_of_them(
+    store: ParquetStore, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # both slept: the vacuum had looked, the run looked too, found its files and committed them; then they were removed
+    made(table(store), 1)
+    with closing(ParquetSink(table(store), written_by=by)) as sink:
+        sink.open(SCHEMA)
+        brought = batch(1)
+        if by == "executors":
+            (file,), _ = part_of(sink.result_files(1), 0, 0, brought.results)
+            brought = replace(brought, results=SCHEMA.empty_table(), files=(file,))
+        sink.begin()
+        sink.write(brought)
+        made_long_ago(store)
+        real = parquet_tables._is_told
+
+        def waking(*arguments: Any) -> bool:
+            is_told = real(*arguments)
+            for retry in (False, True):
+                if retry:
+                    sink.begin()
+                    sink.write(brought if by == "executors" else batch(1))
+                if by == "executors" or not retry:
+                    with pytest.raises(SinkLost):
+                        sink.commit()
+            return is_told
+
+        monkeypatch.setattr(parquet_tables, "_is_told", waking)
+        assert len(vacuum(table(store), timedelta(hours=1))) == 2
+        assert everything(store) == of_batches(0)
+        assert apply_once(sink, batch(1)) is True
+    assert everything(store) == of_batches(0, 1)
+    agree(store)
+
+
+def test_a_batch_that_is_committed_while_a_vacuum_looks_loses_no_file(
+    store: ParquetStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.begin()
+    sink.write(batch(1))
+    made_long_ago(store)
+    real = parquet_tables.orphans
+
+    def committing(*arguments: Any) -> list[str]:
+        monkeypatch.setattr(parquet_tables, "orphans", real)
+        found = real(*arguments)
+        sink.commit()
+        return found
+
+    monkeypatch.setattr(parquet_tables, "orphans", committing)
+    assert vacuum(table(store), timedelta(hours=1)) == []
+    assert everything(store) == of_batches(0, 1)
+
+
+@pytest.mark.parametrize("part", ["results", "results_dead_letters"])
+def test_a_vacuum_takes_nothing_where_sparks_list_cannot_tell_whether_the_last_manifest_is_there(
+    store: ParquetStore, part: str
+) -> None:
+    # one damaged file more, and it took the rows of what was lost
+    made(table(store), 2)
+    manifest(store, 2).unlink()
+    for name in ("results", "results_dead_letters"):
+        last = max((store.folder / name / "_spark_metadata").glob("2*"))
+        if name == part:
+            last.write_bytes(last.read_bytes()[:-9])
+    made_long_ago(store)
+    there = sorted(store.folder.rglob("*.parquet"))
+    with pytest.raises(StateMismatch, match=r"manifest 2|so nothing tells whether the last manifest"):
+        vacuum(table(store))
+    assert sorted(store.folder.rglob("*.parquet")) == there
+
+
+def test_a_vacuum_without_room_for_its_manifest_is_told_and_takes_nothing(
+    store: ParquetStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.begin()
+    sink.write(batch(1))
+    made_long_ago(store)
+    there = sorted(store.folder.rglob("*.parquet"))
+
+    def full(path: str, data: bytes) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "create_whole", full)
+    with pytest.raises(UsageError, match=r"nothing was removed in .*No space left on device\. Make room"):
+        vacuum(table(store))
+    assert sorted(store.folder.rglob("*.parquet")) == there
 
 
 def test_a_vacuum_takes_nothing_where_the_last_manifests_are_gone(store: ParquetStore) -> None:
@@ -158,6 +252,27 @@ def test_a_file_that_is_no_parquet_any_more_is_told_by_its_name(store: ParquetSt
     Path(damaged).write_bytes(b"\0" * len(data))
     with pytest.raises(StateMismatch, match=f"{named([damaged])[0]} is damaged: .*Restore it from a copy"):
         read(table(store))
+
+
+@pytest.mark.parametrize("kind", [ParquetStore, ParquetFileStore])
+@pytest.mark.parametrize("part", ["results", "results_dead_letters"])
+def test_a_file_of_the_same_size_with_other_bytes_is_told(tmp_path: Path, kind: type[ParquetStore], part: str) -> None:
+    # a flipped byte of a text was read as another text; a file in the place of another one gave its rows twice
+    store = kind(tmp_path)
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(7))
+        apply_once(sink, batch(8))
+    check(table(store))
+    there = [Path(file) for file in (files if part == "results" else dead_letter_files)(table(store))]
+    last, damaged = there[-1], there[len(there) // 2]  # of the same part of two batches
+    assert damaged.stat().st_size == last.stat().st_size
+    damaged.write_bytes(last.read_bytes())
+    for ask in (check, read if part == "results" else dead_letters):
+        with pytest.raises(
+            StateMismatch, match=f"{damaged.name} is damaged: its bytes are not those that were written"
+        ):
+            ask(table(store))
 
 
 def test_a_file_in_the_place_of_the_manifests_is_told(store: ParquetStore) -> None:

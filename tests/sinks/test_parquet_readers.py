@@ -21,6 +21,7 @@ from tests.test_readme import ROOT, blocks, run_block
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import LastBatch, apply_once, manifests
 from waterclock.sinks.parquet_tables import batches, dead_letters, files, orphans, read, vacuum
+from waterclock.sinks.spark_list import SparkList
 
 
 @pytest.fixture
@@ -102,6 +103,70 @@ def test_sparks_list_is_made_good_at_the_start(
             agree(store)
     assert ("is damaged, or its files were moved" in caplog.text) is (damage != "removed")
     assert everything(store) == of_batches(*range(70))
+
+
+LIST_DAMAGE = {
+    # refused every start and every reader: "lists files of manifest 75, and the last manifest that is there is 15"
+    "a later manifest": lambda data, _: data.replace(b'"waterclock": 1', b'"waterclock": 7'),
+    # had Spark read a batch's rows twice
+    "an earlier manifest": lambda data, _: data.replace(b'"waterclock": 1', b'"waterclock": 0'),
+    "of another number": lambda _, before: before,
+    # was said to be another query's
+    "another word": lambda data, _: data.replace(b"waterclock", b"waterclocj"),
+    "another path": lambda data, _: data.replace(b'"path"', b'"pbth"'),
+    # hid rows from Spark
+    "a line less": lambda data, _: data.rpartition(b"\n")[0],
+    "empty": lambda *_: b"",
+}
+
+
+@pytest.mark.parametrize("where", ["the last file", "the last fold"])
+@pytest.mark.parametrize("damage", LIST_DAMAGE)
+def test_one_damaged_file_of_sparks_list_refuses_nobody_and_is_made_good(
+    store: ParquetStore, where: str, damage: str
+) -> None:
+    made(table(store), 15)
+    log = table(store) / "_spark_metadata"
+    files_of_log = sorted(log.iterdir(), key=lambda path: int(path.stem))
+    *_, before, file = [path for path in files_of_log if (path.suffix == ".compact") is (where == "the last fold")]
+    data = LIST_DAMAGE[damage](file.read_bytes(), before.read_bytes())
+    assert data != file.read_bytes()
+    file.write_bytes(data)
+    assert everything(store) == of_batches(*range(15))
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        agree(store)
+        apply_once(sink, batch(15))
+        agree(store)
+
+
+def test_a_run_that_lists_what_was_missing_leaves_nothing_out_that_another_one_commits_meanwhile(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # its fold did not have the other one's batch, and counted as if it had
+    monkeypatch.setattr(manifests, "GROUP", 2)
+    made(table(store), 4)
+    log, older = table(store) / "_spark_metadata", store.folder / "older"
+    shutil.copytree(log, older)
+    made(table(store), 9)
+    shutil.rmtree(log)
+    older.rename(log)
+    real = SparkList.open
+
+    def meanwhile(self: SparkList, found: manifests.Manifests) -> None:
+        monkeypatch.setattr(SparkList, "open", real)
+        with closing(store.sink()) as other, monkeypatch.context() as patched:
+            patched.setattr(SparkList, "open", lambda *_: None)
+            patched.setattr(SparkList, "follow", lambda *_: None)
+            other.open(SCHEMA)
+            apply_once(other, batch(9))
+        real(self, found)
+
+    monkeypatch.setattr(SparkList, "open", meanwhile)
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(10))
+        agree(store)
 
 
 def test_a_query_of_spark_that_writes_into_the_same_folder_is_told(store: ParquetStore) -> None:
@@ -217,4 +282,4 @@ def test_a_start_reads_the_last_two_groups_of_manifests_and_no_more(
     with closing(store.sink()) as sink:
         sink.open(SCHEMA)
         assert (sink.last_applied(), sink.totals()["events"]) == (LastBatch("q", 99), 100 * COUNTERS["events"])
-    assert len(asked) <= 12
+    assert len([name for name in asked if not name.startswith("_spark_metadata")]) <= 12

@@ -82,6 +82,20 @@ def test_what_is_let_go_is_taken_at_once_in_the_next_epoch_of_the_same_lineage(
     assert numbers(runs.taken()) == (lineage, number + 1)
 
 
+def test_a_lease_whose_old_files_cannot_be_removed_is_held_and_renewed(
+    runs: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # it counted as taken at the next try, and nobody renewed it
+    def refused(self: Lease, number: int) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Lease, "_forget_before", refused)
+    first = runs.taken()
+    first.check()
+    assert first._renewing is not None
+    assert first._renewing.is_alive()
+
+
 def test_a_run_that_is_not_heard_of_is_taken_over_and_told_so(runs: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "RENEW_S", 10_000)  # as one that stands still
     monkeypatch.setattr(leases, "LEASE_S", 0.5)

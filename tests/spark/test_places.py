@@ -36,6 +36,32 @@ class TestUri(RemoteContract):
         return HadoopPath(f"file://{tmp_path}/place")
 
 
+class FullStream:
+    """A stream of Java's to a store of objects, whose disk is full: what is closed is seen, but for what was given up."""
+
+    def __init__(self) -> None:
+        self.seen: bytes | None = None
+        self._begun = b""
+
+    def write(self, data: bytearray) -> None:
+        self._begun = bytes(data[:2])
+        raise OSError(28, "No space left on device")
+
+    def abort(self) -> None:
+        self._begun = b""
+
+    def close(self) -> None:
+        self.seen = self._begun or None
+
+
+def test_half_of_a_file_that_could_not_be_written_is_never_shown() -> None:
+    # a manifest, or an epoch, that was cut short stood there for good: nothing is written over one
+    stream = FullStream()
+    with pytest.raises(OSError, match="No space left"):
+        HadoopPath._close(stream, b"a whole manifest")
+    assert stream.seen is None
+
+
 def test_a_store_that_spark_does_not_know_is_told_with_the_way_out(spark: SparkSession) -> None:
     with pytest.raises(
         EnvironmentMissing, match=r"Spark has no file system for s3a://: give its jars under \[spark\.conf\]"

@@ -28,6 +28,7 @@ Rule 3: batches of a query come in the order of their numbers. One that comes af
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,9 @@ from waterclock.sinks.strangers import needed_names, needed_of_results, refuse_n
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table, refuse_unlike
 
 _NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
-_OWN_ENDINGS = (".parquet", ".bin", ".crc")  # of files in a table's folder; what begins with _ or a dot is its own too
+# in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
+_OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")
+_OWN_FOLDER = re.compile(r"_delta_log|_delta_index|_change_data|_symlink_format_manifest")
 
 
 class DeltaSink(TableLocation):
@@ -310,8 +313,8 @@ class DeltaSink(TableLocation):
             )
 
     def _refuse_others_inside(self, part: str) -> None:
-        inside = [path for path in sorted(Path(self._at(part)).glob("[!_.]*")) if not _is_partition(path, part)]
-        if others := [path.name for path in inside if path.is_dir() or path.suffix not in _OWN_ENDINGS]:
+        inside = [path for path in sorted(Path(self._at(part)).glob("*")) if not _is_partition(path, part)]
+        if others := [path.name for path in inside if not _is_own(path)]:
             raise UsageError(
                 f"{self._name(part)} has other things in its folder ({others[0]}, ...), so it is not removed: move them "
                 "away, or name another path in [sink]"
@@ -346,6 +349,11 @@ def _transaction_of(epoch: Epoch) -> Transaction:
 def _is_begun(path: Path) -> bool:
     """Whether `path` is all that a kill leaves of making a table: a log without a commit."""
     return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
+
+
+def _is_own(path: Path) -> bool:
+    """Whether writers of Delta Lake give such a name to what they make in the folder of a table."""
+    return (_OWN_FOLDER if path.is_dir() else _OWN_FILE).fullmatch(path.name) is not None
 
 
 def _is_partition(path: Path, part: str) -> bool:

@@ -36,6 +36,7 @@ from waterclock.sinks.base import ResultFile
 from waterclock.sinks.file_figures import figures
 from waterclock.sinks.lake_rows import far_times
 from waterclock.sinks.results import flat
+from waterclock.sinks.sums import SummedStream
 
 DRIVER, EXECUTORS = "driver", "executors"
 WRITERS = (DRIVER, EXECUTORS)
@@ -114,16 +115,19 @@ class PartWriter:
             return None
         with _errors_of(self._files.folder):
             self._writer.close()
+            self._stream.close()
             _make_durable(self._at, self._path)
             found = self._at.get_file_info(self._path)
         told = figures(self._footer[0], self._files.columns)
-        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, told)
+        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, told, self._stream.sum)
 
     def drop(self) -> None:
         """Take the file away, where there is one: its task failed."""
         if self._writer is not None:
             with suppress(OSError, RuntimeError):  # a footer that could not be written: there is none to collect
                 self._writer.close()
+            with suppress(OSError):
+                self._stream.close()
             with suppress(OSError):
                 self._at.delete_file(self._path)
 
@@ -132,9 +136,8 @@ class PartWriter:
             if self._writer is None:
                 self._at, folder = place_of(self._files.folder)
                 self._path = f"{folder}/{self._name}"
-                self._writer = pq.ParquetWriter(
-                    self._path, self._files.columns, filesystem=self._at, metadata_collector=self._footer
-                )
+                self._stream = SummedStream(self._at.open_output_stream(self._path))
+                self._writer = pq.ParquetWriter(self._stream, self._files.columns, metadata_collector=self._footer)
             self._writer.write_table(self._placed(pa.concat_tables(self._waiting)), self._waiting_rows)
         self.rows += self._waiting_rows
         self._waiting, self._waiting_rows = [], 0

@@ -1,7 +1,8 @@
 """What decides which files are a table's rows: a manifest for each batch, a file that is made whole, once, and stays.
 
     000000000/000000000000.json    manifest 0: the table was made, with these columns
-    000000000/000000000001.json    manifest 1: a batch with its files, counters and offsets; or a new owner (epochs.py)
+    000000000/000000000001.json    manifest 1: a batch with its files, counters and offsets; or a new owner (epochs.py); or
+                                   what a vacuum is about to remove (parquet_tables.py)
     000000000.fold                 the first 500 manifests in one file, made when there are as many
 
 A manifest is a line of JSON, and a line with that one's SHA-256. It holds the sum of the manifest before it, so that one
@@ -11,7 +12,8 @@ Rule 1: manifests are numbered without a gap, and the number is the name. Of two
         file system or the store refuses one: no lock, lease or clock decides anything.
 Rule 2: no manifest is ever removed or written again. So whoever stood still finds the number taken when it wakes up,
         however long that was.
-Rule 3: a fold only makes reading quick. One that is missing or damaged is said, and its manifests are read.
+Rule 3: a fold only makes reading quick. One that is missing, damaged or from another time is said, and its manifests are
+        read.
 Rule 4: each manifest says where its table stands behind it: the last batch of each query, the sums of its counters, the
         owner, and which manifest named files last. So a start reads the last two groups of 500, and no more.
 Rule 5: what cannot be read is an error with number, file and remedy. Nothing is passed over.
@@ -37,7 +39,7 @@ from waterclock.sinks.topic_marks import Mark, Marks
 
 log = logging.getLogger(__name__)
 GROUP = 500  # manifests of a fold
-TABLE, BATCH, OWNER = "table", "batch", "owner"
+TABLE, BATCH, OWNER, VACUUM = "table", "batch", "owner", "vacuum"
 _VERSION = 1
 _GROUP_NAME, _FOLD_NAME, _NAME = re.compile(r"\d{9}"), re.compile(r"\d{9}\.fold"), re.compile(r"\d{12}\.json")
 _NOTHING = {"queries": {}, "owner": None, "listed": {"files": -1, "letters": -1}}
@@ -53,6 +55,7 @@ class NamedFile:
     size: int  # bytes
     rows: int
     modified_ms: int
+    sum: str = ""  # of its bytes (sums.py); empty where none was kept
 
 
 Files = tuple[NamedFile, ...]
@@ -68,7 +71,9 @@ class Manifest:
     files: Files = ()
     letters: Files = ()  # files of dead letters
     stands: dict[str, Any] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)  # of a batch its row; of the table its columns
+    told: dict[str, Any] = field(
+        default_factory=dict
+    )  # of a batch its row; of the table its columns; of a vacuum names
 
     def line(self, before: str) -> bytes:
         """The manifest as JSON; TypeError for counters that are no numbers."""
@@ -106,6 +111,11 @@ class Manifests:
     def listed(self) -> dict[str, int]:
         """The last manifest that names files, and the last one that names files of dead letters."""
         return dict(self._stands["listed"])
+
+    @property
+    def removed(self) -> set[str]:
+        """The files that vacuums took or will take, by the last manifests."""
+        return {name for each in self.recent if each.kind == VACUUM for name in each.told["removed"]}
 
     def load(self) -> bool:
         """Read where the table stands; False where there is none."""
@@ -200,16 +210,27 @@ class Manifests:
         except FileNotFoundError:
             return None
         if sum_of(lines) == end.decode(errors="replace") and lines.count(b"\n") == GROUP - 1:
-            return lines.split(b"\n")
+            found = lines.split(b"\n")
+            if not self._has_another(group, found[-1]):
+                return found
         log.warning(
-            "%s/%s of %s is damaged: the %d manifests that it folds are read instead. Remove it, and the next start of a "
-            "pipeline makes it anew",
+            "%s/%s of %s is damaged, or from another time: the %d manifests that it folds are read instead. Remove it, and "
+            "the next start of a pipeline makes it anew",
             self._folder,
             name,
             self._what,
             GROUP,
         )
         return None
+
+    def _has_another(self, group: int, line: bytes) -> bool:
+        """Whether the last manifest of a group is whole and has another line: each holds the sum of the one before, so a
+        fold with that one has them all."""
+        try:
+            found = self._read((group + 1) * GROUP - 1)
+        except FileNotFoundError:
+            return False
+        return found != whole(line) and found == whole(found.partition(b"\n")[0])
 
     def _checked(self, found: bytes, number: int) -> tuple[bytes, Manifest]:
         line, _, end = found.rstrip(b"\n").partition(b"\n")

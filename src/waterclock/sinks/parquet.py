@@ -27,7 +27,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -64,6 +64,7 @@ from waterclock.sinks.manifests import (
     refuse_changed,
 )
 from waterclock.sinks.spark_list import SPARK_LIST, SparkList, is_of_spark_list
+from waterclock.sinks.sums import SummedStream
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_unlike
 from waterclock.sinks.topic_marks import Marks
 
@@ -226,12 +227,13 @@ class ParquetSink(TableLocation):
     def _no_rows(self, end: str) -> Files:
         at, folder = place_of(store_url(self._at(end)))
         name = f"part-columns-{uuid4().hex}-0-0.parquet"
-        pq.write_table(self._columns[end].empty_table(), f"{folder}/{name}", filesystem=at)
+        with closing(SummedStream(at.open_output_stream(f"{folder}/{name}"))) as stream:
+            pq.write_table(self._columns[end].empty_table(), stream)
         if not self._is_url:
             disk.flush_file(f"{folder}/{name}")
             disk.flush_folder(folder)
         found = at.get_file_info(f"{folder}/{name}")
-        return (NamedFile(name, found.size, 0, found.mtime_ns // 1_000_000),)
+        return (NamedFile(name, found.size, 0, found.mtime_ns // 1_000_000, stream.sum),)
 
     def _refuse_unlike(self, first: Manifest) -> None:
         for end, schema in self._columns.items():
@@ -297,9 +299,12 @@ class ParquetSink(TableLocation):
         return () if written is None else (written,)
 
     def _refuse_taken(self, files: Files, letters: Files) -> None:
-        """Name no file that went while this run stood still between step 1 and 2: a vacuum takes what is old."""
+        """Name no file that went while this run stood still between step 1 and 2, or is about to: a vacuum takes what is
+        old."""
+        removed = self._manifests.removed
         for end, named in (("", files), (DEAD_LETTERS, letters)):
-            for file, _ in found_changed(self._at(end), named):
+            going = [file for file in named if file.name in removed]
+            for file in (*going, *(file for file, _ in found_changed(self._at(end), named))):
                 raise SinkLost(
                     f"{self._location}{end}/{file.name} is gone, and its batch is not committed yet: a vacuum took it"
                 )
@@ -355,7 +360,7 @@ def described(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
 
 
 def _named(files: tuple[ResultFile, ...]) -> Files:
-    return tuple(NamedFile(file.name, file.size, file.rows, file.modified_ms) for file in files)
+    return tuple(NamedFile(file.name, file.size, file.rows, file.modified_ms, file.sum) for file in files)
 
 
 def _row_of(batch: Batch) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     dead_letter_files(path)     the same of dead letters
     dead_letters(path)
     batches(path)               a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
+    check(path)                 reads all of it, and says which file is damaged
     orphans(path, older_than)   files that a kill left: no manifest names them
     vacuum(path, older_than)    removes these, and says which
 
@@ -15,19 +16,24 @@ Rule 1: rows are what manifests name (manifests.py), and each file is looked at:
         list (spark_list.py) knows of it.
 Rule 2: there is always a file: the first one has no rows, and the columns.
 Rule 3: only a file is removed that has a name of ours, that none of all manifests names, and that was written longer ago
-        than `older_than`. Where a manifest cannot be read, or the last one is gone, nothing is. What a
-        batch writes just now is young, and clocks of stores differ by minutes; so an hour is the least.
+        than `older_than`. Where a manifest cannot be read, or the last one is gone, or Spark's list cannot tell whether it
+        is, nothing is. What a batch writes just now is young, and clocks of stores differ by minutes; so an hour is the
+        least.
+Rule 4: rows that are read here are those that were written: each file is read whole, and its sum is looked at (sums.py).
+Rule 5: a vacuum says in a manifest which files it takes, and then takes them. A run that wrote them long ago and stood
+        still finds the number taken, and them in it: it cannot commit what is about to go. Behind a URL no manifest can be
+        made from here: there such a run must not stand still for as long as `older_than`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet as pq
 
@@ -36,10 +42,11 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks.files import place_of
 from waterclock.sinks.folders import folder_of, path_of, store_url
 from waterclock.sinks.lake_rows import SIDES, typed
-from waterclock.sinks.manifests import BATCH, TEMPORARY, Manifest, Manifests, NamedFile, changed
+from waterclock.sinks.manifests import BATCH, TEMPORARY, VACUUM, Manifest, Manifests, NamedFile, changed
 from waterclock.sinks.names import table_location
 from waterclock.sinks.parquet import FILE
 from waterclock.sinks.spark_list import SPARK_LIST, SparkList
+from waterclock.sinks.sums import sum_of
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS
 
 _LEAST = timedelta(hours=1)
@@ -52,22 +59,32 @@ def files(path: str | Path) -> list[str]:
 
     StateMismatch where a manifest or a file is damaged or gone, UsageError where there is no table.
     """
-    return _files(path, "files", "")
+    return _paths(_location(path), "")
 
 
 def dead_letter_files(path: str | Path) -> list[str]:
     """The files of dead letters, as `files` gives those of results."""
-    return _files(path, "letters", DEAD_LETTERS)
+    return _paths(_location(path), DEAD_LETTERS)
 
 
 def read(path: str | Path) -> pa.Table:
     """The rows of the table, in the order of their batches."""
-    return _rows(files(path))
+    return pa.concat_tables(_rows(path, ""))
 
 
 def dead_letters(path: str | Path) -> pa.Table:
     """The dead letters, in the order of their batches."""
-    return _rows(dead_letter_files(path))
+    return pa.concat_tables(_rows(path, DEAD_LETTERS))
+
+
+def check(path: str | Path) -> None:
+    """Read every file that the manifests name; StateMismatch, with its name, for one that is not what was written.
+
+    For who reads them with something else: that goes by the list, and not by sums.
+    """
+    for _, end in _PARTS:
+        for _ in _rows(path, end):
+            pass
 
 
 def batches(path: str | Path) -> pa.Table:
@@ -85,6 +102,8 @@ def orphans(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
         )
     location, last_ms = _location(path), SystemClock().wall_ms() - older_than // timedelta(milliseconds=1)
     found = list[str]()
+    _manifests(location)
+    _refuse_untold(location)
     for part, end in _PARTS:
         there = _lying(location + end)  # before the manifests: what is named behind this look is not in it
         named = {file.name for each in _manifests(location) for file in getattr(each, part)}
@@ -94,8 +113,17 @@ def orphans(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
 
 
 def vacuum(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
-    """Remove the files that no manifest names and that are older than `older_than`; the value is what was removed."""
-    found = orphans(path, older_than)
+    """Remove the files that no manifest names and that are older than `older_than`; the value is what was removed.
+
+    UsageError where there is no room for the manifest that says so: some kilobytes.
+    """
+    is_told, found = False, list[str]()
+    while not is_told:
+        manifests = _loaded(
+            _location(path)
+        )  # before the look: where another one is committed meanwhile, it is done anew
+        found = orphans(path, older_than)
+        is_told = manifests is None or not found or _is_told(manifests, found)
     for each in found:
         at, inner = place_of(store_url(each))
         at.delete_file(inner)
@@ -104,6 +132,44 @@ def vacuum(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
 
 def _location(path: str | Path) -> str:
     return table_location(path_of(str(path)))
+
+
+def _loaded(location: str) -> Manifests | None:
+    """The manifests, to write one; None behind a URL."""
+    if "://" in location:
+        return None
+    manifests = Manifests(folder_of(location + BATCHES), f"the table {location}")
+    with _errors_of(location):
+        manifests.load()
+    return manifests
+
+
+def _is_told(manifests: Manifests, paths: list[str]) -> bool:
+    """Whether a manifest tells that these files are to be removed (rule 5); not where another one was committed."""
+    removed = [name for name in (Path(path).name for path in paths) if FILE.fullmatch(name)]
+    with _errors_of(str(Path(paths[0]).parent)):
+        return not removed or manifests.commit(manifests.next(VACUUM, manifests.marks, {"removed": removed}))
+
+
+@contextmanager
+def _errors_of(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"nothing was removed in {place}: a vacuum says first in a manifest what it takes, and that could not be "
+            f"written: {error}. Make room for some kilobytes, or run it as a user who may write there"
+        ) from error
+
+
+def _refuse_untold(location: str) -> None:
+    """Raise StateMismatch where Spark's list cannot say whether the last manifest is there: rule 3."""
+    for part, end in _PARTS:
+        if SparkList(folder_of(location + end), location + end, part).told() < 0:
+            raise StateMismatch(
+                f"{location}{end}/{SPARK_LIST} is gone or damaged, so nothing tells whether the last manifest of the table "
+                "is there: no file is taken for nobody's. The next start of a pipeline makes it anew"
+            )
 
 
 def _manifests(location: str) -> list[Manifest]:
@@ -119,15 +185,20 @@ def _manifests(location: str) -> list[Manifest]:
     return found
 
 
-def _files(path: str | Path, part: str, end: str) -> list[str]:
-    location = _location(path)
+def _named(location: str, end: str) -> list[NamedFile]:
+    """The files that manifests name, in the folder with this end of its name; all of them lie there."""
+    (part,) = (part for part, its_end in _PARTS if its_end == end)
     named: list[NamedFile] = [file for each in _manifests(location) for file in getattr(each, part)]
     there = _lying(location + end)  # behind the manifests: what they name is there by then
     for file in named:
         size = there[file.name][0] if file.name in there else None
         if size != file.size:
             raise changed(location + end, file, size)
-    return [f"{store_url(location)}{end}/{file.name}" for file in named]
+    return named
+
+
+def _paths(location: str, end: str) -> list[str]:
+    return [f"{store_url(location)}{end}/{file.name}" for file in _named(location, end)]
 
 
 def _lying(folder: str) -> dict[str, tuple[int, int]]:
@@ -148,24 +219,22 @@ def _begun(location: str, last_ms: int) -> list[str]:
     return found
 
 
-def _rows(named: list[str]) -> pa.Table:
-    at, first = place_of(store_url(named[0]))
-    inner = [place_of(store_url(each))[1] if "://" in each else each for each in named]
-    try:
-        columns: Any = pq.read_schema(first, filesystem=at)
-        return pyarrow.dataset.dataset(inner, schema=columns, format="parquet", filesystem=at).to_table()
-    except (OSError, pa.ArrowException):
-        _refuse_damaged(at, inner)
-        raise
-
-
-def _refuse_damaged(at: pyarrow.fs.FileSystem, named: list[str]) -> None:
-    """Raise StateMismatch for the first of these files that is no Parquet, or not any more."""
-    for each in named:
+def _rows(path: str | Path, end: str) -> Iterator[pa.Table]:
+    """The rows of each file; StateMismatch for the first one that is not what was written (rule 4)."""
+    location = _location(path)
+    at, inner = place_of(store_url(location + end))
+    for file in _named(location, end):
+        with at.open_input_file(f"{inner}/{file.name}") as stream:
+            data = stream.read_buffer()
+        if file.sum and sum_of(data) != file.sum:
+            raise _damaged(f"{location}{end}/{file.name}", "its bytes are not those that were written")
         try:
-            pq.read_table(each, filesystem=at, partitioning=None)
+            yield pq.ParquetFile(pa.BufferReader(data)).read()
         except (OSError, pa.ArrowException) as error:
-            raise StateMismatch(
-                f"{each} is damaged: {error}. Its rows are a part of the table. Restore it from a copy, or start over with "
-                "--fresh"
-            ) from error
+            raise _damaged(f"{location}{end}/{file.name}", str(error)) from error
+
+
+def _damaged(file: str, why: str) -> StateMismatch:
+    return StateMismatch(
+        f"{file} is damaged: {why}. Its rows are a part of the table. Restore it from a copy, or start over with --fresh"
+    )

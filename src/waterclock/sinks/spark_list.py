@@ -4,6 +4,7 @@
     _spark_metadata/20            those of one manifest behind it, and so on
 
 Each is a line "v1", and a line of JSON for each file, whose field `waterclock` is the number of the manifest that names it.
+The last line has the sum of all that stands before, and of the log file's name; Spark passes over what it does not know.
 So who reads the folder with Spark, and has nothing of ours, reads the files that manifests name, and no others.
 
 Rule 1: it decides nothing. It is written behind a manifest (manifests.py), and made good at each start: a kill between both
@@ -15,7 +16,9 @@ Rule 2: Spark takes the distance of the last two folds for the number of files f
 Rule 3: a file of it is made once, as a manifest is: who finds that another run was quicker looks anew. One that is in a
         fold already is removed when the next fold stands: who reads meanwhile finds it.
 Rule 4: a log that is damaged, or whose files lie elsewhere since the folder was moved, is said and written anew from the
-        manifests, behind what is there. One with entries of somebody else's is an error: Spark's own sink writes there.
+        manifests, behind what is there. A start looks at the sums of the last fold and of the last 1,000 files behind it.
+        One with entries of somebody else's is an error: Spark's own sink writes there.
+Rule 5: only a file whose sum is right tells anything: one that is damaged refuses no start, no reader, and lists nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +33,14 @@ from typing import Any
 from waterclock.errors import SinkLost, StateMismatch
 from waterclock.sinks.folders import Folder
 from waterclock.sinks.manifests import Manifest, Manifests, NamedFile
+from waterclock.sinks.sums import sum_of
 
 log = logging.getLogger(__name__)
 SPARK_LIST = "_spark_metadata"
 _NAME = re.compile(r"(\d+)(\.compact)?")
 _FIRST = (9, 19)  # numbers of the first two folds
 _TRIES = 10
+_LOOKED_AT = 1_000  # files behind the last fold, at a start
 _BLOCK = 32 << 20  # bytes: what Spark's own sink writes there; nobody asks for it
 
 
@@ -59,10 +64,9 @@ class SparkList:
 
     def told(self) -> int:
         """The last manifest that it knows, as far as it can be read; -1 where it cannot."""
-        last = max((name for name in self._numbers().items()), default=None)
-        entries = [] if last is None else self._entries_in(_name_of(*last))
-        number = entries[-1].get("waterclock") if entries else None
-        return number if isinstance(number, int) else -1
+        last = max(self._numbers().items(), default=None)
+        entry = None if last is None else self._last_of(_name_of(*last))
+        return -1 if entry is None else int(entry["waterclock"])
 
     def refuse_end_lost(self, told: int, last: int) -> None:
         """Raise StateMismatch where it knew of manifest `told`, and `last` was the last one that was there later."""
@@ -90,7 +94,8 @@ class SparkList:
             return True
         is_recent = bool(manifests.recent) and manifests.recent[0].number <= self._told + 1
         for manifest in list(manifests.recent) if is_recent else manifests.everything():
-            if manifest.number > self._told and getattr(manifest, self._part):
+            # what another run commits meanwhile is not in a fold that is made here
+            if self._told < manifest.number <= manifests.number and getattr(manifest, self._part):
                 if not self._is_added(manifest, manifests):
                     return False
                 self._told = max(self._told, manifest.number)
@@ -124,7 +129,8 @@ class SparkList:
 
     def _is_made(self, name: str, entries: Sequence[str]) -> bool:
         """Whether the file is there as it should be; not where another run wrote another one, from where it stood."""
-        name, data = f"{SPARK_LIST}/{name}", "\n".join(["v1", *entries]).encode()
+        name = f"{SPARK_LIST}/{name}"
+        data = _summed(name, "\n".join(["v1", *entries]).encode())
         return self._folder.create_new(name, data) or self._folder.read(name) == data
 
     def _entries(self, manifests: Iterable[Manifest]) -> list[str]:
@@ -156,27 +162,44 @@ class SparkList:
         if not numbers:
             return None
         name = _name_of(self._last, numbers[self._last])
-        entries = self._entries_in(name)
-        if entries and "waterclock" not in entries[-1]:
-            raise StateMismatch(
-                f"{self._folder}/{name} lists files that waterclock did not write: a query of Spark writes into the same "
-                "folder. Name another path for one of both"
-            )
-        if not entries or not _is_whole(numbers) or not str(entries[-1]["path"]).startswith(f"{self._uri}/"):
+        last = self._last_of(name)
+        if last is None:
+            self._refuse_anothers(name)
+        is_sound = last is not None and _is_whole(numbers) and str(last["path"]).startswith(f"{self._uri}/")
+        if last is None or not is_sound or not all(map(self._last_of, _looked_at(numbers))):
             log.warning(
-                "%s/%s is damaged, or its files were moved: Spark's list of files is made anew", self._folder, name
+                "%s/%s or one before it is damaged, or its files were moved: Spark's list of files is made anew",
+                self._folder,
+                name,
             )
             return None
-        return int(entries[-1]["waterclock"])
+        return int(last["waterclock"])
 
-    def _entries_in(self, name: str) -> list[dict[str, Any]]:
-        """What a file of the log lists; nothing where it cannot be read."""
+    def _last_of(self, name: str) -> dict[str, Any] | None:
+        """The last entry of a file of the log; None where the file is not as it was written here."""
+        try:
+            data = self._folder.read(name)
+            before, _, line = data.rpartition(b"\n")
+            last = json.loads(line)
+            del last["sum"]
+        except (ValueError, TypeError, KeyError, FileNotFoundError):
+            return None
+        is_ours = data == _summed(name, before + b"\n" + json.dumps(last).encode())
+        return dict(last) if is_ours else None
+
+    def _refuse_anothers(self, name: str) -> None:
+        """StateMismatch where a file of the log lists files, and none of them with a word of ours."""
         try:
             version, *lines = self._folder.read(name).decode().split("\n")
             entries = [json.loads(line) for line in lines]
         except (ValueError, FileNotFoundError):
-            return []
-        return entries if version == "v1" and all(isinstance(each, dict) for each in entries) else []
+            return
+        words = {word for entry in entries for word in (entry if isinstance(entry, dict) else ("sum",))}
+        if entries and version == "v1" and not words & {"waterclock", "sum"}:
+            raise StateMismatch(
+                f"{self._folder}/{name} lists files that waterclock did not write: a query of Spark writes into the same "
+                "folder. Name another path for one of both"
+            )
 
     def _forget_before(self, fold: int) -> None:
         for number, is_fold in self._numbers().items():
@@ -186,6 +209,21 @@ class SparkList:
 
 def _name_of(number: int, is_fold: bool) -> str:
     return f"{SPARK_LIST}/{number}{'.compact' if is_fold else ''}"
+
+
+def _summed(name: str, data: bytes) -> bytes:
+    """A file of the log with its sum in the last entry.
+
+    >>> _summed("_spark_metadata/9", b'v1\\n{"path": "a"}')[:30]
+    b'v1\\n{"path": "a", "sum": "07864'
+    """
+    return data[:-1] + f', "sum": "{sum_of(name.encode() + data)}"'.encode() + data[-1:]
+
+
+def _looked_at(numbers: dict[int, bool]) -> list[str]:
+    """The last fold, and the last files behind it."""
+    fold = max(number for number, is_fold in numbers.items() if is_fold)
+    return [_name_of(number, numbers[number]) for number in (fold, *sorted(numbers)[-_LOOKED_AT:]) if number >= fold]
 
 
 def _is_whole(numbers: dict[int, bool]) -> bool:

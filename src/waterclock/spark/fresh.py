@@ -8,6 +8,7 @@ from pathlib import Path
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint, write
 from waterclock.spark.checkpoint.lease import OWNERS
+from waterclock.spark.checkpoint.names import others_in
 from waterclock.spark.checkpoint.owner import LOCK, owner_of
 from waterclock.spark.places.place import names_in, remove
 from waterclock.spark.streams import stream_of
@@ -67,7 +68,7 @@ class Removal:
             )
 
     def refuse_other_things(self) -> None:
-        """Raise UsageError where the path is a file, or a folder that holds things but is no checkpoint."""
+        """Raise UsageError where the path is a file, or a folder that holds other things than a checkpoint's."""
         if not self._path.exists():
             return
         if not self._path.is_dir():
@@ -80,11 +81,16 @@ class Removal:
                 f"the folder {self._path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
                 "removed: name another folder as checkpoint in [pipeline]"
             )
+        if others := others_in(self._path):
+            raise UsageError(
+                f"the checkpoint {self._path} has other things in its folder ({others[0]}, ...), so it is not removed: "
+                "move them away, or name another folder as checkpoint in [pipeline]"
+            )
 
     def run(self) -> None:
-        """Remove what is in the folder, and the folder where that can be; UsageError where something of it stays.
+        """Remove the checkpoint that is in the folder, and the folder where that can be; UsageError where some of it stays.
 
-        A link, or the place where a disk is mounted, stays.
+        A link, or the place where a disk is mounted, stays, and so does what has no name of a checkpoint's.
         """
         try:
             if self._path.exists():
@@ -105,7 +111,8 @@ class Removal:
 
     def _empty(self) -> None:
         write(self._mark, "")
-        for name in [name for name in names_in(self._path) if name not in (_MARK, OWNERS)]:
+        kept = {_MARK, OWNERS, *others_in(self._path)}
+        for name in [name for name in names_in(self._path) if name not in kept]:
             remove(self._path / name)
         remove(self._mark)
 

@@ -222,6 +222,27 @@ def test_a_checkpoint_whole_or_damaged_may_be_removed(tmp_path: Path, names: lis
     Removal(Checkpoint(tmp_path / "gone")).refuse_other_things()
 
 
+@pytest.mark.parametrize(
+    "names", [["metadata", "precious.txt"], ["waterclock.json", "metadata", "offsets", ".precious"]]
+)
+def test_a_checkpoint_with_something_of_somebody_elses_in_it_is_not_removed(tmp_path: Path, names: list[str]) -> None:
+    # one file by the name of metadata, and all that was in the folder went
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=r"has other things in its folder \(\.?precious"):
+        Removal(Checkpoint(tmp_path)).refuse_other_things()
+
+
+def test_a_removal_that_goes_on_leaves_what_has_no_name_of_a_checkpoints(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "cp", 2)
+    old.claim({})
+    (old.path / ".metadata.crc").touch()
+    (old.path / "waterclock.removing").touch()
+    (old.path / "precious.txt").touch()
+    Removal(old).finish()
+    assert [path.name for path in old.local.iterdir()] == ["precious.txt"]
+
+
 def test_a_checkpoint_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "cp").touch()
     for path in (tmp_path / "cp", tmp_path / "cp" / "below"):

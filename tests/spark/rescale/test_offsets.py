@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from waterclock.errors import StateMismatch, UsageError
+from waterclock.rules.model import Rules
 from waterclock.sinks import LastBatch
 from waterclock.spark.checkpoint import carrying
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.rescale.carry import number_of_handing_over
+from waterclock.spark.rescale.carry import _Carry, number_of_handing_over
 from waterclock.spark.rescale.offsets import carry_offsets
 
 
@@ -54,6 +56,19 @@ def test_the_sources_go_on_where_they_were_with_the_new_settings_of_state(pair: 
         assert (json.loads(sources[0]), sources[1]) == ({"logOffset": 7 + number}, "-")
     assert [file.name for file in (new.path / "sources" / "0").iterdir()] == ["8"]
     assert not (new.path / "offsets" / ".0.crc").exists()
+
+
+def test_what_a_killed_try_left_goes_and_what_somebody_put_beside_it_is_told(
+    pair: tuple[Checkpoint, Checkpoint],
+) -> None:
+    old, new = pair
+    carrying.begin(new, old)
+    session: Any = SimpleNamespace(conf={})
+    again = _Carry(session, old, new, Rules("key", "time"), 64, lambda told: None)
+    again._refuse_other_things()
+    (new.local / "precious.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds other things \(precious.txt"):
+        again._refuse_other_things()
 
 
 def test_a_log_of_another_version_is_not_carried_over(pair: tuple[Checkpoint, Checkpoint]) -> None:

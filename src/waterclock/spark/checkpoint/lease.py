@@ -93,9 +93,10 @@ class Lease:
         if not self._file(last + 1).create_new(_told(told)):  # 2
             raise self._refused(_read(self._file(last + 1)))
         self._epoch, self._ended = Epoch(lineage, last + 1), Event()
-        self._forget_before(last)
         self._renewing = Thread(target=self._renew, args=(told,), name="lease of the checkpoint", daemon=True)
         self._renewing.start()  # 3
+        with suppress(WaterclockError, OSError):  # the next one forgets them
+            self._forget_before(last)
 
     def _held_by(self, number: int) -> Mapping[str, Any]:
         """Who had it, once that one has it no more; UsageError where it is being written."""

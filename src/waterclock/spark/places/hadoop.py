@@ -2,8 +2,8 @@
 
 Rule 1: it is there once a session is; before that, it is told to start one. Executors have no such Java at hand.
 Rule 2: a folder is listed in one call, however many files it has: each call from Python to Java is a millisecond.
-Rule 3: a file is replaced whole or not at all. A store of objects shows an object when its writer closes it; elsewhere a
-        file beside it is renamed into its place.
+Rule 3: a file is replaced whole or not at all. A store of objects shows an object when its writer closes it, and what was
+        given up is no object; elsewhere a file beside it is renamed into its place.
 Rule 4: of two that make one file at once, one is refused: by a conditional put on s3a, by the rename elsewhere. (Not on
         file:, where Java looks first and renames then.)
 Rule 5: what Java throws becomes Python's own error where there is one, and else says which place could not be reached.
@@ -177,8 +177,13 @@ class HadoopPath:
     def _close(stream: Any, data: bytes) -> None:
         try:
             stream.write(bytearray(data))
-        finally:
-            stream.close()
+        except BaseException:
+            with suppress(Exception):  # only a store of objects can; elsewhere nobody reads a file beside the right one
+                stream.abort()
+            with suppress(Exception):
+                stream.close()
+            raise
+        stream.close()
 
     def _rename(self, to: HadoopPath, option: str) -> None:
         with to._errors():

@@ -35,6 +35,7 @@ from waterclock.spark.buckets import checked
 from waterclock.spark.checkpoint import carrying
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.checkpoint.lease import OWNERS, Lease
+from waterclock.spark.checkpoint.names import others_in
 from waterclock.spark.checkpoint.owner import LOCK, Owner, owner_of
 from waterclock.spark.frames import DEAD_SCHEMA
 from waterclock.spark.places.place import Place, copy_folder, make_folder, place_of, remove
@@ -150,9 +151,10 @@ class _Carry:
         if path.exists() and not path.is_dir():
             raise UsageError(f"the new checkpoint {path} is a file: name another folder (--to)")
         names = {part.name for part in path.iterdir()} - _MAY_STAND if path.is_dir() else set()
-        if names and not carrying.is_begun(self._new, self._old):
+        others = others_in(path) if carrying.is_begun(self._new, self._old) else names
+        if others:
             raise UsageError(
-                f"the folder {path} holds other things ({min(names)}, ...): name a folder that is empty, or is not there "
+                f"the folder {path} holds other things ({min(others)}, ...): name a folder that is empty, or is not there "
                 "yet (--to)"
             )
 
