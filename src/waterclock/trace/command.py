@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from waterclock.trace.moments import Moments
     from waterclock.trace.walk import Step, Walk
 
-ABOUT: Final = "Show how a hierarchical timing wheel places timers, passes them down and runs them, step by step."
+ABOUT: Final = "Show how a hierarchical timing wheel places, passes down and runs timers."
 EPILOG: Final = """examples:
   waterclock trace seven-tasks --clock 14:40:20.558 --verbose
   waterclock trace --tick 1s --slots 3 --tasks 1s,2s,7s
