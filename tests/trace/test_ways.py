@@ -38,6 +38,12 @@ def test_nor_are_many_timers_of_ones_own(capsys: Capture) -> None:
         assert max(map(len, shown(capsys, "--tasks", delays, *way).splitlines())) <= WIDTH
 
 
+def test_nor_is_a_timer_whose_name_is_long(capsys: Capture) -> None:
+    for way in ([], ["--clock", "23:59:59.999"]):
+        out = shown(capsys, "--tasks", "99d23h59m59s999ms@98d23h59m59s999ms", *way)
+        assert max(map(len, out.splitlines())) <= WIDTH
+
+
 # Times of day
 
 
