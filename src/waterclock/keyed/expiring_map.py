@@ -26,6 +26,7 @@ from threading import RLock  # re-entrant: the collector may run a destructor th
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from waterclock.errors import TimerClosed
+from waterclock.timer.drive import driver
 from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class ExpiringMap(MutableMapping[K, V]):
             raise ValueError(f"max_entries must be a whole number from 1, or None, got {max_entries!r}")
         if on_evict is not None and not callable(on_evict):
             raise TypeError(f"on_evict must be callable, got {on_evict!r}")
-        self._timer = timer
+        self._timer: Timer | AsyncTimer = driver(timer)
         self._ttl_ns = nanoseconds("ttl_s", ttl_s, least=1)
         self._most = max_entries
         self._on_evict = on_evict

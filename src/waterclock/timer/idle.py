@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.built import Touch
+from waterclock.timer.drive import Drive, driver
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
-    from waterclock.timer.drive import Drive
     from waterclock.timer.handles import Handle
 
 Ts = TypeVarTuple("Ts")
@@ -54,7 +54,7 @@ class IdleTimeout(Touch):
     def __init__(self, timer: Drive, idle_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> None:
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
-        self._drive = timer
+        self._drive: Drive = driver(timer)
         self._idle_ns = nanoseconds("idle_s", idle_s, least=1)
         self._fn: Callable[..., object] = fn
         self._args: tuple[Any, ...] = args
