@@ -64,7 +64,7 @@ def row(name: str, done: list[Booking]) -> dict[str, Any]:
         "case": name,
         "bookings": len(set(done)),
         "steps back": steps_back([b.sent for b in done]),
-        "steps back in an account": sum(map(steps_back, by_account)),
+        "in an account": sum(map(steps_back, by_account)),
         "done twice": len(done) - len(set(done)),
     }
 
