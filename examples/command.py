@@ -21,7 +21,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     """The options of all demos; which demo has which, is looked at when it runs."""
     describe(parser, run, "waterclock demo fines --seed 7")
     what = "the main job, the main job with its driver killed, change data capture, delayed messages, or one of the lessons"
-    parser.add_argument("name", choices=["fines", "kills", "cdc", "delays", *LESSONS], help=what)
+    parser.add_argument("name", metavar="DEMO", choices=["fines", "kills", "cdc", "delays", *LESSONS], help=what)
     folders = "where fines, kills, cdc and delays write everything (default: out/ and their name)"
     parser.add_argument("--folder", help=folders)
     seed = "of the disorder, of the writes, and of the kills (default: 1)"

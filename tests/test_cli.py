@@ -3,10 +3,12 @@
 Nothing here starts Spark: where a command would come so far, starting a session ends it with exit code 1.
 """
 
+import argparse
 import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,23 @@ def run(folder: Path, text: str, *options: str) -> int:
 def test_the_version_is_printed() -> None:
     done = process("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"waterclock {__version__}\n", "")
+
+
+def every_parser(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from every_parser(below)
+
+
+def test_the_help_of_every_command_is_folded_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for an example, which is a line to be copied."""
+    monkeypatch.setenv("COLUMNS", "80")
+    parsers = list(every_parser(cli._parser()))
+    lines = [(parser.prog, line) for parser in parsers for line in parser.format_help().splitlines()]
+    assert len(parsers) > 20
+    assert [line for line in lines if len(line[1]) > 80 and not line[1].startswith("example")] == []
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from waterclock.clock import SystemClock
-from waterclock.examples.lessons.clients import producer, read, text
+from waterclock.examples.lessons.clients import flush, producer, read, text
 from waterclock.examples.lessons.lesson import Lesson
 from waterclock.testing import Broker
 
@@ -146,7 +146,7 @@ class Load:
     def end(self) -> None:
         """Take what was reported before; what is unanswered is given up."""
         self._sender.purge()
-        self._sender.flush(10)
+        flush(self._sender, 10)
 
     def sent_more(self) -> bool:
         """True, after some more were sent."""

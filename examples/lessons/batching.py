@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, Message, Producer
 
 from waterclock.clock import SystemClock
-from waterclock.examples.lessons.clients import AT_ONCE, ONE_BY_ONE, PATIENCE_S, producer, read, text
+from waterclock.examples.lessons.clients import AT_ONCE, ONE_BY_ONE, flush, producer, read, text
 from waterclock.examples.lessons.lesson import Lesson, tell
 from waterclock.testing import Broker
 
@@ -97,7 +97,7 @@ class Load:
         self._sender.produce(
             topic, "", partition=0
         )  # connects, and learns where the partition is, before the clock runs
-        self._sender.flush(PATIENCE_S)
+        flush(self._sender)
         self._answered_ms: list[float] = []
 
     def run(self, numbers: range, every_s: float) -> Run:
@@ -109,7 +109,7 @@ class Load:
             for place, number in enumerate(numbers):
                 self._until(came_s := began_s + place * every_s)
                 self._send(number, came_s)
-            self._sender.flush(PATIENCE_S)
+            flush(self._sender)
             return Run(self._clock.monotonic_s() - began_s, self._answered_ms, requests.met)
 
     def _send(self, number: int, came_s: float) -> None:
@@ -117,7 +117,7 @@ class Load:
         self._sender.produce(self._topic, str(number), partition=0, on_delivery=report)
         self._sender.poll(0)
         if self._wait:
-            self._sender.flush(PATIENCE_S)
+            flush(self._sender)
 
     def _until(self, moment_s: float) -> None:
         while (left_s := moment_s - self._clock.monotonic_s()) > 0:

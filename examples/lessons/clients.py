@@ -29,8 +29,19 @@ def send(producer: Producer, topic: str, values: Iterable[str], **message: Any) 
 
     for value in values:
         producer.produce(topic, value, on_delivery=report, **message)
-    producer.flush(PATIENCE_S)
+    flush(producer)
     return delivered
+
+
+def flush(producer: Producer, patience_s: float = PATIENCE_S) -> None:
+    """Wait for the answers to what was sent.
+
+    confluent-kafka 2.16 loses an interrupt that comes while a report is taken, and nothing but such a one.
+    """
+    try:
+        producer.flush(patience_s)
+    except SystemError as lost:
+        raise KeyboardInterrupt from lost
 
 
 def read(bootstrap: str, topic: str, *, partitions: int = 1, **settings: Any) -> list[str]:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from textwrap import fill
 from typing import Any
 
+WIDTH = 80  # of a terminal
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -34,16 +36,16 @@ class Lesson:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
         ]
         lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([self.title, "", *lines, "", *map(_folded, self.learned)])
+        return "\n".join([fill(self.title, WIDTH), "", *lines, "", *map(_folded, self.learned)])
 
 
 def _folded(sentence: str) -> str:
-    return fill(f"- {sentence}", 80, subsequent_indent="  ")
+    return fill(f"- {sentence}", WIDTH, subsequent_indent="  ")
 
 
 def tell(sentence: str) -> None:
     """Say what is going on; on stderr, so that a program reads nothing but the result."""
-    print(sentence, file=sys.stderr, flush=True)
+    print(fill(sentence, WIDTH), file=sys.stderr, flush=True)
 
 
 def shown(value: Any) -> str:

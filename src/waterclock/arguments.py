@@ -14,10 +14,17 @@ from contextlib import suppress
 Command = Callable[[argparse.Namespace], int]
 
 
+class Folded(argparse.HelpFormatter):
+    """Prose as wide as the terminal is; an example as it is written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("example") else super()._fill_text(text, width, indent)
+
+
 def describe(parser: argparse.ArgumentParser, command: Command, example: str) -> None:
     """Have `parser` run `command`, whose docstring is the description in its help; `example` stands below."""
     parser.description, parser.epilog = command.__doc__, f"example: {example}"
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = Folded
     parser.set_defaults(command=command)
 
 

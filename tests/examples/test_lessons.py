@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ pytest.importorskip("confluent_kafka")
 from waterclock import cli
 from waterclock.examples.command import LESSONS
 from waterclock.examples.lessons import acks, batching, duplicates, keys, order, replicas
-from waterclock.examples.lessons.clients import ONE_BY_ONE, producer, read, send
-from waterclock.examples.lessons.lesson import Lesson
+from waterclock.examples.lessons.clients import ONE_BY_ONE, flush, producer, read, send
+from waterclock.examples.lessons.lesson import WIDTH, Lesson, tell
 from waterclock.testing import Broker, Error
 
 
@@ -128,7 +129,7 @@ def test_order_holds_in_a_partition_and_by_key_as_long_as_what_is_done_is_commit
 ) -> None:
     row = by_key[case]
     assert row["bookings"] == keys.ALL
-    steps = (row["steps back"] > 0, row["steps back in an account"] > 0, row["done twice"] > 0)
+    steps = (row["steps back"] > 0, row["in an account"] > 0, row["done twice"] > 0)
     assert steps == (in_all, in_an_account, twice)
 
 
@@ -224,6 +225,23 @@ def test_a_lesson_is_json_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert cli.main(["demo", "duplicates", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {"title": LESSON.title, "rows": LESSON.rows, "learned": LESSON.learned}
+
+
+def test_what_a_lesson_says_is_folded_to_a_terminal(capsys: Any) -> None:
+    words = "a sentence of more than eighty columns, " * 3
+    tell(words)
+    text = Lesson(words, LESSON.rows, [words]).as_text() + "\n" + capsys.readouterr().err
+    assert text.count("sentence") == 9
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_an_interrupt_while_a_report_is_taken_is_not_lost() -> None:
+    """The client makes a SystemError of it, and Ctrl-C was a traceback."""
+    sender = producer("127.0.0.1:1")
+    sender.produce("nowhere", "", on_delivery=lambda error, message: signal.raise_signal(signal.SIGINT))
+    sender.purge()  # it is reported as not sent
+    with pytest.raises(KeyboardInterrupt):
+        flush(sender)
 
 
 @pytest.mark.parametrize("name", LESSONS)

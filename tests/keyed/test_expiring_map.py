@@ -137,6 +137,9 @@ def test_what_its_user_takes_out_is_not_told(make: Make) -> None:
     assert (told.lines, len(entries), len(timer)) == ([], 0, 0)
     with pytest.raises(KeyError):
         entries.popitem()
+    assert (entries.pop("gone", None), entries.pop("gone", default=8)) == (None, 8)
+    with pytest.raises(TypeError):  # the second default was passed over
+        entries.pop("gone", 1, 2)  # type: ignore[call-overload]
 
 
 @every_driver

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import waterclock
 from tests.timer.timers import PlainTimer, by_hand, nothing
-from waterclock import IdleTimeout, ManualClock, Timer
+from waterclock import Debounce, ExpiringMap, IdleTimeout, ManualClock, Throttle, Timer
 from waterclock.timer import adding as plain
 from waterclock.timer import built
 from waterclock.wheel.bounds import MAX_TIME
@@ -86,9 +86,42 @@ def test_a_callback_gets_as_many_arguments_as_were_given(make: Any) -> None:
 @pytest.mark.parametrize("arguments", [(), (1,), (1, 2)])
 def test_what_cannot_be_called_is_refused_however_many_arguments_it_has(make: Any, arguments: Any) -> None:
     timer = by_hand(make)
-    with pytest.raises(TypeError, match=r"callable, got 7|first argument must be callable"):
-        timer.call_later(1, 7, *arguments)
+    for add in (timer.call_later, timer.call_at):
+        with pytest.raises(TypeError, match=r"^callback must be callable, got 7$"):
+            add(1, 7, *arguments)
     assert len(timer) == 0
+
+
+@pytest.mark.parametrize("make", [Timer, PlainTimer])
+@pytest.mark.parametrize("wrong", ["3", None, 1j])
+def test_what_is_no_number_of_seconds_is_a_type_error_that_names_the_argument(make: Any, wrong: Any) -> None:
+    """It was Python's word for the product: can't multiply sequence by non-int of type 'float'."""
+    timer = by_hand(make)
+    handle = timer.call_later(1, nothing)
+    calls = {
+        "delay_s": [lambda: timer.call_later(wrong, nothing), lambda: handle.reschedule(wrong)],
+        "when_s": [lambda: timer.call_at(wrong, nothing)],
+        "interval_s": [lambda: timer.every(wrong, nothing)],
+        "jitter": [lambda: timer.every(1, nothing, jitter=wrong)],
+        "tick_s": [lambda: make(wrong)],
+        "idle_s": [lambda: IdleTimeout(timer, wrong, nothing)],
+        "ttl_s": [lambda: ExpiringMap(timer, wrong)],
+        "quiet_s": [lambda: Debounce(timer, wrong, nothing)],
+    }
+    for name, several in calls.items():
+        for call in several:
+            with pytest.raises(TypeError, match=rf"^{name} must be a number of seconds, got {re.escape(repr(wrong))}$"):
+                call()
+    assert (len(timer), handle.when()) == (1, 1.0)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ManualClock()])
+def test_what_stands_on_a_timer_takes_nothing_else_for_one(wrong: Any) -> None:
+    makes = (lambda: IdleTimeout(wrong, 1, nothing), lambda: ExpiringMap(wrong, 1),
+             lambda: Debounce(wrong, 1, nothing), lambda: Throttle(wrong, 1, nothing))  # fmt: skip
+    for make in makes:
+        with pytest.raises(TypeError, match=r"^timer must be a Timer or an AsyncTimer, got "):
+            make()
 
 
 def test_the_compiled_way_reads_the_clock_of_the_machine_as_python_does() -> None:

@@ -13,13 +13,17 @@ from weakref import ref
 import pytest
 
 from tests.timer.timers import nothing
-from waterclock import AsyncTimer
+from waterclock import AsyncTimer, Debounce, ExpiringMap, IdleTimeout, Throttle
 
 CALLS: dict[str, Callable[[AsyncTimer, Any], object]] = {
     "call_later": lambda timer, beat: timer.call_later(3600, nothing),
     "call_at": lambda timer, beat: timer.call_at(timer.time() + 3600, nothing),
     "every": lambda timer, beat: timer.every(3600, nothing),
     "reschedule": lambda timer, beat: beat.reschedule(1800),
+    "an idle timeout": lambda timer, beat: IdleTimeout(timer, 3600, nothing),
+    "a new key": lambda timer, beat: ExpiringMap(timer, 3600).update(key=1),
+    "a debounce": lambda timer, beat: Debounce(timer, 3600, print)("key"),
+    "a throttle": lambda timer, beat: Throttle(timer, 3600, len)("key"),
     "pause": lambda timer, beat: timer.pause(),
     "close": lambda timer, beat: timer.close(),
 }

@@ -95,6 +95,30 @@ def test_it_is_moved_until_the_next_touch(make: Make, touched: bool) -> None:
 
 
 @every_driver
+@pytest.mark.parametrize("delay_s", [5, 100])
+def test_a_touch_counts_from_then_on_also_where_it_was_moved_far_away_before(make: Make, delay_s: float) -> None:
+    """The wheel held it for the far moment, and so it ran then, though `when` said the touch's."""
+    timer = by_hand(make)
+    diary = Diary(timer)
+    touched, left = IdleTimeout(timer, 5, diary("touched")), IdleTimeout(timer, 5, diary("left"))
+    assert (touched.reschedule(delay_s), left.reschedule(delay_s)) == (True, True)
+    timer.advance(3)
+    touched.touch()
+    assert (touched.when(), left.when()) == (8.0, float(delay_s))
+    timer.advance(1000)
+    assert sorted(diary.lines) == [("left", float(delay_s)), ("touched", 8.0)]
+
+
+@every_driver
+def test_one_that_is_over_is_not_moved_whatever_the_delay(make: Make) -> None:
+    timer = by_hand(make)
+    handles = [IdleTimeout(timer, 5, nothing), timer.call_later(5, nothing), timer.every(5, nothing)]
+    for handle in handles:
+        handle.cancel()
+    assert [handle.reschedule(float("nan")) for handle in handles] == [False, False, False]
+
+
+@every_driver
 def test_a_pause_stops_its_time(make: Make) -> None:
     timer = by_hand(make)
     diary = Diary(timer)
@@ -193,7 +217,7 @@ def test_a_full_timer_takes_it_and_an_executor_runs_it(make: Make) -> None:
 @every_driver
 @given(
     idle_ms=st.integers(1, 40),
-    steps=st.lists(st.tuples(st.sampled_from("tttac"), st.integers(0, 50)), max_size=30),
+    steps=st.lists(st.tuples(st.sampled_from("tttacm"), st.integers(0, 50)), max_size=30),
 )
 def test_it_runs_when_a_list_of_all_touches_says_so(make: Make, idle_ms: int, steps: list[tuple[str, int]]) -> None:
     timer = by_hand(make)
@@ -208,6 +232,9 @@ def test_it_runs_when_a_list_of_all_touches_says_so(make: Make, idle_ms: int, st
         if what == "t":
             idle.touch()
             due_ms = now_ms + idle_ms if alive else due_ms
+        elif what == "m":
+            assert idle.reschedule(ms * 2 / 1000) is alive
+            due_ms = now_ms + ms * 2 if alive else due_ms
         elif what == "c":
             assert idle.cancel() is alive
             cancelled = cancelled or alive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from typing import Any
 
@@ -204,6 +205,17 @@ def test_at_the_end_of_the_block_tasks_are_cancelled_and_may_take_their_time() -
         loop.create_task(service())
         loop.advance(5)
     assert (ends, loop.is_closed()) == ([3605.0], True)
+
+
+@pytest.mark.parametrize("others", [[], [5.0]])
+def test_who_sleeps_for_ever_does_not_stop_time(others: list[float]) -> None:
+    """As the main task of a service does that waits to be cancelled: it was an OverflowError."""
+    with manual_loop() as loop:
+        tasks = [loop.create_task(asyncio.sleep(seconds)) for seconds in [math.inf, *others]]
+        loop.advance(60)
+        assert ([task.done() for task in tasks], loop.time()) == ([False, *(True for _ in others)], 60.0)
+        with pytest.raises(UsageError, match="nothing is due"):
+            loop.run_until_complete(tasks[0])
 
 
 # With what else goes by a clock

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from waterclock import ManualLoop, manual_loop
+from waterclock import ManualLoop, SystemClock, manual_loop
 from waterclock.errors import UsageError
 from waterclock.timer import manual_loop as module
 
@@ -77,6 +79,9 @@ ASKS: dict[str, Callable[[Any], Any]] = {
     "connection": lambda loop: asyncio.open_connection("127.0.0.1", 1),
     "server": lambda loop: asyncio.start_server(lambda *_: None, "127.0.0.1", 0),
     "name": lambda loop: loop.getaddrinfo("localhost", 80),
+    "address": lambda loop: loop.getnameinfo(("127.0.0.1", 80)),
+    "read pipe": lambda loop: loop.connect_read_pipe(asyncio.Protocol, sys.stdin),
+    "write pipe": lambda loop: loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout),
     "datagrams": lambda loop: loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)),
     "process": lambda loop: asyncio.create_subprocess_exec("true"),
     "shell": lambda loop: asyncio.create_subprocess_shell("true"),
@@ -136,3 +141,27 @@ def test_allowed_sockets_say_what_they_have_to_say_before_time_moves_on() -> Non
 def test_another_word_for_sockets_is_refused() -> None:
     with pytest.raises(ValueError, match="sockets must be 'refused' or 'allowed', got 'perhaps'"):
         ManualLoop(sockets="perhaps")  # type: ignore[arg-type]
+
+
+def test_an_allowed_process_has_its_time_to_end_before_time_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a thread tells of its end there is no socket to be waited for, and the timeout came at once."""
+    monkeypatch.setattr(module, "PATIENCE_S", 10)
+
+    async def main() -> tuple[int, float]:
+        process = await asyncio.create_subprocess_exec("true")
+        return await asyncio.wait_for(process.wait(), 3600), asyncio.get_running_loop().time()
+
+    with manual_loop(sockets="allowed") as loop:
+        returncode, now_s = loop.run_until_complete(main())
+    assert (returncode, now_s) == (0, 0.0)
+
+
+def test_a_clock_that_nobody_can_turn_is_refused() -> None:
+    with pytest.raises(TypeError, match="clock must be a ManualClock, or None for a new one, got <SystemClock>"):
+        ManualLoop(SystemClock())  # type: ignore[arg-type]
+
+
+def test_a_loop_is_not_copied() -> None:
+    """A copy that was collected closed the sockets of both."""
+    with manual_loop() as loop, pytest.raises(TypeError, match="a ManualLoop is neither copied nor pickled"):
+        copy.copy(loop)

@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from tests.timer.timers import DRIVERS, Make, by_hand, nothing
-from waterclock import AsyncTimer, DelayedOperation, ManualClock, Purgatory, SystemClock, Timer
+from waterclock import AsyncTimer, DelayedOperation, IdleTimeout, ManualClock, Purgatory, SystemClock, Timer
 
 every_driver = pytest.mark.parametrize("make", DRIVERS)
 
@@ -85,6 +85,20 @@ def test_a_driver_is_not_copied(make: Make, way: Any) -> None:
         way(timer)
     with pytest.raises(TypeError, match="neither copied nor pickled"):
         way(timer.every(5, nothing))
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_nor_is_anything_that_waits_in_one(way: Any) -> None:
+    timer, full = by_hand(AsyncTimer), by_hand(Timer, max_pending=1, when_full="run")
+    waiting = {
+        "a CappedHandle": by_hand(Timer, max_pending=1, when_full="block").call_later(1, nothing),
+        "a RanHandle": [full.call_later(1, nothing) for _ in range(2)][1],
+        "a Timeout": timer.timeout(1),
+        "an IdleTimeout": IdleTimeout(timer, 1, nothing),
+    }
+    for name, something in waiting.items():
+        with pytest.raises(TypeError, match=rf"^{name} is neither copied nor pickled"):
+            way(something)
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])

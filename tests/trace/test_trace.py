@@ -104,6 +104,12 @@ def test_timers_of_equal_delay_are_told_apart_and_one_due_at_once_says_so(
         (["--tasks", "1s", "--slots", "3;4"], "such as 60,60,12"),
         (["--tasks", "1s", "--slots", "1"], "slots must lie within"),
         (["--tasks", "99999999999999999999d"], "deadline must lie within"),
+        (
+            ["--tasks", "1s@99999999999999999999d"],
+            "timer '1s@99999999999999999999d' cannot be added: deadline must lie",
+        ),
+        (["--tasks", "@2ms"], "no delay in front of the @"),
+        (["--tasks", "٣s"], "'٣s' is no duration"),
     ],
 )
 def test_a_wrong_word_ends_with_2_one_line_and_the_remedy(

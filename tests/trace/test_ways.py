@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from threading import TIMEOUT_MAX
 from typing import Any
 
 import pytest
@@ -35,6 +36,12 @@ def test_nor_are_many_timers_of_ones_own(capsys: Capture) -> None:
     delays = ",".join(["350ms"] * 40)
     for way in EACH_WAY:
         assert max(map(len, shown(capsys, "--tasks", delays, *way).splitlines())) <= WIDTH
+
+
+def test_nor_is_a_timer_whose_name_is_long(capsys: Capture) -> None:
+    for way in ([], ["--clock", "23:59:59.999"]):
+        out = shown(capsys, "--tasks", "99d23h59m59s999ms@98d23h59m59s999ms", *way)
+        assert max(map(len, out.splitlines())) <= WIDTH
 
 
 # Times of day
@@ -174,6 +181,12 @@ def test_the_thread_ends_only_when_nothing_has_waited_for_the_idle_time() -> Non
     steps, passed_ms = live("1ms", idle_s=0.05)
     assert SystemClock().monotonic_s() - began_s >= passed_ms[-1] / 1e3 + 0.05
     assert steps[-1]["fired"][0]["timer"] == "1ms"
+
+
+def test_a_wait_for_longer_than_the_machine_can_sleep_is_a_wait() -> None:
+    """It was an OverflowError with its traceback."""
+    walk = Walk(build_scenario("1ms", "20", "4611686018427387904"), "early")
+    assert Live(walk, SystemClock(), lambda step, _: None)._left_s(2**62) == TIMEOUT_MAX
 
 
 def test_what_the_thread_could_not_do_is_raised_by_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
 from contextlib import suppress
 from threading import RLock  # re-entrant: the collector may run a destructor that uses the map, right in the middle
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from waterclock.errors import TimerClosed
+from waterclock.timer.drive import driver
 from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+T = TypeVar("T")
 Why = Literal["expired", "full"]
+NOTHING: Any = object()  # no default was given
 
 
 class Entry(Generic[K, V]):
@@ -80,7 +83,7 @@ class ExpiringMap(MutableMapping[K, V]):
             raise ValueError(f"max_entries must be a whole number from 1, or None, got {max_entries!r}")
         if on_evict is not None and not callable(on_evict):
             raise TypeError(f"on_evict must be callable, got {on_evict!r}")
-        self._timer = timer
+        self._timer: Timer | AsyncTimer = driver(timer)
         self._ttl_ns = nanoseconds("ttl_s", ttl_s, least=1)
         self._most = max_entries
         self._on_evict = on_evict
@@ -156,14 +159,20 @@ class ExpiringMap(MutableMapping[K, V]):
     def __delitem__(self, key: K) -> None:
         self._take(key)
 
-    def pop(self, key: K, *default: Any) -> Any:
+    @overload
+    def pop(self, key: K, /) -> V: ...
+
+    @overload
+    def pop(self, key: K, /, default: V | T) -> V | T: ...
+
+    def pop(self, key: K, /, default: Any = NOTHING) -> Any:
         """Take the key out and give its value; where it is not there `default`, or `KeyError` without one."""
         try:
             return self._take(key).value
         except KeyError:
-            if not default:
+            if default is NOTHING:
                 raise
-            return default[0]
+            return default
 
     def popitem(self) -> tuple[K, V]:
         """Take out the entry that was set or touched last; `KeyError` where the map is empty."""

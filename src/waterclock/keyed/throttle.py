@@ -20,6 +20,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from waterclock.errors import TimerClosed
+from waterclock.timer.drive import driver
 from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Throttle(Generic[K, P]):
             raise ValueError(f"meanwhile must be 'last' or 'drop', got {meanwhile!r}")
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
-        self._timer = timer
+        self._timer: Timer | AsyncTimer = driver(timer)
         self._interval_ns = nanoseconds("interval_s", interval_s, least=1)
         self._fn = fn
         self._keeps = meanwhile == "last"

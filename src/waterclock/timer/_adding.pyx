@@ -36,7 +36,7 @@ cdef extern from *:
     const int64_t ORDINARY_MOMENT
 
 cdef object machine_clock = SystemClock.monotonic_ns
-cdef object call_later = plain.Adder.call_later, add_and_look = plain.Adder._add_and_look
+cdef object call_later = plain.Adder.call_later, add_and_look = plain.Adder._add_and_look, bound = plain.bound
 cdef object deadline_in = plain.Adder._deadline_in, move_in = plain.Adder._move_in
 
 
@@ -121,7 +121,7 @@ cdef class Adder:
             return self.put(deadline, fn, NULL)
         if len(args) == 1:
             return self.put(deadline, fn, <PyObject *>args[0])
-        return self.put(deadline, partial(fn, *args), NULL)
+        return self.put(deadline, partial(fn, *args) if callable(fn) else bound(fn, args), NULL)
 
     call_at = plain.Adder.call_at
 

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 
+def bound(fn: Callable[..., object], args: tuple[Any, ...]) -> Callable[[], object]:
+    """A callback with its arguments; `TypeError` with the words of the wheel where it cannot be called."""
+    if not callable(fn):
+        raise TypeError(f"callback must be callable, got {fn!r}")
+    return partial(fn, *args)
+
+
 class Adder:
     """How timers come into a driver and are moved in it; the driver itself is drive.py's."""
 
@@ -70,14 +77,14 @@ class Adder:
         """
         try:
             deadline = self._now_ns() + floor(delay_s * 1e9 + 0.5)  # nanoseconds(), without the price of a call
-        except (OverflowError, ValueError):
-            raise ValueError(f"delay_s must be a number of seconds, got {delay_s}") from None
+        except (OverflowError, ValueError, TypeError):
+            deadline = self._deadline_in(delay_s)  # which says what is wrong with it
         if not args:
             handle = self._add(deadline, fn)
         elif len(args) == 1:
             handle = self._add(deadline, fn, args[0])
         else:
-            handle = self._add(deadline, partial(fn, *args))
+            handle = self._add(deadline, bound(fn, args))
         if deadline < self._alarm_ns:
             self._look(handle, deadline)
         return handle
@@ -91,7 +98,7 @@ class Adder:
         60.0
         """
         deadline = nanoseconds("when_s", when_s)
-        handle = self._add(deadline, partial(fn, *args) if args else fn)
+        handle = self._add(deadline, bound(fn, args) if args else fn)
         if deadline < self._alarm_ns:
             self._look(handle, deadline)
         return handle

@@ -41,6 +41,7 @@ from waterclock.timer.statistics import TimerStatistics
 from waterclock.timer.stopwatch import Stopwatch
 from waterclock.timer.tick_runner import TickRunner
 from waterclock.timer.units import nanoseconds
+from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -138,7 +139,7 @@ class Drive(Adder, TickRunner):
         tick
         (2, 30.0, True)
         """
-        if missed not in NEXT_BEAT:
+        if missed not in tuple(NEXT_BEAT):
             raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
@@ -261,9 +262,7 @@ class Drive(Adder, TickRunner):
         return f"<{type(self).__name__}, {state}{len(self)} waiting{following}>"
 
     def __reduce__(self) -> Any:
-        name = type(self).__name__
-        article = "an" if name.startswith("A") else "a"
-        raise TypeError(f"{article} {name} is neither copied nor pickled: what waits is called once; make another one")
+        raise TypeError(f"{not_copied(self)}; make another one")
 
     def __enter__(self) -> Self:
         return self
@@ -283,6 +282,18 @@ class Drive(Adder, TickRunner):
             forsaken.forsake()
         else:
             forsaken.clear()
+
+
+def driver(timer: Any) -> Any:
+    """What something stands on; `TypeError` where it is no driver.
+
+    >>> driver(5)
+    Traceback (most recent call last):
+    TypeError: timer must be a Timer or an AsyncTimer, got 5
+    """
+    if not isinstance(timer, Drive):
+        raise TypeError(f"timer must be a Timer or an AsyncTimer, got {timer!r}")
+    return timer
 
 
 def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:

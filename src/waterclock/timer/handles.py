@@ -9,7 +9,9 @@ Rule 3: `reschedule` is in seconds, as `call_later` is, and wakes the driver whe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
+
+from waterclock.wheel.pictures import not_copied
 
 
 class Handle(Protocol):
@@ -66,6 +68,9 @@ class RanHandle:
     def __repr__(self) -> str:
         return f"<RanHandle, over, when={self.when()}>"
 
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
+
 
 class CappedHandle:
     """Of a capped timer, where callers wait until one leaves: its cancel lets them look again."""
@@ -97,3 +102,6 @@ class CappedHandle:
 
     def __repr__(self) -> str:
         return repr(self.inner)
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)

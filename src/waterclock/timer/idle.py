@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.built import Touch
+from waterclock.timer.drive import Drive, driver
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
-    from waterclock.timer.drive import Drive
     from waterclock.timer.handles import Handle
 
 Ts = TypeVarTuple("Ts")
@@ -54,7 +54,7 @@ class IdleTimeout(Touch):
     def __init__(self, timer: Drive, idle_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> None:
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
-        self._drive = timer
+        self._drive: Drive = driver(timer)
         self._idle_ns = nanoseconds("idle_s", idle_s, least=1)
         self._fn: Callable[..., object] = fn
         self._args: tuple[Any, ...] = args
@@ -92,12 +92,17 @@ class IdleTimeout(Touch):
         """Let it run in `delay_s` seconds, unless it is touched before; False when it ran or was cancelled."""
         drive = self._drive
         with drive._lock:
-            due_ns = whole("deadline", drive._now_ns() + nanoseconds("delay_s", delay_s), -MAX_TIME, MAX_TIME)
             if not self._waits():
                 return False
-            drive._move(self._inner, due_ns)
+            now_ns = drive._now_ns()
+            due_ns = whole("deadline", now_ns + nanoseconds("delay_s", delay_s), -MAX_TIME, MAX_TIME)
+            drive._move(self._inner, self._held_for(due_ns, now_ns))
             self._touched_ns = due_ns - self._idle_ns
         return True
+
+    def _held_for(self, due_ns: int, now_ns: int) -> int:
+        """No further than a touch that comes right now would have it: where it was moved far away it may be touched."""
+        return min(due_ns, now_ns + self._idle_ns)
 
     def _waits(self) -> bool:
         return not self._ended and not self._inner.cancelled()
@@ -130,8 +135,8 @@ def _look(idle: IdleTimeout) -> None:
         due_ns = idle._touched_ns + idle._idle_ns
         if idle._ended:
             return
-        if due_ns > drive._now_ns():
-            _wait_on(idle, due_ns)
+        if due_ns > (now_ns := drive._now_ns()):
+            _wait_on(idle, idle._held_for(due_ns, now_ns))
             return
         fn, args = idle._fn, idle._args
         idle._end("ran")

@@ -97,6 +97,7 @@ class AsyncTimer(Drive):
         if loop.get_debug():
             self._lock = thread = LoopThread(loop)
             self._add = partial(thread.call, self._add)
+            self._add_and_look = partial(thread.call, _add_and_look, ref(self))  # type: ignore[method-assign]
             self._wheel._reschedule = partial(thread.call, self._wheel._reschedule)
         return loop
 
@@ -144,6 +145,7 @@ class AsyncTimer(Drive):
     def _after_fork(self) -> None:
         self._binding.leave()
         self._lock = nullcontext()
+        self.__dict__.pop("_add_and_look", None)
         self._alarm = None
         self._sleepers = set()
         self._tidies = False
@@ -205,6 +207,13 @@ class AsyncTimer(Drive):
         async with self.timeout(None) as block:
             with IdleTimeout(self, idle_s, self._binding.soon, block.lapse) as idle:
                 yield idle
+
+
+def _add_and_look(me: ref[AsyncTimer], *timer: Any) -> Any:
+    """The method, where an attribute stands before it that must not keep its driver alive."""
+    driver = me()
+    assert driver is not None  # it calls itself
+    return type(driver)._add_and_look(driver, *timer)
 
 
 def _give_back(loop: asyncio.AbstractEventLoop, me: ref[AsyncTimer]) -> None:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, Final, Literal, NoReturn, TypeVar, TypeVarTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from waterclock.clock import Clock, ManualClock
 from waterclock.errors import UsageError
@@ -142,8 +142,11 @@ class ManualLoop(asyncio.SelectorEventLoop):
     5184000.0
     """
 
+    _closed = True  # until it is made: asyncio's destructor asks
+
     def __init__(self, clock: ManualClock | None = None, *, sockets: Sockets = "refused") -> None:
-        self._closed = True  # until it is made: asyncio's destructor asks
+        if clock is not None and not isinstance(clock, ManualClock):
+            raise TypeError(f"clock must be a ManualClock, or None for a new one, got {clock!r}")
         if sockets not in ("refused", "allowed"):
             raise ValueError(f"sockets must be 'refused' or 'allowed', got {sockets!r}")
         self.clock = ManualClock() if clock is None else clock
@@ -152,6 +155,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self._scheduled: list[asyncio.TimerHandle]  # asyncio's heap: where we look, its first is the next timer
         self._until_ns: int | None = None  # while it is turned by hand
         self._jobs = 0
+        self._processes: WeakSet[asyncio.SubprocessTransport] = WeakSet()
         super().__init__(self._turned)
         self._turned.open = sockets == "allowed"
         _LOOPS[self.clock] = ref(self)
@@ -193,9 +197,9 @@ class ManualLoop(asyncio.SelectorEventLoop):
         """Nobody has anything to do for `timeout` seconds; None for ever."""
         if self._jobs:
             return self._wait_for_jobs()
-        if self._turned.waits_for_sockets() and (events := self._turned.wait(PATIENCE_S)):
+        if self._waits_for_outside() and (events := self._turned.wait(PATIENCE_S)):
             return events
-        next_ns = None if timeout is None else nanoseconds_of(self._scheduled[0].when())
+        next_ns = None if timeout is None else self._next_ns()
         if self._until_ns is not None:
             self._turn_by_hand(self._until_ns, next_ns)
         elif next_ns is not None:
@@ -205,6 +209,15 @@ class ManualLoop(asyncio.SelectorEventLoop):
         else:
             self._tell_who_waits()
         return []
+
+    def _waits_for_outside(self) -> bool:
+        """For a socket, a pipe, or a process: whose end may be told by a thread."""
+        return self._turned.waits_for_sockets() or any(one.get_returncode() is None for one in self._processes)
+
+    def _next_ns(self) -> int | None:
+        """The next timer's moment; None for one that never comes: asyncio.sleep(math.inf) waits to be cancelled."""
+        when_s = self._scheduled[0].when()
+        return None if when_s == math.inf else nanoseconds_of(when_s)
 
     def _turn_by_hand(self, until_ns: int, next_ns: int | None) -> None:
         if next_ns is not None and next_ns <= until_ns:
@@ -259,6 +272,10 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self._ask_for("a name's address")
         return await super().getaddrinfo(*args, **named)
 
+    async def getnameinfo(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("an address's name")
+        return await super().getnameinfo(*args, **named)
+
     async def create_connection(self, *args: Any, **named: Any) -> Any:
         self._ask_for("a connection")
         return await super().create_connection(*args, **named)
@@ -283,13 +300,28 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self._ask_for("a connection")
         return await super().sock_connect(*args, **named)
 
+    async def connect_read_pipe(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a pipe")
+        return await super().connect_read_pipe(*args, **named)
+
+    async def connect_write_pipe(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a pipe")
+        return await super().connect_write_pipe(*args, **named)
+
     async def subprocess_exec(self, *args: Any, **named: Any) -> Any:
-        self._ask_for("a process")
-        return await super().subprocess_exec(*args, **named)
+        return await self._process(super().subprocess_exec, *args, **named)
 
     async def subprocess_shell(self, *args: Any, **named: Any) -> Any:
+        return await self._process(super().subprocess_shell, *args, **named)
+
+    async def _process(self, start: Callable[..., Any], *args: Any, **named: Any) -> Any:
         self._ask_for("a process")
-        return await super().subprocess_shell(*args, **named)
+        made = transport, _ = await start(*args, **named)
+        self._processes.add(transport)
+        return made
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ManualLoop is neither copied nor pickled: two would close each other's sockets")
 
 
 def refuse(what: str) -> NoReturn:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from waterclock.timer.units import nanoseconds
+from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
     from waterclock.timer.loop import AsyncTimer
@@ -59,6 +60,9 @@ class Timeout:
 
     def __repr__(self) -> str:
         return f"<Timeout, {self._state}, when={self.when()}>"
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
 
     def lapse(self) -> None:
         """Its time has come by other means than its own; nothing where the block has ended."""

@@ -9,7 +9,7 @@ from math import floor
 
 
 def nanoseconds(name: str, seconds: float, least: int | None = None) -> int:
-    """Whole nanoseconds; `ValueError` names the argument where it is no number, or below `least`.
+    """Whole nanoseconds; an error names the argument: `ValueError` for nan and what is below `least`, else `TypeError`.
 
     >>> nanoseconds("delay_s", 0.07)
     70000000
@@ -18,6 +18,8 @@ def nanoseconds(name: str, seconds: float, least: int | None = None) -> int:
         value = floor(seconds * 1e9 + 0.5)
     except (OverflowError, ValueError):
         raise ValueError(f"{name} must be a number of seconds, got {seconds}") from None
+    except TypeError:
+        raise TypeError(f"{name} must be a number of seconds, got {seconds!r}") from None
     if least is not None and value < least:
         raise ValueError(f"{name} must be {'positive' if least else 'zero or more'}, got {seconds}")
     return value

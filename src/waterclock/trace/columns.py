@@ -41,4 +41,4 @@ def folded(text: str, indent: int) -> list[str]:
 def _folded(text: str, room: int, behind: str = "") -> list[str]:
     if len(text) <= room:
         return [text]
-    return wrap(text, room, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False) or [text]
+    return wrap(text, room, subsequent_indent=behind, break_on_hyphens=False) or [text]

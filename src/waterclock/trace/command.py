@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from waterclock.trace.moments import Moments
     from waterclock.trace.walk import Step, Walk
 
-ABOUT: Final = "Show how a hierarchical timing wheel places timers, passes them down and runs them, step by step."
+ABOUT: Final = "Show how a hierarchical timing wheel places, passes down and runs timers."
 EPILOG: Final = """examples:
   waterclock trace seven-tasks --clock 14:40:20.558 --verbose
   waterclock trace --tick 1s --slots 3 --tasks 1s,2s,7s
@@ -121,7 +121,7 @@ def _pages(walk: Walk, arguments: argparse.Namespace) -> tuple[str, Callable[[in
 
 def _print_all(walk: Walk, arguments: argparse.Namespace) -> None:
     head, page = _pages(walk, arguments)
-    steps = list(walk.steps())  # before anything is printed: a timer that cannot be added is an error, and no half walk
+    steps = list(walk.steps())  # before anything is printed: what is wrong with it is told alone
     print(head)
     for number, step in enumerate(steps, 1):
         print(page(number, step))

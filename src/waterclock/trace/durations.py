@@ -16,9 +16,9 @@ def parse_duration(text: str) -> int:
     >>> parse_duration("1m30s"), parse_duration("250")
     (90000, 250)
     """
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"[0-9]+", text):
         return int(text)
-    parts = re.findall(r"(\d+)(ms|[smhd])", text)
+    parts = re.findall(r"([0-9]+)(ms|[smhd])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UsageError(f"{text!r} is no duration: write whole numbers with ms, s, m, h or d, such as 250ms or 1h30m")
     return sum(int(number) * UNITS_MS[unit] for number, unit in parts)

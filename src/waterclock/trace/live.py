@@ -104,8 +104,9 @@ class Live:
         return None
 
     def _left_s(self, moment_ms: int) -> float:
-        """Seconds until the clock shows this moment of the walk."""
-        return (moment_ms - self._walk.scenario.start_ms) / 1e3 - (self._clock.monotonic_s() - self._began_s)
+        """Seconds until the clock shows this moment of the walk, or as many as a thread can sleep for at once."""
+        left_s = (moment_ms - self._walk.scenario.start_ms) / 1e3 - (self._clock.monotonic_s() - self._began_s)
+        return min(left_s, threading.TIMEOUT_MAX)
 
     def _step(self, step: Step) -> None:
         self._show(step, (self._clock.monotonic_s() - self._began_s) * 1e3)

@@ -79,7 +79,8 @@ def _show_rings(state: Step, scenario: Scenario, at: Moments) -> Iterator[str]:
     for level, (hand, tick) in enumerate(zip(state["current_time"], state["level_tick"], strict=True), 1):
         size = scenario.size_of(level)
         yield ""
-        yield f"  level {level}: tick {show_duration(tick)}, hand at {at(hand)}, ends at {at(hand + tick * size)}"
+        head = f"  level {level}: tick {show_duration(tick)}, hand at {at(hand)}, ends at {at(hand + tick * size)}"
+        yield from folded(head, 4)
         titles = ("bucket", "covers", "expiration", "queue", "timers")
         yield from table(titles, list(_rows(state, level, size, at)), 2)
 

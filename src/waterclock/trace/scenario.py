@@ -68,7 +68,7 @@ def parse_slots(text: str) -> tuple[int, ...]:
     >>> parse_slots("60,60,12")
     (60, 60, 12)
     """
-    if not re.fullmatch(r"\d+(,\d+)*", text):
+    if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
         raise UsageError(f"--slots {text!r} is no list of sizes: write one number, or one per level, such as 60,60,12")
     return tuple(int(size) for size in text.split(","))
 
@@ -115,6 +115,8 @@ def build_scenario(tick: str, slots: str, tasks: str, start_ms: int = 0) -> Scen
 
 def _task(text: str, name: str, start_ms: int) -> Task:
     delay, at, after = text.partition("@")
+    if at and not delay:
+        raise UsageError(f"--tasks {text!r} says no delay in front of the @: write such as 8ms@2ms, 8 ms from 2 ms on")
     if at and not after:
         raise UsageError(f"--tasks {text!r} says no time behind the @: write such as 8ms@2ms, 8 ms from 2 ms on")
     added = start_ms + (parse_duration(after) if at else 0)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from waterclock.errors import UsageError
 from waterclock.trace.scenario import Scenario, Task
+from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.bucket import TimerHandle
 from waterclock.wheel.reference import TimingWheel
 from waterclock.wheel.statistics import BucketView, LevelView, WheelSnapshot
@@ -63,6 +64,8 @@ class Walk:
             )
         except ValueError as error:
             raise UsageError(f"no wheel can be made of that: {error}") from error
+        for task in scenario.timers:
+            check(task)
 
     def steps(self) -> Iterator[Step]:
         """Every timer at its time, and every bucket of the queue, until nothing waits."""
@@ -93,10 +96,7 @@ class Walk:
     def insert(self, task: Task) -> Step:
         """Add one timer; `to` says where it went, None when it is due at once."""
         name, deadline = task.name, task.deadline
-        try:
-            timer = self.wheel.add_at(deadline, lambda: self.ran.append(name))
-        except ValueError as error:
-            raise UsageError(f"timer {name!r} cannot be added: {error}") from error
+        timer = self.wheel.add_at(deadline, lambda: self.ran.append(name))
         self.names[timer] = name
         snapshot = self.wheel.snapshot()
         to = self.places(snapshot).get(name)
@@ -182,6 +182,14 @@ class Walk:
         """The record of one bucket."""
         timers = [self.names[timer] for timer in view.tasks]
         return {"level": view.level, "bucket": view.bucket, "expiration": view.expiration, "timers": timers}
+
+
+def check(task: Task) -> None:
+    """Before the walk begins: by hand the clock would have to go to where a timer is added, live it would wait first."""
+    try:
+        whole("deadline", task.deadline, -MAX_TIME, MAX_TIME)
+    except ValueError as error:
+        raise UsageError(f"timer {task.name!r} cannot be added: {error}") from error
 
 
 def placing_of(expiration: int, levels: tuple[LevelView, ...]) -> list[Step]:

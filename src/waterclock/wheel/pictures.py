@@ -33,4 +33,6 @@ def of_wheel(wheel: Any) -> str:
 
 def not_copied(something: Any) -> TypeError:
     """For `__reduce__`: callbacks wait in one place, and are called once."""
-    return TypeError(f"a {type(something).__name__} is neither copied nor pickled: what waits is called once")
+    name = type(something).__name__
+    article = "an" if name[0] in "AEIO" else "a"
+    return TypeError(f"{article} {name} is neither copied nor pickled: what waits is called once")
