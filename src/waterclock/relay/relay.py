@@ -43,6 +43,7 @@ from waterclock.relay.owner import Owner
 from waterclock.relay.pressure import Pressure
 from waterclock.relay.retention import Retention
 from waterclock.relay.room import no_disk
+from waterclock.relay.same_logs import SameLogs
 from waterclock.relay.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import StoreDamaged
@@ -75,7 +76,8 @@ class Relay:
         self.topics = Topics.of(options.topic)
         self._admin = Admin(self._settings)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
-        self._topic_id = self._admin.topic_id(self.topics.input)  # what fails up to here leaves nothing open
+        self._ids = {topic: self._admin.topic_id(topic) for topic in (self.topics.input, self.topics.settled)}
+        # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
         self._absent: dict[int, Absent] = {}
@@ -89,6 +91,7 @@ class Relay:
         self._pressure = Pressure(self._consumer, self.topics.input)
         self._holes = Holes(self._settings, self.topics.input, options.group, self._count, self._clock)
         self._retention = Retention(self._settings, self.topics, options.servers, self._clock)
+        self._same_logs = SameLogs(self._settings, self._ids, self._clock)
         self._around = self._look_around(reading)
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
@@ -100,7 +103,7 @@ class Relay:
         return Around(
             self._settings,
             self.topics,
-            self._topic_id,
+            self._ids[self.topics.input],
             options.group,
             options.folder,
             self._clock,
@@ -132,6 +135,7 @@ class Relay:
             done += self.standby.step({*self.owners, *self._absent, *self._given})
             self._holes.step(self._consumer.memberid())
             self._retention.step()
+            self._same_logs.step()
             self._gather()
         return done
 
@@ -207,6 +211,7 @@ class Relay:
     def _take_over(self, number: int, absent: Absent) -> None:
         self.standby.let_go(number)
         try:
+            self._same_logs.check()
             owner = TakeOver(self._around, number, absent.alone).run()
         except (ConnectionLost, StoreDamaged) as error:
             self._put_off(number, absent, error)

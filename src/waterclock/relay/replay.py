@@ -4,6 +4,8 @@ Rule 1: files are of these logs where both still hold their positions, and the l
         there. Others are discarded, and everything is filed anew.
 Rule 2: to settle again is the same. So a snapshot may be of any moment, and who reads on may begin earlier than need be.
 Rule 3: where TOPIC.settled was cut off, a snapshot has to cover what was before.
+Rule 4: where the input is the one that the files know, and TOPIC.settled ends before their position, settlements are lost:
+        the files are the last that know of them, and are not discarded. Nobody starts.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Replay:
         self._around, self._number, self._store = around, number, store
         self._input, self._settled = input, settled
         self._snapshots = Assembly()
+        self._refuse_lost()
         if (why := self._why_not()) is not None:
             store.discard(why)
         self.is_new = not store.data_position
@@ -50,6 +53,17 @@ class Replay:
     @property
     def _name(self) -> str:
         return self._around.place_of(self._number)
+
+    def _refuse_lost(self) -> None:
+        """Rule 4."""
+        filed, known = self._store.data_position, self._store.settled_position
+        (low, end), (_, settled_end) = self._input, self._settled
+        if filed and low <= filed <= end and known > settled_end:
+            raise UsageError(
+                f"{self._around.topics.settled}-{self._number} ends at offset {settled_end}, and the files know it up to "
+                f"{known}: it was made again, or cut. All that still stands in {self._name} would be delivered once more; "
+                "to have that, start with another --group."
+            )
 
     def _why_not(self) -> str | None:
         """Why the files are not of these logs; None if they are, or if there are none. Rule 1."""

@@ -1,0 +1,67 @@
+"""Whether the input and TOPIC.settled are still the topics that this relay began with: somebody may delete them and make
+them again.
+
+Rule 1: what is known of the old ones, positions and origins, would be taken for the new one's: messages that never came
+        would count as delivered, and what was delivered would come again. So a relay that finds another topic under
+        the name ends, with a sentence; the next start knows which topic its files and the settlements are of.
+Rule 2: looked at before each take-over, for a reading breaks where the new log has not come as far as the old one, and each
+        `LOOK_NS`, for it goes on in silence where it has. The second kind of look waits for no answer.
+Rule 3: a topic that is gone, or of which Kafka does not tell, is not another one: the relay goes on, and waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from waterclock.clock import WallClock
+from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.errors import words_of
+
+LOOK_NS: Final = 3_000_000_000
+_ANSWER_S: Final = 5.0
+
+
+class SameLogs:
+    """Of the topics with these ids."""
+
+    def __init__(self, settings: Mapping[str, Any], ids: Mapping[str, str], clock: WallClock) -> None:
+        self._client, self._ids, self._clock = AdminClient(dict(settings)), ids, clock
+        self._look_ns = clock.monotonic_ns() + LOOK_NS
+        self._asked: Mapping[str, Any] = {}
+
+    def check(self) -> None:
+        """Look now. UsageError by rule 1, ConnectionLost by rule 3."""
+        self._compare(self._ask())
+
+    def step(self) -> None:
+        """Look where it is time to. UsageError by rule 1."""
+        now_ns = self._clock.monotonic_ns()
+        if not self._asked and now_ns >= self._look_ns:
+            self._look_ns, self._asked = now_ns + LOOK_NS, self._ask()
+        elif self._asked and all(asked.done() for asked in self._asked.values()):
+            asked, self._asked = self._asked, {}
+            with suppress(ConnectionLost):
+                self._compare(asked)
+
+    def _ask(self) -> Mapping[str, Any]:
+        asked: Mapping[str, Any] = self._client.describe_topics(
+            TopicCollection(list(self._ids)), request_timeout=_ANSWER_S
+        )
+        return asked
+
+    def _compare(self, asked: Mapping[str, Any]) -> None:
+        for topic, id in self._ids.items():
+            try:
+                found = str(asked[topic].result().topic_id)
+            except KafkaException as error:
+                raise ConnectionLost(f"Kafka does not describe the topic {topic}: {words_of(error)}.") from None
+            if found != id:
+                raise UsageError(
+                    f"The topic {topic} was deleted and made again while this relay worked: what it held is lost. Start "
+                    "the relay again."
+                )
