@@ -14,7 +14,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "300",
     "group.consumer.min.session.timeout.ms": "300",
-    "group.consumer.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",  # a second passed on a busy machine between two requests
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.assignment.interval.ms": "0",

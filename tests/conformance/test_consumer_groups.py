@@ -94,7 +94,7 @@ def test_partitions_of_a_member_that_leaves_go_to_the_others(dialogue: Dialogue,
 
 
 def test_partitions_of_a_member_that_falls_silent_go_to_the_others(dialogue: Dialogue, reader: Reader) -> None:
-    # group.consumer.session.timeout.ms is a second here: the broker's setting, not the member's
+    # group.consumer.session.timeout.ms is three seconds here: the broker's setting, not the member's
     other = Reader(dialogue, reader.group, reader.topics)
     settle(reader, other, partitions=4)
     settle(reader, partitions=4)
