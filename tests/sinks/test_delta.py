@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from tests.sinks.stores import SCHEMA, DeltaStore, batch, everything, of_batches
 from tests.spark.least_pipeline import least_with
-from waterclock.errors import CommitUnknown, UsageError
+from waterclock.errors import CommitUnknown, StateMismatch, UsageError
 from waterclock.sinks import DeltaSink, apply_once
 from waterclock.sinks.names import delta_column, table_location
 from waterclock.spark import frames
@@ -126,6 +126,21 @@ def test_a_table_in_the_folder_of_another_one_is_refused(store: DeltaStore, sink
     # --fresh of the outer pipeline removed it, with all results of the inner one
     with closing(store.sink("results/inner")) as inner, pytest.raises(UsageError, match=r"another .*beside that one"):
         inner.open(SCHEMA)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_run_that_stood_still_while_the_table_was_made_anew_writes_nothing_into_it(
+    store: DeltaStore, sink: DeltaSink, count: int
+) -> None:
+    # it read on from its own version, which the new table had passed, and put a batch of the old query upon it
+    store.sink().remove()
+    with closing(store.sink()) as new:
+        new.open(SCHEMA)
+        for number in range(count):
+            apply_once(new, replace(batch(number), query_id="new"))
+    with pytest.raises(StateMismatch, match=r"is not the one that this run wrote to: .* Start again"):
+        apply_once(sink, batch(1))
+    assert everything(store)[:2] == of_batches(*range(count))[:2]
 
 
 # a Parquet file of the user's went with the table, and whatever began with _ or a dot

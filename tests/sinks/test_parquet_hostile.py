@@ -169,6 +169,28 @@ def test_a_list_of_sparks_that_cannot_be_read_stops_no_other_reader(store: Parqu
     assert everything(store) == of_batches(0, 1)
 
 
+# A table that was made anew
+
+
+@pytest.mark.parametrize("count", [0, 2, 9])
+def test_a_run_that_stood_still_while_the_table_was_made_anew_writes_nothing_into_it(
+    store: ParquetStore, count: int
+) -> None:
+    # it made the manifest of its next number, which was free: the new table had a gap, and was refused from then on
+    made(table(store), 4)
+    with closing(store.sink()) as sleeper:
+        sleeper.open(SCHEMA)
+        store.sink().remove()
+        made(table(store), count)
+        with pytest.raises(
+            StateMismatch, match=r"is not the one that this run wrote to: its manifest 4, |does not follow"
+        ):
+            apply_once(sleeper, batch(4))
+    made(table(store), 12)
+    assert everything(store) == of_batches(*range(12))
+    agree(store)
+
+
 # Places
 
 

@@ -23,6 +23,8 @@ Rule 1: what is applied follows from the table of the last step alone: all batch
         not count.
 Rule 2: two writers of one query collide at step 3: Delta refuses the second, which then finds the batch applied.
 Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
+Rule 4: a table that was made anew has the same numbers of versions. So before a batch, and before its commit, a run looks
+        whether the last file of each log that it read is the one that lies there.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from waterclock.errors import CommitUnknown, SinkLost, UsageError
+from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch, ResultFile
 from waterclock.sinks.delta_merge import GONE, KEY, Change, having, keyed, newer
@@ -79,6 +81,7 @@ class DeltaSink(TableLocation):
         self.written_by = checked_writer(written_by, mirror)
         self._last_step = "" if mirror is None else BATCHES  # the table by which a batch is applied
         self._tables: dict[str, DeltaTable] = {}
+        self._logs: dict[Path, tuple[int, ...] | None] = {}  # the last file of each table's log that was read
         self._prepared: tuple[Batch, dict[str, pa.Table], list[Change]] | None = None
         self._epoch: Epoch | None = None
 
@@ -103,6 +106,7 @@ class DeltaSink(TableLocation):
                 self._refuse_other_things(part)
             for part in wanted:  # the results come last: where they are, the others are
                 self._tables[part] = found.get(part) or self._made(part, wanted[part])
+        self._note_logs()
 
     def remove(self) -> None:
         """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
@@ -148,12 +152,14 @@ class DeltaSink(TableLocation):
     def begin(self) -> None:
         """See `Sink`. Alone it is at the commit: a second writer of the same query is refused there."""
         self._prepared = None
+        self._refuse_replaced()
         try:
             with self._lost():
                 for table in self._tables.values():
                     table.update_incremental()
         except CommitUnknown as error:  # nothing was committed here: a batch that is applied then is not by this call
             raise SinkLost(str(error)) from error
+        self._note_logs()
         if self._epoch is not None:
             for part in self._tables:
                 judge(self._owner(self._epoch, part), self._epoch, self.describe())
@@ -189,6 +195,7 @@ class DeltaSink(TableLocation):
         """See `Sink`; the steps stand at the top."""
         assert self._prepared is not None, "commit without write"
         batch, parts, changes = self._prepared
+        self._refuse_replaced()
         own = [] if self._epoch is None else [_transaction_of(self._epoch)]
         once = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id), *own])
         with self._lost():
@@ -232,6 +239,19 @@ class DeltaSink(TableLocation):
         self._tables, self._prepared = {}, None
 
     # Tables ----------------------------------------------------------------------------------------------------
+
+    def _note_logs(self) -> None:
+        """Rule 4. Behind a URL nothing is noted."""
+        logs = [] if self._is_url else [(part, table.version()) for part, table in self._tables.items()]
+        files = [Path(self._at(part), "_delta_log", f"{version:020d}.json") for part, version in logs]
+        self._logs = {file: _identity(file) for file in files}
+
+    def _refuse_replaced(self) -> None:
+        if gone := [file for file, identity in self._logs.items() if _identity(file) != identity]:
+            raise StateMismatch(
+                f"{self.describe()} is not the one that this run wrote to: {gone[0]} is gone or another one. Somebody "
+                "removed it or made it anew while nothing was heard of this run. Start again, and it says what is there"
+            )
 
     def _wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
         """The columns of the tables that are made, by the ends of their names; that of results or of the mirror last."""
@@ -344,6 +364,14 @@ class DeltaSink(TableLocation):
 
 def _transaction_of(epoch: Epoch) -> Transaction:
     return Transaction(f"waterclock-owner {epoch.lineage}", epoch.number)
+
+
+def _identity(file: Path) -> tuple[int, ...] | None:
+    """What tells a file from another one of its name; None where there is none."""
+    with suppress(FileNotFoundError):
+        found = file.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+    return None
 
 
 def _is_begun(path: Path) -> bool:

@@ -17,6 +17,8 @@ Rule 3: a fold only makes reading quick. One that is missing, damaged or from an
 Rule 4: each manifest says where its table stands behind it: the last batch of each query, the sums of its counters, the
         owner, and which manifest named files last. So a start reads the last two groups of 500, and no more.
 Rule 5: what cannot be read is an error with number, file and remedy. Nothing is passed over.
+Rule 6: a number is free in a table that was made anew, too. So whoever commits looks first whether the last manifest
+        that it read is the one that stands there.
 """
 
 from __future__ import annotations
@@ -145,8 +147,12 @@ class Manifests:
         return Manifest(number, kind, uuid4().hex, files, letters, {**stands_of(marks), "listed": listed}, told)
 
     def commit(self, manifest: Manifest) -> bool:
-        """Make the manifest of the next number; False where another writer made that one."""
+        """Make the manifest of the next number; False where another writer made that one.
+
+        StateMismatch where the last one that was read is not there any more: the table was removed, and maybe made anew.
+        """
         assert manifest.number == self.number + 1
+        self._refuse_replaced()
         line, name = manifest.line(self._before), name_of(manifest.number)
         if manifest.number % GROUP == 0:
             self._folder.make(name.partition("/")[0])
@@ -259,6 +265,22 @@ class Manifests:
         self._before, self.number = sum_of(line), manifest.number
         self._stands = manifest.stands
         self.recent.append(manifest)
+
+    def _refuse_replaced(self) -> None:
+        """Raise StateMismatch where the last manifest is not the one that was read: rule 6."""
+        if self.number < 0:
+            return
+        try:
+            found = self._read(self.number).partition(b"\n")[0]
+        except FileNotFoundError:
+            found = (self._folded(self.number // GROUP) or [b""])[-1]
+        if found != self._lines[-1]:
+            raise StateMismatch(
+                f"{self._what} is not the one that this run wrote to: its manifest {self.number}, "
+                f"{self._folder}/{name_of(self.number)}, is gone or another one. Somebody removed the table, or made it "
+                "anew, while nothing was heard of this run. Nothing of this batch was written; start again, and it says "
+                "what is there"
+            )
 
     def _lost(self, number: int, name: str, why: str) -> StateMismatch:
         return StateMismatch(
