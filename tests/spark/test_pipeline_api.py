@@ -116,6 +116,24 @@ def test_an_object_with_five_verbs_is_written_to_as_a_sink_of_ours(spark: SparkS
     own.finish()
 
 
+def test_a_session_that_a_run_starts_tells_its_story_where_the_commands_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a notebook showed what Java and each worker said, between the cell and its answer
+    told = list[tuple[str, Path | None]]()
+
+    def started(name: str, log: Path | None) -> SparkSession:
+        told.append((name, log))
+        raise InterruptedError
+
+    monkeypatch.setattr("waterclock.spark.pipeline.session_for", started)
+    (tmp_path / "in").mkdir()
+    with a_pipeline(tmp_path) as pipeline, pytest.raises(InterruptedError):
+        pipeline.run()
+    assert told == [("orders", tmp_path / "checkpoint" / "spark.log")]
+    assert Checkpoint(tmp_path / "checkpoint").buckets() is not None  # it was looked at before, and is the pipeline's
+
+
 def test_what_is_no_sink_is_refused_at_the_call(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"a sink needs the verbs .*: str lacks begin"):
         Pipeline(folder(tmp_path / "in", columns=COLUMNS), ORDERS, "out.db", tmp_path / "cp")

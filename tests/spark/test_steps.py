@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.dataframe.test_reader import CSV, REST, letters, lines, run
-from tests.spark.pipelines import make_pipeline, orders, table
+from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from tests.spark.test_pipeline_api import COLUMNS, ORDERS, TOLD, expected
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
 from waterclock.spark.steps import ResultStep
@@ -51,6 +51,7 @@ def shouted(rows):
 def a_pipeline(place: Path, source: str, sink: str = "") -> Path:
     (place / "in").mkdir(exist_ok=True)
     (place / "own_steps.py").write_text(MODULE)
+    (place / "own_wrong.py").write_text("1 / 0")
     (place / "pipeline.toml").write_text(source + REST + sink)
     return place / "pipeline.toml"
 
@@ -145,6 +146,8 @@ def test_a_column_that_a_query_makes_without_nulls_is_null_where_a_result_has_no
         ('query = "SELECT 1 AS a"', r"does not read source: write SELECT"),
         ('query = "SELECT id FROM source"', r"the rules name the column 'order'; the events have id"),
         ('transform = "no_such_module:f"', r"names the module 'no_such_module', which cannot be imported .*beside the"),
+        ('transform = "own_wrong:f"', r"names the module 'own_wrong', which failed with ZeroDivisionError: .*Mend it"),
+        ('query = "SELECT *, id FROM source"', r"the source: two columns are called 'id': rename one, or leave it out"),
         ('transform = "own_steps:broken"', r"'transform' failed with ZeroDivisionError: "),
         ('transform = "own_steps:nothing"', r"must give a DataFrame, its 'transform' gave NoneType"),
         ('transform = "own_steps:missing"', r"names the function 'missing', and the module 'own_steps' has none"),
@@ -157,6 +160,21 @@ def test_a_step_that_cannot_be_or_keeps_state_is_refused_before_anything_is_writ
     with pytest.raises(UsageError, match=told):
         run(spark, file)
     assert not (tmp_path / "pipeline-checkpoint" / "offsets").exists()
+
+
+@pytest.mark.long(seconds=4)
+def test_a_value_that_a_function_of_the_query_cannot_take_ends_the_run_and_nobody_is_told_to_try_again(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = a_pipeline(
+        tmp_path, f'[source]\npath = "in"\nquery = "SELECT *, 1 / (n - 1) AS x FROM source"\n{COLUMNS_TOML}'
+    )
+    write_files(orders(2), tmp_path / "in", 1)
+    with pytest.raises(
+        WaterclockError, match=r"\[DIVIDE_BY_ZERO\].* It would end so again: .*\(try_\.\.\.\), with --fresh"
+    ):
+        run(spark, file)
+    assert "SQLQueryContextLogger" not in capfd.readouterr().err  # PySpark's own story of it, in JSON, came first
 
 
 def test_a_step_over_results_keeps_no_state_either_and_a_mirror_has_none(spark: SparkSession, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class Pipeline:
         It runs in the session of a DataFrame that it reads; else in `session`, the active one, or a new one. Raises what
         made a batch fail.
         """
-        session = self._session or session or session_for(self._name)
+        session = self._session or session or self._own_session()
         check_session(session)
         check_state_store(session, self._count(session))
         self.check(session)
@@ -204,6 +204,13 @@ class Pipeline:
         if event is None or rules is None:
             return event
         return frames.result_schema(event.field(rules.key).type, event)
+
+    def _own_session(self) -> SparkSession:
+        """The active session, or a new one whose story goes where the command's goes: into a folder that was looked at."""
+        folder = self._checkpoint.path
+        if isinstance(folder, Path):
+            self.check()
+        return session_for(self._name, folder / "spark.log" if isinstance(folder, Path) else None)
 
     # start and end -------------------------------------------------------------------------------------------
 
@@ -379,8 +386,10 @@ def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     named = [line for line in lines if "Error" in line or "Exception" in line]
     cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
+    goes_on = "The same command goes on from there"
+    if "SQLSTATE: 22" in cause:  # a value of the data
+        goes_on = "It would end so again: take a function that gives null (try_...), with --fresh, or mend the value"
     story = "Spark's log" if is_remote(checkpoint.path) else f"{checkpoint.path}/spark.log or the session's log"
     return WaterclockError(
-        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {story}. The same command goes on "
-        "from there."
+        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {story}. {goes_on}."
     )

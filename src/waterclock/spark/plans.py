@@ -25,6 +25,8 @@ _STATEFUL = {
     "Deduplicate": "dropDuplicates",
     "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
     "Distinct": "distinct",
+    "Except": "EXCEPT",  # each row once, so Spark remembers them all
+    "Intersect": "INTERSECT",
     "GlobalLimit": "limit",
     "LocalLimit": "limit",
     "Sort": "a sort",
@@ -47,7 +49,7 @@ def refuse_stateful(rows: DataFrame, what: str) -> None:
     """Raise UsageError where `rows`, a streaming DataFrame which is called `what`, holds state or depends on chance."""
     plan = rows._jdf.queryExecution().analyzed()
     for node in _streaming(plan):
-        found = _STATEFUL.get(node.nodeName())
+        found = _STATEFUL.get(node.nodeName().removesuffix("All").strip())
         if node.nodeName() == "Join" and all(child.isStreaming() for child in _children(node)):
             found = "a join of two streams"
         if found:

@@ -153,6 +153,10 @@ def _function_of(step: Step) -> Callable[[DataFrame], DataFrame]:
             f"'transform' names the module {module!r}, which cannot be imported ({error}): put it beside the pipeline's "
             "file, or install it"
         ) from error
+    except Exception as error:  # the user's own code, as it stands there
+        raise UsageError(
+            f"'transform' names the module {module!r}, which failed with {type(error).__name__}: {error}. Mend it"
+        ) from error
     finally:
         sys.path.remove(str(step.folder))
     if not callable(function := getattr(found, name, None)):

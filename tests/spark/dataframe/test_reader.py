@@ -114,6 +114,92 @@ def test_options_and_columns_that_changed_are_refused(spark: SparkSession, tmp_p
     assert run(spark, file).batches == 0
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            "dd.MM.yyyy",
+            "dd.MM.YYYY",
+            r"\[source.options\]: Spark does not know timestampFormat = 'dd.MM.YYYY .*': write",
+        ),
+        ("dd.MM.yyyy", "bla", r"Spark does not know timestampFormat = 'bla .*': write a pattern such as"),
+        (
+            "header = true",
+            'encoding = "UTF-99"',
+            r"Spark does not know encoding = 'UTF-99': write .* such as ISO-8859-1",
+        ),
+        ("header = true", 'timeZone = "Europe/Nowhere"', r"\[source\]: Spark cannot read it: \[INVALID_TIMEZONE\]"),
+    ],
+)
+def test_an_option_that_spark_cannot_read_by_is_refused_at_the_start(
+    spark: SparkSession, tmp_path: Path, before: str, after: str, told: str
+) -> None:
+    # It was said of the first row: the checkpoint was made by then, and the sentence spoke of an upgrade to Spark 3
+    file = a_file(tmp_path, (CSV + COLUMNS).replace(before, after))
+    with configured(load(file)) as pipeline, pytest.raises(UsageError, match=told):
+        pipeline.check(spark)
+    assert not (tmp_path / "pipeline-checkpoint" / "metadata").exists()
+
+
+@pytest.mark.long(seconds=8)
+def test_a_file_whose_first_line_names_other_columns_ends_the_run_and_none_of_its_rows_is_misread(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Spark takes values by their place: `what` and `order` had changed places in a second file, and a key was "created"
+    rows = orders(4)
+    file = a_file(tmp_path, CSV + COLUMNS)
+    other = tmp_path / "in" / "a.csv"
+    other.write_text(lines(rows).replace("order,at,what", "what,at,order"))
+    told = (
+        r"the first line of \S*a.csv does not name the columns that are read, .*Header: what, at.*enforceSchema = true"
+    )
+    for _ in range(2):
+        with pytest.raises(WaterclockError, match=told):
+            run(spark, file)
+    other.write_text(lines(rows).replace(HEAD, HEAD + ",more"))
+    with pytest.raises(WaterclockError, match=r"a.csv does not name .*Header length: 6, schema size: 5"):
+        run(spark, file)
+    assert table(tmp_path) == []
+    file.write_text(file.read_text().replace("header = true", "header = true\nenforceSchema = true"))
+    other.write_text(lines(rows).replace(HEAD, "Auftrag,Zeit,Was,Nummer,Folge"))
+    run(spark, file)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+
+
+@pytest.mark.long(seconds=4)
+def test_a_byte_that_is_not_of_the_encoding_makes_its_line_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    # Spark puts the same mark for each such byte, so two keys became one
+    rows = orders(4)
+    file = a_file(tmp_path, CSV + COLUMNS)
+    bad = "".join(f"{key},01.01.2026 00:00:00.000000,created,x,1\n" for key in "ÄÖ")
+    (tmp_path / "in" / "a.csv").write_bytes(lines(rows).encode() + bad.encode("latin-1"))
+    run(spark, file)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+    found = [(reason, json.loads(text)["order"]) for _, reason, text in letters(tmp_path)]
+    assert found == [("it holds a byte that is not of the encoding", "\ufffd")] * 2
+
+
+@pytest.mark.long(seconds=8)
+def test_nor_does_it_stop_json_or_reach_the_sink_from_lines_of_text(spark: SparkSession, tmp_path: Path) -> None:
+    # Python could not read such a line: the run of JSON ended, each time anew, and from text the bytes came into the table
+    rules, sink = '[rules]\nkey = "k"\ntime = "at"\n', '[sink]\npath = "out.db"\n'
+    flat = "try_to_timestamp(substr(value, 1, 20)) AS at, substr(value, 22) AS k"
+    ways = {
+        "json": ('[source.columns]\nat = "timestamp"\nk = "string"\n', '{"at": "2026-01-01T00:00:00Z", "k": "KEY"}'),
+        "text": (f'query = "SELECT {flat} FROM source"\n', "2026-01-01T00:00:00Z KEY"),
+    }
+    for format_, (more, line) in ways.items():
+        place = tmp_path / format_
+        (place / "in").mkdir(parents=True)
+        (place / "in" / "a").write_bytes("".join(line.replace("KEY", k) + "\n" for k in "aÄb").encode("latin-1"))
+        (place / "p.toml").write_text(f'[source]\nformat = "{format_}"\npath = "in"\n{more}{rules}{sink}')
+        run(spark, place / "p.toml")
+        assert table(place, "key") == [("a",), ("b",)]
+        ((path, reason, text),) = letters(place)
+        assert (Path(path).name, reason) == ("a", "it holds a byte that is not of the encoding")
+        assert line[:10] in text
+
+
 @pytest.mark.long(seconds=8)
 def test_a_file_that_spark_cannot_read_ends_the_run_with_the_way_out_and_the_same_command_goes_on(
     spark: SparkSession, tmp_path: Path

@@ -107,6 +107,8 @@ def test_what_keeps_state_of_its_own_or_depends_on_chance_is_refused(spark: Spar
         .agg(F.max("n").alias("n"))
         .selectExpr("order", "at", "'a' what", "'b' id", "n"),
         r"holds a join of two streams": rows.join(rows.select("id"), "id"),
+        r"holds EXCEPT, .* a query of its own": rows.exceptAll(spark.createDataFrame([], DDL)),
+        r"holds INTERSECT, ": rows.intersect(spark.createDataFrame([], DDL)),
         r"depends on chance": rows.withColumn("x", F.rand()),
     }
     for told, frame in wrong.items():
@@ -126,6 +128,8 @@ def test_a_dataframe_that_cannot_be_a_source_is_refused_at_the_call(spark: Spark
         run(rows.drop("at"), tmp_path)
     with pytest.raises(UsageError, match=r"Pipeline\(source=\): a column's name must be printable"):
         run(rows.withColumn("it's", F.lit(1)), tmp_path)
+    with pytest.raises(UsageError, match=r"Pipeline\(source=\): two columns are called 'n': rename one"):
+        run(rows.selectExpr("*", "n"), tmp_path)
     with pytest.raises(UsageError, match=r"the column 'event_x' is of the type struct.*not kept in SQLite: cast it"):
         run(rows.withColumn("x", F.struct("n")), tmp_path)
     with pytest.raises(UsageError, match=r"delay 'late' waits for more than 10,000 years"):

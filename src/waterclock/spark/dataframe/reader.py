@@ -4,8 +4,11 @@ Rule 1: columns that nobody declared are inferred once, from what is there at th
         a later file does not change the type of a column.
 Rule 2: a step of the user's (`query`, `transform`) never sees a line that could not be read. So where there is one, lines
         are read twice: for the step, and for the dead letters.
-Rule 3: a line that the reader cannot read by the columns is a dead letter with its file. A file that it cannot read at all
-        ends the run with a sentence: Spark tells no place in it from which to go on.
+Rule 3: a line that the reader cannot read by the columns is a dead letter with its file, and so is one with a byte that its
+        encoding does not know: Spark puts a mark in the byte's place, and different keys would become one. A file that it
+        cannot read at all ends the run with a sentence: Spark tells no place in it from which to go on.
+Rule 4: names in the first line of CSV files are those of the columns, in their order, or the run ends: Spark takes values
+        by their place, so a file whose columns stand in another order would be read wrongly, without a word.
 """
 
 from __future__ import annotations
@@ -18,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
-from waterclock.spark.dataframe.rows import CORRUPT, FILE
+from waterclock.spark.dataframe.rows import CORRUPT, FILE, MARK
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
 from waterclock.spark.places.place import is_remote, make_folder
 from waterclock.spark.source import FOREVER, literal
@@ -34,9 +37,15 @@ from waterclock.spark.steps import SOURCE, applied
 from waterclock.spark.toml.readers import Reader
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _LINES = ("csv", "json")  # formats with lines that may be corrupt
+_BY_PLACE = "enforceschema"  # of CSV: whatever the first line says; names of options do not tell case apart
+_HEADER = re.compile(r"\n (Header(?: length)?: .*?)\n(?:Expected: [^\n]*\n)?CSV file: ([^\n]+)", re.DOTALL)
+_ASKED = {  # what Spark is asked by a value of these options, to learn whether it can be one
+    **dict.fromkeys(("timestampformat", "timestampntzformat", "dateformat"), "SELECT try_to_timestamp('x', :value)"),
+    **dict.fromkeys(("encoding", "charset"), "SELECT decode(X'20', :value)"),
+}
 
 
 class ReaderStream:
@@ -90,6 +99,13 @@ class ReaderStream:
 
     def explain(self, story: str) -> str | None:
         """Spark's words for a file that it cannot read, with the way out."""
+        if (other := _HEADER.search(story)) is not None:
+            return (
+                f"the first line of {other[2]} does not name the columns that are read, in their order "
+                f"({' '.join(other[1].split())}): declare them all as the files name them, and rename them in a query; or "
+                "put a file that has them in its place, under the same name; or set enforceSchema = true in "
+                "[source.options], by which they are taken by their place, whatever that line says"
+            )
         named = re.search(r"Encountered error while reading file (\S+?)\.? ", story)
         if "FAILED_READ_FILE" not in story or named is None:
             return None
@@ -105,20 +121,25 @@ class ReaderStream:
 
     def _read(self, session: SparkSession) -> DataFrame:
         reader, columns = self._reader, self._columns(session)
-        lines = reader.format in _LINES
+        lines, text = reader.format in _LINES, reader.format in (*_LINES, "text")
+        _check_options(session, reader)
         stream = session.readStream.format(reader.format).options(**{**self._options(), **_FIXED})
         if columns is not None:
             stream = stream.schema(columns.add(CORRUPT, "string") if lines else columns)
         try:
             rows = stream.table(reader.table) if reader.table else stream.load(self._place())
-        except (AnalysisException, Py4JError) as error:
+        except (PySparkException, Py4JError) as error:
             raise self._refused(error) from error
-        return rows.withColumn(FILE, F.col("_metadata.file_path")) if lines else rows
+        if reader.format == "text":  # as its bytes are: Python could not read others, and the sink would be given them
+            rows = rows.withColumn("value", F.make_valid_utf8("value"))
+        return _with_letters(rows.withColumn(FILE, F.col("_metadata.file_path"))) if text else rows
 
     def _options(self) -> dict[str, str]:
+        given = self._reader.options
         own = {"maxFilesPerTrigger": str(self._reader.files_per_batch), "maxFileAge": FOREVER}
         corrupt = {"columnNameOfCorruptRecord": CORRUPT} if self._reader.format in _LINES else {}
-        return {**self._reader.options, **own, **corrupt}
+        named = {} if _BY_PLACE in map(str.lower, given) else {_BY_PLACE: "false"}
+        return {**given, **own, **corrupt, **named}
 
     def _place(self) -> str:
         assert self._reader.path is not None
@@ -140,7 +161,7 @@ class ReaderStream:
         options = {"inferSchema": "true", **self._options(), **_FIXED}
         try:
             found = session.read.format(self._reader.format).options(**options).load(self._place()).schema
-        except (AnalysisException, Py4JError) as error:
+        except (PySparkException, Py4JError) as error:
             if "UNABLE_TO_INFER_SCHEMA" not in str(error) and "CANNOT_INFER" not in str(error):
                 raise self._refused(error) from error
             found = StructType()
@@ -163,8 +184,41 @@ class ReaderStream:
         return UsageError(f"[source]: Spark cannot read it: {why}")
 
 
+def _check_options(session: SparkSession, reader: Reader) -> None:
+    """Raise UsageError for a pattern of times or an encoding that Spark does not know: it would say so of the first row."""
+    for name, value in reader.options.items():
+        asked = _ASKED.get(name.lower())
+        if asked is None or reader.format != "csv":
+            continue
+        try:
+            session.sql(asked, {"value": value}).collect()
+        except (PySparkException, Py4JError) as error:
+            raise UsageError(
+                f"[source.options]: Spark does not know {name} = {value!r}: write a pattern such as dd.MM.yyyy "
+                "HH:mm:ss, or an encoding such as ISO-8859-1"
+            ) from error
+
+
+def _with_letters(rows: DataFrame) -> DataFrame:
+    """`rows`, of which those with a byte that is not of the encoding are corrupt too: as JSON, their line is gone."""
+    own, line = rows.drop(CORRUPT, FILE), F.col(CORRUPT) if CORRUPT in rows.columns else F.lit(None).cast("string")
+    texts = [text for field in own.schema.fields if (text := _text(field)) is not None]
+    whole = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own.columns)))
+    marked = [F.when(F.contains(text, F.lit(MARK)), whole) for text in texts]
+    return rows.withColumn(CORRUPT, F.make_valid_utf8(F.coalesce(line, *marked)))
+
+
+def _text(field: StructField) -> Column | None:
+    """What a column has of text; None where it has none."""
+    column = F.col(f"`{field.name}`")
+    if isinstance(field.dataType, StructType | ArrayType | MapType):
+        return F.to_json(F.struct(column))
+    return column if isinstance(field.dataType, StringType) else None
+
+
 def _digest(options: Mapping[str, str]) -> str:
-    """Enough to see that options changed; what they say may be a password."""
+    """Enough to see that options changed; what they say may be a password. How a first line is checked changes no row."""
+    options = {name: value for name, value in options.items() if name.lower() != _BY_PLACE}
     return blake2b(json.dumps(sorted(options.items())).encode(), digest_size=16).hexdigest()
 
 

@@ -100,6 +100,8 @@ def start(
         spark = _started(chosen, log)
     if package is not None:
         cluster.send(spark, package)
+    if log is not None:
+        _keep_stories_out()
     return Session(spark, java)
 
 
@@ -111,6 +113,13 @@ def _have_unicode_names() -> None:
     reported = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
     if "utf8" not in reported.lower().replace("-", ""):
         os.environ["LC_ALL"] = "C.UTF-8"
+
+
+def _keep_stories_out() -> None:
+    """Of an error in a user's query PySpark writes 30 kB to stderr, in front of our sentence; the JVM has logged it."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
 
 @contextmanager
@@ -136,11 +145,11 @@ def start_session(
     return start(name, cores, extra).spark
 
 
-def session_for(name: str) -> SparkSession:
-    """The session that is active in this process, or a new one."""
+def session_for(name: str, log: Path | None = None) -> SparkSession:
+    """The session that is active in this process, or a new one, which tells its story to the file `log`."""
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession() or start_session(name)
+    return SparkSession.getActiveSession() or start(name, log=log).spark
 
 
 def check(spark: SparkSession) -> None:

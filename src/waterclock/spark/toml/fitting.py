@@ -53,9 +53,12 @@ def check_names_of(columns: Iterable[str], where: str = "[source.columns]") -> N
             raise UsageError(f"{where}: a column's name must be printable and without quotes, got {name!r}")
         if name.casefold().startswith("_row_id"):
             raise UsageError(f"{where}: {name!r} cannot be used: names that start with _row_id are waterclock's own")
-        same = seen.setdefault(name.casefold(), name)
-        if same != name:
+        same = seen.get(name.casefold())
+        if same == name:
+            raise UsageError(f"{where}: two columns are called {name!r}: rename one, or leave it out")
+        if same is not None:
             raise UsageError(f"{where}: {same!r} and {name!r} differ by case only, which SQL does not tell apart")
+        seen[name.casefold()] = name
 
 
 def check_durations(rules: Rules) -> None:
