@@ -78,7 +78,7 @@ def test_settlements_that_were_made_again_end_the_relay_and_nobody_delivers_agai
     relay.close(checkpoint=False)
     world._relays.remove(relay)
     with pytest.raises(
-        UsageError, match=r"ends at offset 2, and the files know it up to \d+: it was made again, or cut"
+        UsageError, match=r"ends at offset 2, and the files know it up to \d+. It was made again, or cut"
     ):
         world.started()
     assert world.values() == ["old", "older", "oldest", "last"]
