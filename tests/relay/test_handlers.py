@@ -19,7 +19,8 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
-from waterclock.relay.handler import Handler, HandlerOptions, WasCancelled
+from waterclock.relay.async_delays import WasCancelled, _called
+from waterclock.relay.handler import Handler, HandlerOptions
 from waterclock.relay.handlers import Worker
 from waterclock.testing import Broker
 
@@ -331,7 +332,7 @@ def test_a_coroutine_function_that_awaits_what_was_cancelled_has_failed_and_ends
     world._producer.produce(world.target, b"a")
     handler, taken = own(one), list[Any]()
     step_until(lambda: taken.append(handler.take(0.1)) or taken[-1])
-    assert isinstance(asyncio.run(handler.awaited(taken[-1])), WasCancelled)
+    assert isinstance(asyncio.run(_called(handler, taken[-1])), WasCancelled)
 
 
 def test_what_ends_one_handler_ends_run_and_is_raised(relay_broker: Broker, world: World) -> None:

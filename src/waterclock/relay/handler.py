@@ -16,7 +16,6 @@ Rule 4: with a database, a message that was sent on may not be noted there when 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -57,10 +56,6 @@ _PRODUCER: Final = {"transaction.timeout.ms": 10_000}  # so long an open one hol
 
 class TooLarge(ConnectionLost):
     """Kafka does not take a message that is sent on: with its headers it is too large."""
-
-
-class WasCancelled(Exception):
-    """A coroutine function awaited what was cancelled, while nobody cancelled the task that it runs in. It has failed."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +158,6 @@ class Handler:
             await self._options.function(delivery_of(message))
         except Exception as error:
             return error
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            return WasCancelled("what it awaited was cancelled")
         return None
 
     def end(self, message: Message, error: Exception | None) -> None:
