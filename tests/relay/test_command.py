@@ -18,6 +18,7 @@ from tests.relay.world import World, step_until
 from tests.web.reading import get, read_back
 from waterclock import cli
 from waterclock.kafka.admin import Admin
+from waterclock.relay.process import _folder_alone
 from waterclock.testing import Broker
 
 
@@ -238,6 +239,11 @@ def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int
         (["cancel", ""], "has no id"),
         (["cancel", 300 * "x"], "delay-id must have 1 to 255 bytes, got 300"),
         (["read", "a b"], "No topic may be named 'a b'"),
+        (["read", "r", "--kafka-config", "BYTES"], "is no text in UTF-8"),
+        (["read", "r", "--kafka-config", "UNKNOWN"], "The Kafka client cannot be made: No such configuration property"),
+        (["send", "t", "v", "--delay", "1 s", "--kafka-config", "UNKNOWN"], "The Kafka client cannot be made: "),
+        (["--bootstrap", "h:1", "--topic", "a b"], "No topic may be named 'a b'"),
+        (["--bootstrap", "h:1", "--topic", 245 * "x"], ".settled'"),
     ],
 )
 def test_wrong_usage_is_one_sentence(
@@ -245,7 +251,10 @@ def test_wrong_usage_is_one_sentence(
 ) -> None:
     with World(relay_broker, tmp_path, f"usage-{tmp_path.name}") as world:
         where = ["--bootstrap", relay_broker.bootstrap, "--topic", world.topic]
-        asked = [word.replace("TOPIC", world.topic) for word in arguments]
+        (tmp_path / "BYTES").write_bytes(b"\xff=1")
+        (tmp_path / "UNKNOWN").write_text("no.such.key=1")
+        files = {name: str(tmp_path / name) for name in ("BYTES", "UNKNOWN")}
+        asked = [files.get(word, word.replace("TOPIC", world.topic)) for word in arguments]
         assert cli.main(["relay", *asked, *(where if arguments[:1] and not arguments[0].startswith("-") else [])]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
@@ -257,9 +266,19 @@ def test_two_relays_do_not_share_a_folder(running: Running, capsys: pytest.Captu
     assert "Another relay works in" in capsys.readouterr().err
 
 
-def test_without_a_door_it_is_said_how_to_open_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["relay", "ls", "--at", "127.0.0.1:1"]) == 1
+@pytest.mark.parametrize("command", [["ls"], ["show", "\udcff"]])
+def test_without_a_door_it_is_said_how_to_open_one(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["relay", *command, "--at", "127.0.0.1:1"]) == 1
     assert "start one with --metrics 1" in capsys.readouterr().err
+
+
+def test_a_name_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
+    for damaged in (b"", b"\xff\xfe", b"a b"):
+        (tmp_path / "name").write_bytes(damaged)
+        with _folder_alone(tmp_path) as name:
+            assert re.fullmatch("[0-9a-f]{12}", name)
+        with _folder_alone(tmp_path) as again:
+            assert again == name
 
 
 @pytest.mark.parametrize("door", ["nonsense", "h:1/statistics.json", "h:", ":1", "h:port", "http://a b:1"])
@@ -275,8 +294,9 @@ def test_what_answers_and_is_no_relay_is_said_to_be_none(
 ) -> None:
     from waterclock.web.server import Server
 
-    pages = {"text": "hello", "list": "[1]", "other": '{"statistics": {"records": 7}}'}
-    for page in pages.values():
+    told = ('{"records": 7}', "1", "null", "[]", '{"partitions_of_topic": 1}')
+    pages = ["hello", "[1]", 9_000 * "[", *(f'{{"statistics": {one}}}' for one in told)]
+    for page in pages:
         with Server({"/statistics.json": lambda page=page: ("application/json", page)}, 0) as server:
             for command in (["ls"], ["due"], ["show", "x"]):
                 assert cli.main(["relay", *command, "--at", server.url]) == 1

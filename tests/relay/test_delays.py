@@ -9,10 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.relay.world import World, step_until
 from waterclock.clock import SystemClock
-from waterclock.errors import EnvironmentMissing
+from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.kafka.settings import base_settings
 from waterclock.relay import Answer, AsyncDelays, Delays
 from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
@@ -189,6 +191,46 @@ def test_without_a_relay_a_cancel_says_that_nothing_is_known(relay_broker: Broke
         pytest.raises(EnvironmentMissing, match="whether it was done is not known"),
     ):
         delays.cancel("x")
+
+
+def test_what_strangers_write_beside_the_replies_is_passed_over(running: World, delays: Delays) -> None:
+    """A record that was no JSON ended each cancel that was waiting, with its error."""
+    assert delays.cancel("begin").outcome == "unknown"  # from here on the replies are read
+    producer = Producer(base_settings(running.broker.bootstrap, {}))
+    for value in (None, b"", b"rubbish", b"\xff", b"[]", b"1", b"{}", b'{"request": 5}', 9_000 * b"["):
+        producer.produce(f"{running.topic}.replies", value, partition=0)
+        producer.produce(f"{running.topic}.replies", value, partition=1)
+        producer.produce(f"{running.topic}.replies", value, partition=2)
+    producer.flush()
+    assert {delays.cancel(f"id {number}").outcome for number in range(3)} == {"unknown"}
+
+
+def test_after_an_answer_that_did_not_come_the_replies_are_looked_for_anew(running: World, delays: Delays) -> None:
+    """The topic may have been made again, or have more partitions than were read."""
+    delays.cancel("begin")
+    delays._replies.unassign()  # nothing is heard of it any more
+    delays._patience_s = 0.1
+    with pytest.raises(EnvironmentMissing, match="whether it was done is not known"):
+        delays.cancel("unheard")
+    delays._patience_s = 10.0
+    assert delays.cancel("heard").outcome == "unknown"
+
+
+def test_a_process_that_was_forked_is_told_to_make_its_own(
+    running: World, delays: Delays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for ever: the client's threads had stayed behind."""
+    monkeypatch.setattr("waterclock.relay.delays.os.getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="was forked since Delays was made"):
+        delays.send(running.target, "x", delay="1 s")
+    with pytest.raises(RuntimeError, match="was forked since Delays was made"):
+        delays.cancel("x")
+
+
+@pytest.mark.parametrize("settings", [{"no.such.setting": "1"}, {"socket.timeout.ms": "x"}, {"": "x"}])
+def test_settings_that_make_no_client_are_a_sentence(settings: dict[str, str], running: World) -> None:
+    with pytest.raises(UsageError, match="The Kafka client cannot be made: "):
+        Delays(running.broker.bootstrap, running.topic, settings=settings)
 
 
 # asyncio

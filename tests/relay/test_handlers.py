@@ -19,6 +19,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
+from waterclock.relay.async_delays import WasCancelled, _called
 from waterclock.relay.handler import Handler, HandlerOptions
 from waterclock.relay.handlers import Worker
 from waterclock.testing import Broker
@@ -318,6 +319,22 @@ def test_coroutine_functions_are_awaited_and_tried_again_too(world: World) -> No
     assert seen == [("a", 1), ("a", 2)]
 
 
+def test_a_coroutine_function_that_awaits_what_was_cancelled_has_failed_and_ends_nothing(
+    world: World, own: Callable[..., Handler]
+) -> None:
+    """It ended `run`: asyncio raises the same where somebody cancels the task."""
+
+    async def one(delivery: Delivery) -> None:
+        inner = asyncio.create_task(asyncio.sleep(9))
+        inner.cancel()
+        await inner
+
+    world._producer.produce(world.target, b"a")
+    handler, taken = own(one), list[Any]()
+    step_until(lambda: taken.append(handler.take(0.1)) or taken[-1])
+    assert isinstance(asyncio.run(_called(handler, taken[-1])), WasCancelled)
+
+
 def test_what_ends_one_handler_ends_run_and_is_raised(relay_broker: Broker, world: World) -> None:
     with Delays(relay_broker.bootstrap, world.topic) as delays:
         delays.handler("a b", group="g")(print)
@@ -363,6 +380,10 @@ def test_what_is_no_handler_is_refused_at_once(world: World) -> None:
         delays.handler("t")(print)
         with pytest.raises(ValueError, match="give this one another group="):
             delays.handler("t")
+        twice = delays.handler("twice")
+        twice(print)
+        with pytest.raises(ValueError, match="give this one another group="):
+            twice(repr)
         with pytest.raises(ValueError, match="waits must read like"):
             delays.handler("u", waits=["soon"])
     with pytest.raises(TypeError, match="async def"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,9 +16,12 @@ from tests.broker import raw_client
 from tests.broker.raw_client import RawClient
 from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
+from waterclock import cli
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.extent import Extent
+
+AT = "1970-01-01T00:00:02.000Z"
 
 
 def reasons(world: World) -> list[str]:
@@ -299,3 +303,18 @@ def test_a_transaction_that_a_user_leaves_open_in_the_input_holds_back_what_is_b
     hung.commit_transaction(10)
     step_until(lambda: len(world.values()) == 3, relay)
     assert world.values() == ["before", "in", "behind"]
+
+
+def test_what_strangers_write_to_a_target_is_printed_too(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """`waterclock relay read` ended with a traceback where the header of the due time was no number."""
+    producer = Producer(base_settings(world.broker.bootstrap, {}))
+    untils = [b"abc", b"", b"-1", 5_000 * b"9", None, b"1000"]
+    for until in untils:
+        producer.produce(world.target, b"v", headers=[("delayed-until", until)], timestamp=2_000)
+        producer.flush()
+    read = ["relay", "read", world.target, "--most", "6", "--bootstrap", world.broker.bootstrap]
+    assert cli.main(read) == 0
+    assert capsys.readouterr().out.splitlines() == [*5 * [f"{AT}  v"], f"{AT}  +1,000 ms  v"]
+    assert cli.main([*read, "--json"]) == 0
+    told = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [one["late_ms"] for one in told] == [None, None, None, None, None, 1_000]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import ConnectionLost, UsageError
@@ -78,10 +78,34 @@ def test_settlements_that_were_made_again_end_the_relay_and_nobody_delivers_agai
     relay.close(checkpoint=False)
     world._relays.remove(relay)
     with pytest.raises(
-        UsageError, match=r"ends at offset 2, and the files know it up to \d+: it was made again, or cut"
+        UsageError, match=r"ends at offset 2, and the files know it up to \d+. It was made again, or cut"
     ):
         world.started()
     assert world.values() == ["old", "older", "oldest", "last"]
+
+
+@pytest.mark.long(seconds=3)
+def test_partitions_that_the_input_alone_was_given_hold_nobody_up_and_are_delivered_when_both_have_them(
+    world: World,
+) -> None:
+    """For half a minute at each attempt nothing was delivered: the end of what is not there was waited for."""
+    relay = world.started(settings={"topic.metadata.refresh.interval.ms": 100})
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    add_partitions(admin, world.topic)
+    step_until(lambda: world.lost, relay)
+    assert f"{world.topic}.settled has 1 partitions, so {world.topic}-1 cannot be delivered." in str(world.lost[0])
+    world.send("other", in_ms=0)
+    step_until(lambda: world.values() == ["other"], relay)
+    add_partitions(admin, f"{world.topic}.settled")
+    world.send("waited", in_ms=0, partition=1)
+    step_until(lambda: world.advance_ms(100) or world.values() == ["other", "waited"], relay)
+    world.advance_ms(1_000)
+    step_quietly(relay)
+    assert relay.statistics().partitions_of_topic == 2
+
+
+def add_partitions(admin: AdminClient, topic: str) -> None:
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
 
 
 def test_a_topic_that_is_gone_is_not_another_one(world: World) -> None:

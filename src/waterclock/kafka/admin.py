@@ -26,11 +26,15 @@ _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_D
 
 
 class Admin:
-    """What a client with these settings may see and make of topics; `patience_s`: how long Kafka is waited for."""
+    """What a client with these settings may see and make of topics; `patience_s`: how long Kafka is waited for. UsageError
+    for a setting that librdkafka does not know."""
 
     def __init__(self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S) -> None:
-        self._servers, self._client = settings["bootstrap.servers"], AdminClient(dict(settings))
-        self._patience_s = patience_s
+        self._servers, self._patience_s = settings["bootstrap.servers"], patience_s
+        try:
+            self._client = AdminClient(dict(settings))
+        except (KafkaException, TypeError, ValueError) as error:
+            raise UsageError(f"The Kafka client cannot be made: {words_of(error)}. Look at its settings.") from None
 
     def topics(self) -> dict[str, int]:
         """Topic -> how many partitions it has; EnvironmentMissing if nobody answers."""

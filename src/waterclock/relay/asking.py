@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.delays import Delays
+from waterclock.relay.headers import headers_of
 from waterclock.relay.listening import reading
 from waterclock.relay.process import kafka_settings
 from waterclock.relay.request import FROM, UNTIL
@@ -125,23 +126,28 @@ def read(arguments: Namespace, servers: str) -> int:
 
 
 def _line(message: Message) -> str:
-    headers = dict(message.headers() or [])
+    headers = dict(headers_of(message) or [])
     stamp_ms = message.timestamp()[1]
     parts = [_clock_time(stamp_ms)]
-    if (until := headers.get(UNTIL)) is not None:
-        parts.append(f"{stamp_ms - int(until):+,d} ms")
+    if (late_ms := _late_ms(stamp_ms, headers.get(UNTIL))) is not None:
+        parts.append(f"{late_ms:+,d} ms")
     parts += [_text(part) for part in (message.key(), message.value()) if part is not None]
     if (origin := headers.get(FROM)) is not None:
         parts.append(f"({_text(origin)})")
     return "  ".join(parts)
 
 
+def _late_ms(stamp_ms: int, until: bytes | None) -> int | None:
+    """How late it came; None where no relay says when it was due: anybody may write to a topic."""
+    return stamp_ms - int(until) if until is not None and until.isdigit() and len(until) <= 18 else None
+
+
 def _json_line(message: Message) -> str:
     """The same for programs; what is no UTF-8 is told as base64, under another name."""
-    headers = dict(message.headers() or [])
-    stamp_ms, until = message.timestamp()[1], headers.get(UNTIL)
+    headers = dict(headers_of(message) or [])
+    stamp_ms = message.timestamp()[1]
     told = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "came_ms": stamp_ms}
-    told["late_ms"] = None if until is None else stamp_ms - int(until)
+    told["late_ms"] = _late_ms(stamp_ms, headers.get(UNTIL))
     told["request"] = None if (origin := headers.get(FROM)) is None else _text(origin)
     for name, part in (("key", message.key()), ("value", message.value())):
         told |= _json_text(name, part)

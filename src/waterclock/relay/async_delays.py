@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.delays import Delays
@@ -14,6 +14,13 @@ from waterclock.relay.handlers import LOST, POLL_S, Function, Handlers, Worker
 from waterclock.relay.retries import WAITS
 from waterclock.relay.sending import Answer, Receipt, Text
 from waterclock.rules.durations import Duration
+
+if TYPE_CHECKING:
+    from waterclock.relay.handler import Handler
+
+
+class WasCancelled(Exception):
+    """A coroutine function awaited what was cancelled."""
 
 
 class AsyncDelays:
@@ -94,4 +101,14 @@ async def _step(call: Callable[..., Awaitable[Any]], worker: Worker) -> None:
     handler = await call(worker.handler)
     message = await call(handler.take, POLL_S)
     if message is not None:
-        await call(handler.end, message, await handler.awaited(message))
+        await call(handler.end, message, await _called(handler, message))
+
+
+async def _called(handler: Handler, message: Any) -> Exception | None:
+    """What the function raised, if it did; to be cancelled is its failure where nobody cancels the task that it runs in."""
+    try:
+        return await handler.awaited(message)
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        return WasCancelled("what it awaited was cancelled")

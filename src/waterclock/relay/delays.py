@@ -3,12 +3,14 @@
 Rule 1: when `send` returns, the request is in the log, acknowledged by all replicas in sync.
 Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or where there is no key, for the
         id. Who cancels says the key again, or shows the receipt; else all partitions are asked.
-Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing.
+Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing. The
+        replies are looked for anew then: the topic may have been made again, or have more partitions.
+Rule 4: the client's threads do not outlast a fork: who was forked makes one of its own.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
@@ -27,6 +29,7 @@ from waterclock.relay.sending import (
     Text,
     answer_of,
     cancel_headers,
+    request_answered,
     schedule_headers,
     series_headers,
     when_headers,
@@ -43,7 +46,8 @@ class Delays:
     """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL;
     `patience_s`: how long Kafka, or a relay's answer, is waited for. Any thread may call it.
 
-    EnvironmentMissing where there is no Kafka, no such topic, or no relay that answers.
+    EnvironmentMissing where there is no Kafka, no such topic, or no relay that answers. UsageError for settings that make
+    no client. RuntimeError in a process that was forked since: make another one there.
     """
 
     def __init__(
@@ -61,10 +65,10 @@ class Delays:
         self._servers, self._topic, self._patience_s = bootstrap, topic, patience_s
         self._clock = clock or SystemClock()
         patience = {"message.timeout.ms": int(patience_s * 1000)}
-        self._producer = Producer({**self._settings, **patience, **_SENDING})
+        self._partitions = self._count()
+        self._producer, self._process = Producer({**self._settings, **patience, **_SENDING}), os.getpid()
         self._replies: Any = None
         self._answering = threading.Lock()
-        self._partitions = self._count()
         self._handlers = Handlers(self._settings, topic)
 
     def send(
@@ -172,9 +176,7 @@ class Delays:
     def close(self) -> None:
         """Wait for what is on its way, and let go of the connections."""
         self._producer.flush(self._patience_s)
-        replies, self._replies = self._replies, None
-        if replies is not None:
-            replies.close()
+        self._forget_replies()
 
     def __enter__(self) -> Self:
         return self
@@ -195,6 +197,7 @@ class Delays:
         return partition_of(_bytes(key) if key is not None else id.encode(), self._partitions)
 
     def _write(self, value: Text | None, key: Text | None, headers: list[Header], id: str, place: int) -> Receipt:
+        self._refuse_fork()
         heard: list[Any] = []
         self._producer.produce(
             self._topic,
@@ -211,14 +214,29 @@ class Delays:
             raise ConnectionLost(f"Kafka did not take the request: {error.str()}.")
         return Receipt(self._topic, message.partition(), message.offset(), id)
 
+    def _refuse_fork(self) -> None:
+        """Rule 4: it would wait for ever."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this process was forked since Delays was made: make another one here")
+
     # Answers
 
     def _ask(self, value: Text | None, key: Text | None, headers: list[Header], id: str, places: list[int]) -> Answer:
+        self._refuse_fork()
         with self._answering:
             if self._replies is None:
                 self._replies = self._listen()
             wanted = {self._write(value, key, headers, id, place).origin for place in places}
-            return answer_of(self._answers(wanted))
+            try:
+                return answer_of(self._answers(wanted))
+            except EnvironmentMissing:
+                self._forget_replies()  # rule 3
+                raise
+
+    def _forget_replies(self) -> None:
+        replies, self._replies = self._replies, None
+        if replies is not None:
+            replies.close()
 
     def _listen(self) -> Any:
         """A reader of the replies, from now on."""
@@ -248,9 +266,9 @@ class Delays:
             message = self._replies.poll(0.1)
             if message is None or message.error() is not None:
                 continue
-            reply = json.loads(message.value())
-            if reply["request"] in wanted:
-                wanted.discard(reply["request"])
+            request = request_answered(message.value())
+            if request in wanted:
+                wanted.discard(request)
                 found.append(message.value())
         if wanted:
             raise EnvironmentMissing(

@@ -6,6 +6,7 @@ Rule 1: a relay knows of the partitions that it owns. What nobody asked owns is 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ _SPAN = ("start_ms", "end_ms", "target", "pending")
 def ls(doors: Sequence[str], as_json: bool = False) -> int:
     """Print what is pending, and what of it recurs."""
     told = [_statistics(door) for door in doors]
-    recurring = [_asked(door, "series/") for door in doors]
+    recurring = [_asked(door, "series/", dict) for door in doors]
     counts: dict[tuple[int, int, str], int] = {}
     for span in (span for one in told for span in one["spans"]):
         key = span["start_ms"], span["end_ms"], span["target"]
@@ -80,7 +81,7 @@ def _reading(partition: Any) -> str:
 
 def show(doors: Sequence[str], id: str, as_json: bool = False) -> int:
     """Print the messages of an id; the exit code."""
-    found = [one for door in doors for one in _asked(door, f"ids/{quote(id, safe='')}")]
+    found = [one for door in doors for one in _asked(door, f"ids/{quote(os.fsencode(id), safe='')}", list)]
     missing = _missing([_statistics(door) for door in doors])
     if as_json:
         _print_json({"messages": found, "missing": missing})
@@ -103,17 +104,18 @@ def show(doors: Sequence[str], id: str, as_json: bool = False) -> int:
 
 
 def _statistics(door: str) -> Any:
-    told = _asked(door, "statistics.json")
-    if "partitions_of_topic" not in told:
+    told = _asked(door, "statistics.json", dict)
+    if not {"partitions_of_topic", "partitions", "spans"} <= told.keys():
         raise WaterclockError(f"What answers at {door} is no relay: ask one (--at).")
     return told
 
 
-def _asked(door: str, path: str) -> Any:
+def _asked(door: str, path: str, kind: type) -> Any:
+    """What stands at that path, which is of that kind."""
     url = f"http://{door}/{path}"
     try:
         with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
-            return json.load(answer)["statistics"]
+            told = json.load(answer)["statistics"]
     except HTTPError as error:
         if error.code == 404:
             raise WaterclockError(
@@ -125,8 +127,11 @@ def _asked(door: str, path: str) -> Any:
             f"No relay answers at {door} ({error.reason}): start one with --metrics {door.rpartition(':')[2]}, or say "
             "where one is (--at)."
         ) from None
-    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
         raise WaterclockError(f"What answers at {door} is no relay: {error}.") from None
+    if not isinstance(told, kind):
+        raise WaterclockError(f"What answers at {door} is no relay: ask one (--at).")
+    return told
 
 
 def _said(error: HTTPError) -> str:

@@ -28,6 +28,7 @@ def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner],
         lateness_sum_ms=counts.lateness_sum_ms,
         lateness_worst_ms=counts.lateness_worst_ms,
         partitions={number: _of(owner) for number, owner in sorted(owners.items())},
+        partitions_of_topic=max([last.partitions_of_topic, *(number + 1 for number in owners)]),
         standby=standby.statistics(),
         spans=_spans(owners),
     )

@@ -93,18 +93,22 @@ class Handlers:
         from waterclock.relay.handler import HandlerOptions
 
         group = group or f"{topic}.handler"
-        if any(one.group == group for one in self._all):
-            raise ValueError(f"there is a handler of the group {group} already: give this one another group=")
+        self._refuse_second(group)
         Retries(topic, topic, waits=waits)
 
         def add(function: Function) -> Function:
             if inspect.iscoroutinefunction(function) is not is_async:
                 wanted = "an async def" if is_async else "a plain def (async def is for AsyncDelays)"
                 raise TypeError(f"the handler of {topic} must be {wanted}, got {function}")
+            self._refuse_second(group)  # the decorator may be used twice
             self._all.append(HandlerOptions(topic, function, group, database, tuple(waits)))
             return function
 
         return add
+
+    def _refuse_second(self, group: str) -> None:
+        if any(one.group == group for one in self._all):
+            raise ValueError(f"there is a handler of the group {group} already: give this one another group=")
 
     def workers(self) -> list[Worker]:
         """One for each function; UsageError where there is none."""

@@ -48,6 +48,13 @@ class Logs:
         except KeyError:
             raise ConnectionLost(f"Kafka does not know {topic}-{partition}.") from None
 
+    def partitions(self, topic: str) -> int:
+        """How many the topic has, as far as Kafka knows; ConnectionLost if it does not say."""
+        try:
+            return len(self._client.partitions([topic]))
+        except EnvironmentMissing as error:
+            raise ConnectionLost(f"Kafka does not say how many partitions {topic} has: {error}.") from None
+
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """The records from `start` to before `end`; ConnectionLost if they do not come."""
         yield from committed(self._settings, (topic, partition), start, end, self._clock, self._patience_s)  # rule 3

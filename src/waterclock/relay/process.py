@@ -7,6 +7,7 @@ Rule 1: a signal is heard between two steps: what is being filed is filed whole.
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import sys
 from argparse import Namespace
@@ -29,13 +30,16 @@ from waterclock.relay.prometheus import prometheus
 from waterclock.relay.recurring import recurring, with_series
 from waterclock.relay.relay import IDLE_S, Relay
 from waterclock.relay.spare import Spare
+from waterclock.relay.topics import Topics, check_names
 from waterclock.web.option import open_server
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NAME = re.compile(rb"[\w.-]{1,100}")
 
 
 def serve(arguments: Namespace) -> int:
     """The relay, with a broker of its own where --embedded asks for one."""
+    check_names(Topics.of(arguments.topic))  # Kafka would be waited for
     clock = SystemClock()
     _collect_seldom()
     shown, spare = Progress(clock, arguments.json), Spare(clock)
@@ -104,6 +108,8 @@ def kafka_settings(file: str | None) -> dict[str, str]:
         return from_text("--kafka-config", Path(file).read_text())
     except OSError as error:
         raise UsageError(f"--kafka-config {file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--kafka-config {file} is no text in UTF-8: {error.reason} at {error.start}.") from None
 
 
 def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:
@@ -126,12 +132,18 @@ def _folder_alone(folder: Path) -> Iterator[str]:
             f"Another relay works in {folder}: stop it, or give this one a folder of its own (--folder)."
         ) from None
     try:
-        file = folder / "name"
-        if not file.exists():
-            write_whole(file, uuid4().hex[:12].encode())
-        yield file.read_text()
+        yield _name_in(folder / "name")
     finally:
         lock.release()
+
+
+def _name_in(file: Path) -> str:
+    """What stands there; where there is none, or it is damaged, a new one."""
+    found = file.read_bytes().strip() if file.exists() else b""
+    if not _NAME.fullmatch(found):
+        found = uuid4().hex[:12].encode()
+        write_whole(file, found)
+    return found.decode()
 
 
 def _note(came: list[int], number: int, frame: FrameType | None) -> None:

@@ -60,9 +60,9 @@ class Replay:
         (low, end), (_, settled_end) = self._input, self._settled
         if filed and low <= filed <= end and known > settled_end:
             raise UsageError(
-                f"{self._around.topics.settled}-{self._number} ends at offset {settled_end}, and the files know it up to "
-                f"{known}: it was made again, or cut. All that still stands in {self._name} would be delivered once more; "
-                "to have that, start with another --group."
+                f"{self._around.topics.settled} does not hold what was settled: its partition {self._number} ends at "
+                f"offset {settled_end}, and the files know it up to {known}. It was made again, or cut. All that still "
+                f"stands in {self._name} would be delivered once more; to have that, start with another --group."
             )
 
     def _why_not(self) -> str | None:

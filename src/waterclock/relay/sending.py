@@ -152,4 +152,18 @@ def answer_of(values: Iterable[bytes]) -> Answer:
     return replace(best, count=sum(answer.count for answer in answers))
 
 
+def request_answered(value: bytes | None) -> str:
+    """Which request a record of TOPIC.replies answers; none, an empty text, where it is somebody else's.
+
+    >>> request_answered(b'{"id": "a", "outcome": "unknown", "count": 0, "request": "delays-0-5"}'), request_answered(b"[]")
+    ('delays-0-5', '')
+    """
+    try:
+        told = json.loads(value or b"")
+        is_reply = told["outcome"] in _RANKS and isinstance(told["id"], str) and isinstance(told["count"], int)
+        return str(told["request"]) if is_reply else ""
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+
+
 _RANKS: Final = (*DONE.values(), DELIVERED, UNKNOWN)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from waterclock.errors import UsageError
+from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around, GroupOffset
 from waterclock.relay.owner import Owner, Start
@@ -48,6 +48,7 @@ class TakeOver:
     def run(self) -> Owner:
         """Steps 1 to 6. On an error nothing is held."""
         try:
+            self._refuse_fewer()
             for step in (self.lock, self.fence, self.find_ends, self.verify, self.replay):
                 step()
             return self.begin()
@@ -63,6 +64,16 @@ class TakeOver:
     def store(self) -> PartitionStore:
         assert self._store is not None, "step 1 comes first"
         return self._store
+
+    def _refuse_fewer(self) -> None:
+        """Where somebody gave more partitions to the input alone, their ends would be waited for, and others with them."""
+        around, settled = self._around, self._around.topics.settled
+        count = around.logs.partitions(settled)
+        if count <= self._number:
+            raise ConnectionLost(
+                f"{settled} has {count} partitions, so {self._name} cannot be delivered. Give it as many as "
+                f"{around.topics.input} has, with kafka-topics.sh --alter --topic {settled} --partitions N"
+            )
 
     def lock(self) -> None:
         """Step 1."""

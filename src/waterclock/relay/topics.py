@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
+from waterclock.relay.request import names_a_topic
 
 log = logging.getLogger("waterclock.relay")
 KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -38,6 +39,16 @@ class Topics(NamedTuple):
     @classmethod
     def of(cls, topic: str) -> Topics:
         return cls(topic, f"{topic}.settled", f"{topic}.replies", f"{topic}.dead")
+
+
+def check_names(topics: Topics) -> None:
+    """UsageError where one of them cannot be the name of a topic."""
+    for topic in topics:
+        if not names_a_topic(topic):
+            raise UsageError(
+                f"No topic may be named {topic!r}: names have letters, digits, '.', '_' and '-', 249 at most. Give another "
+                "--topic."
+            )
 
 
 def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
