@@ -186,9 +186,12 @@ def test_testing_exports_what_a_test_needs() -> None:
     assert all(hasattr(testing, name) for name in testing.__all__)
 
 
-def test_a_loop_turned_by_hand_is_a_fixture_and_a_mark_allows_real_sockets(tmp_path: Path) -> None:
+def test_a_loop_turned_by_hand_is_a_fixture_and_what_its_mark_says_is_taken_or_refused(tmp_path: Path) -> None:
     tests = """
 import asyncio, pytest
+from waterclock import ManualClock
+
+CLOCK = ManualClock(5.0)
 
 def test_sixty_days(manual_loop):
     manual_loop.run_until_complete(asyncio.sleep(60 * 86_400))
@@ -201,6 +204,22 @@ def test_refused(manual_loop):
 @pytest.mark.manual_loop(sockets="allowed")
 def test_allowed(manual_loop):
     manual_loop.run_until_complete(asyncio.start_server(print, "127.0.0.1", 0)).close()
+
+@pytest.mark.manual_loop(CLOCK)
+def test_clock(manual_loop):
+    assert manual_loop.clock is CLOCK
+
+@pytest.mark.manual_loop("allowed")
+def test_unnamed(manual_loop): pass
+
+@pytest.mark.manual_loop(sockets="perhaps")
+def test_another_word(manual_loop): pass
 """
     done = run(tmp_path, tests, "--strict-markers")
-    assert passed(done, 3), done.stdout
+    assert "4 passed, 2 errors" in done.stdout
+    assert (
+        "takes (clock, sockets='allowed'): clock must be a ManualClock, or None for a new one, got 'allowed'"
+        in done.stdout
+    )
+    assert "takes (clock, sockets='allowed'): sockets must be 'refused' or 'allowed', got 'perhaps'" in done.stdout
+    assert "pytest_plugin.py" not in done.stdout

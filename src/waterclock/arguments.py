@@ -14,7 +14,7 @@ from contextlib import suppress
 Command = Callable[[argparse.Namespace], int]
 
 
-class Folded(argparse.HelpFormatter):
+class ProseHelp(argparse.HelpFormatter):
     """Prose as wide as the terminal is; an example as it is written."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -24,7 +24,7 @@ class Folded(argparse.HelpFormatter):
 def describe(parser: argparse.ArgumentParser, command: Command, example: str) -> None:
     """Have `parser` run `command`, whose docstring is the description in its help; `example` stands below."""
     parser.description, parser.epilog = command.__doc__, f"example: {example}"
-    parser.formatter_class = Folded
+    parser.formatter_class = ProseHelp
     parser.set_defaults(command=command)
 
 

@@ -78,13 +78,17 @@ def manual_loop(request: pytest.FixtureRequest) -> Iterator[ManualLoop]:
     """A whole asyncio loop on a ManualClock: `manual_loop.run_until_complete(main())`, `manual_loop.advance(86_400)`."""
     from waterclock.timer.manual_loop import manual_loop as make
 
-    mark = request.node.get_closest_marker("manual_loop")
-    with make(**(mark.kwargs if mark else {})) as loop:
+    mark = request.node.get_closest_marker("manual_loop") or pytest.mark.manual_loop().mark
+    with ExitStack() as stack:
+        try:
+            loop = stack.enter_context(make(*mark.args, **mark.kwargs))
+        except (TypeError, ValueError) as error:
+            pytest.fail(f"@pytest.mark.manual_loop takes (clock, sockets='allowed'): {error}", pytrace=False)
         yield loop
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "manual_loop(clock, sockets): what the fixture manual_loop is made with")
+    config.addinivalue_line("markers", "manual_loop(clock, *, sockets): what the fixture manual_loop is made with")
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
