@@ -211,8 +211,12 @@ class Relay:
     def _take_over(self, number: int, absent: Absent) -> None:
         self.standby.let_go(number)
         try:
-            self._same_logs.check()
-            owner = TakeOver(self._around, number, absent.alone).run()
+            take_over = TakeOver(self._around, number, absent.alone)
+            if absent.attempts:  # the first one of a dead owner's is in haste
+                self._same_logs.check()
+            if number >= self._count:
+                take_over.refuse_fewer()
+            owner = take_over.run()
         except (ConnectionLost, StoreDamaged) as error:
             self._put_off(number, absent, error)
             return

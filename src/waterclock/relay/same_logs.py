@@ -4,8 +4,9 @@ them again.
 Rule 1: what is known of the old ones, positions and origins, would be taken for the new one's: messages that never came
         would count as delivered, and what was delivered would come again. So a relay that finds another topic under
         the name ends, with a sentence; the next start knows which topic its files and the settlements are of.
-Rule 2: looked at before each take-over, for a reading breaks where the new log has not come as far as the old one, and each
-        `LOOK_NS`, for it goes on in silence where it has. The second kind of look waits for no answer.
+Rule 2: looked at before a take-over that follows a failure, for a reading breaks where the new log has not come as far as
+        the old one, and each `LOOK_NS`, for it goes on in silence where it has. The second kind of look waits for no
+        answer.
 Rule 3: a topic that is gone, or of which Kafka does not tell, is not another one: the relay goes on, and waits.
 """
 

@@ -48,7 +48,6 @@ class TakeOver:
     def run(self) -> Owner:
         """Steps 1 to 6. On an error nothing is held."""
         try:
-            self._refuse_fewer()
             for step in (self.lock, self.fence, self.find_ends, self.verify, self.replay):
                 step()
             return self.begin()
@@ -65,8 +64,9 @@ class TakeOver:
         assert self._store is not None, "step 1 comes first"
         return self._store
 
-    def _refuse_fewer(self) -> None:
-        """Where somebody gave more partitions to the input alone, their ends would be waited for, and others with them."""
+    def refuse_fewer(self) -> None:
+        """ConnectionLost where somebody gave more partitions to the input alone: their ends would be waited for, and others
+        with them."""
         around, settled = self._around, self._around.topics.settled
         count = around.logs.partitions(settled)
         if count <= self._number:
