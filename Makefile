@@ -18,7 +18,7 @@ BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel
 	src/waterclock/purgatory/waiting.py \
 	$(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.pxd src/waterclock/spark/state/compiled/*.h)
 ARGS ?=
-# Who stays together, and who begins, is said by tests/side_by_side.py. Five share two cores in `make test`: a good part of
+# Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
@@ -45,7 +45,7 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
-	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 5 $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (8; `all` for the whole), with the seed of the day
 	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \

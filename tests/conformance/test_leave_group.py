@@ -15,6 +15,8 @@ from tests.conformance.mixed import (
 )
 from tests.conformance.readers import Reader
 
+GONE = ("unknown_member_id", "group_id_not_found")  # a broker clears an empty group away, now and then by itself
+
 # LeaveGroup
 
 
@@ -30,7 +32,7 @@ def test_a_member_of_the_new_protocol_is_put_out_by_its_id(dialogue: Dialogue, b
     assert reply.error_code.name == "none"
     assert [(m.member_id, m.group_instance_id, m.error_code.name) for m in reply.members] == [(bob.id, None, "none")]
     assert listed(dialogue, bob.group).group_state == "Empty"
-    assert bob.error() == "unknown_member_id"
+    assert bob.error() in GONE
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -38,7 +40,7 @@ def test_before_version_3_too(dialogue: Dialogue, bob: Reader, version: int) -> 
     settle(bob)
     assert leave(dialogue, bob.group, ("nobody", None), version=version).error_code.name == "unknown_member_id"
     assert leave(dialogue, bob.group, (bob.id, None), version=version).error_code.name == "none"
-    assert bob.error() == "unknown_member_id"
+    assert bob.error() in GONE
 
 
 def test_a_static_member_of_the_new_protocol_is_put_out_by_its_instance(dialogue: Dialogue, bob: Reader) -> None:
@@ -47,7 +49,7 @@ def test_a_static_member_of_the_new_protocol_is_put_out_by_its_instance(dialogue
     reply = leave(dialogue, bob.group, ("", "i1"))
     assert [(m.member_id, m.group_instance_id, m.error_code.name) for m in reply.members] == [("", "i1", "none")]
     assert bob.described().group_state == "Empty"
-    assert bob.error() == "unknown_member_id"
+    assert bob.error() in GONE
 
 
 def test_each_of_several_has_an_error_of_its_own(dialogue: Dialogue, bob: Reader, four: str) -> None:
