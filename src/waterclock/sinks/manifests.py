@@ -29,7 +29,6 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
@@ -37,6 +36,7 @@ from waterclock.errors import StateMismatch
 from waterclock.sinks.epochs import Epoch
 from waterclock.sinks.files import place_of
 from waterclock.sinks.folders import Folder, store_url
+from waterclock.sinks.sums import sum_of
 from waterclock.sinks.topic_marks import Mark, Marks
 
 log = logging.getLogger(__name__)
@@ -86,11 +86,6 @@ class Manifest:
 def whole(line: bytes) -> bytes:
     """The file of a manifest, or of a fold of several lines."""
     return line + b"\n" + sum_of(line).encode() + b"\n"
-
-
-def sum_of(line: bytes) -> str:
-    """The sum that the next manifest holds."""
-    return sha256(line).hexdigest()
 
 
 class Manifests:

@@ -119,9 +119,8 @@ def vacuum(path: str | Path, older_than: timedelta = _WEEK) -> list[str]:
     """
     is_told, found = False, list[str]()
     while not is_told:
-        manifests = _loaded(
-            _location(path)
-        )  # before the look: where another one is committed meanwhile, it is done anew
+        # loaded before the look: where another one is committed meanwhile, it is done anew
+        manifests = _loaded(_location(path))
         found = orphans(path, older_than)
         is_told = manifests is None or not found or _is_told(manifests, found)
     for each in found:
