@@ -21,6 +21,8 @@ ARGS ?=
 # Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
+# the minutes of the slower tests in `make test`, where ARGS chooses none, in which they take turns (tests/turns.py)
+MINUTES_OF_TEST := 1.5
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
 MINUTES_OF_TEST_LONG := 8
 MINUTES_OF_TEST_SERVERS := 2
@@ -44,8 +46,8 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 	@$(BIN)/waterclock demo kills --on own --folder out/kills/own $(ARGS)
 	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
-test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
-	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
+test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them, TEST_MINUTES=all for all of the slower ones
+	@TEST_MINUTES=$${TEST_MINUTES:-$(if $(ARGS),all,$(MINUTES_OF_TEST))} $(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (8; `all` for the whole), with the seed of the day
 	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \

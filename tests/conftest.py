@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest_plugins = ["tests.campaign", "tests.side_by_side"]
+pytest_plugins = ["tests.campaign", "tests.turns", "tests.side_by_side"]
 
 # what it asserts for several files of tests is told as if it stood in them
 pytest.register_assert_rewrite("tests.spark.files.ways", "tests.spark.topic_contract", "tests.spark.topic_steps")

@@ -159,15 +159,20 @@ def test_an_interrupt_ends_the_loop_and_the_rest_runs_when_it_goes_on() -> None:
 
     async def start() -> AsyncTimer:
         timer = AsyncTimer()
+        timer.pause()  # on a slow machine a millisecond is over before the loop stops
         timer.call_later(0.001, raise_, KeyboardInterrupt())
         timer.call_later(0.001, ran.append, "the rest")
         await asyncio.sleep(0)
         return timer
 
+    async def go_on(timer: AsyncTimer) -> None:
+        timer.resume()
+        await timer.sleep(10)
+
     try:
         timer = loop.run_until_complete(start())
         with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(timer.sleep(10))
+            loop.run_until_complete(go_on(timer))
         loop.call_later(10, loop.stop)  # should it never come
         loop.run_until_complete(timer.sleep(0.005))
         assert ran == ["the rest"]

@@ -11,7 +11,7 @@ import pytest
 
 from waterclock import Rules
 from waterclock.spark import frames
-from waterclock.spark.dataframe.rows import CORRUPT, FILE, pack_letters, reasons_of, row_packer
+from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON, pack_letters, reasons_of, row_packer
 from waterclock.spark.layout import LATEST_US, ROW_ID
 from waterclock.spark.packs import END_US
 
@@ -54,16 +54,17 @@ def test_a_row_that_the_rules_cannot_take_is_told_why(row: dict[str, Any], reaso
     assert reasons_of(rows(good, row, good), RULES).to_pylist() == [None, reason, None]
 
 
-def test_a_line_with_a_byte_that_is_not_of_the_encoding_is_told_from_one_that_does_not_fit_the_columns() -> None:
-    given = [{CORRUPT: line, FILE: "a.csv"} for line in ("\ufffd;1", "x;y")]
-    batch = pa.RecordBatch.from_pylist(
-        given, pa.schema([("k", pa.string()), (CORRUPT, pa.string()), (FILE, pa.string())])
+def test_a_line_that_comes_with_a_reason_is_a_dead_letter_by_that_reason_with_its_text() -> None:
+    told = {"\ufffd;1": "it is wrong", "x;y": "it is worse"}
+    columns = {"k": pa.nulls(2), CORRUPT: [*told], REASON: [*told.values()], FILE: ["a.csv"] * 2}
+    found = letters(
+        [row for made in pack_letters(iter([pa.RecordBatch.from_pydict(columns)])) for row in made.to_pylist()]
     )
-    told = ["it holds a byte that is not of the encoding", "the reader cannot read it by the columns"]
-    found = letters([row for made in pack_letters(iter([batch])) for row in made.to_pylist()])
-    assert [(letter["file"], letter["reason"]) for letter in found] == [("a.csv", reason) for reason in told]
-    beside = rows({"k": "a", "at": AT, "n": 1}, {}, {}).append_column(CORRUPT, pa.array([None, "\ufffd;1", "x;y"]))
-    assert reasons_of(beside, RULES).to_pylist() == [None, *told]
+    assert [(letter["file"], letter["reason"], letter["text"]) for letter in found] == [
+        ("a.csv", reason, line) for line, reason in told.items()
+    ]
+    beside = rows({"k": "a", "at": AT, "n": 1}, {}, {}).append_column(REASON, pa.array([None, *told.values()]))
+    assert reasons_of(beside, RULES).to_pylist() == [None, *told.values()]
 
 
 def test_a_row_that_is_refused_is_a_dead_letter_with_all_its_columns_and_the_others_go_on() -> None:

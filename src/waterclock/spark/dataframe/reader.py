@@ -5,8 +5,9 @@ Rule 1: columns that nobody declared are inferred once, from what is there at th
 Rule 2: a step of the user's (`query`, `transform`) never sees a line that could not be read. So where there is one, lines
         are read twice: for the step, and for the dead letters.
 Rule 3: a line that the reader cannot read by the columns is a dead letter with its file, and so is one with a byte that its
-        encoding does not know: Spark puts a mark in the byte's place, and different keys would become one. A file that it
-        cannot read at all ends the run with a sentence: Spark tells no place in it from which to go on.
+        encoding does not know: Spark puts a mark in the byte's place, and different keys would become one. So is one with
+        a time or a number that Spark would cut (`lines`). A file that it cannot read at all ends the run with a sentence:
+        Spark tells no place in it from which to go on.
 Rule 4: names in the first line of CSV files are those of the columns, in their order, or the run ends: Spark takes values
         by their place, so a file whose columns stand in another order would be read wrongly, without a word.
 """
@@ -23,12 +24,13 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
-from waterclock.spark.dataframe.rows import CORRUPT, FILE, MARK
+from waterclock.spark.dataframe.lines import LINES, uncut, with_letters
+from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
 from waterclock.spark.places.place import is_remote, make_folder
 from waterclock.spark.source import FOREVER, literal
@@ -37,9 +39,8 @@ from waterclock.spark.steps import SOURCE, applied
 from waterclock.spark.toml.readers import Reader
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-_LINES = ("csv", "json")  # formats with lines that may be corrupt
 _BY_PLACE = "enforceschema"  # of CSV: whatever the first line says; names of options do not tell case apart
 _HEADER = re.compile(r"\n (Header(?: length)?: .*?)\n(?:Expected: [^\n]*\n)?CSV file: ([^\n]+)", re.DOTALL)
 _ASKED = {  # what Spark is asked by a value of these options, to learn whether it can be one
@@ -63,8 +64,8 @@ class ReaderStream:
         letters = rows.where(F.col(CORRUPT).isNotNull()) if step and CORRUPT in rows.columns else None
         if step is not None:
             good = rows if letters is None else rows.where(F.col(CORRUPT).isNull())
-            rows = applied(step, good.drop(CORRUPT, FILE), SOURCE)
-        check_dataframe(rows.drop(CORRUPT, FILE), self._rules, "the source")
+            rows = applied(step, good.drop(CORRUPT, REASON, FILE), SOURCE)
+        check_dataframe(rows.drop(CORRUPT, REASON, FILE), self._rules, "the source")
         self._rows = DataFrameStream(rows, self._rules, self._delay_us, self._checkpoint, letters)
 
     def schema(self) -> pa.Schema | None:
@@ -121,7 +122,7 @@ class ReaderStream:
 
     def _read(self, session: SparkSession) -> DataFrame:
         reader, columns = self._reader, self._columns(session)
-        lines, text = reader.format in _LINES, reader.format in (*_LINES, "text")
+        lines, text = reader.format in LINES, reader.format in (*LINES, "text")
         _check_options(session, reader)
         stream = session.readStream.format(reader.format).options(**{**self._options(), **_FIXED})
         if columns is not None:
@@ -132,12 +133,12 @@ class ReaderStream:
             raise self._refused(error) from error
         if reader.format == "text":  # as its bytes are: Python could not read others, and the sink would be given them
             rows = rows.withColumn("value", F.make_valid_utf8("value"))
-        return _with_letters(rows.withColumn(FILE, F.col("_metadata.file_path"))) if text else rows
+        return with_letters(rows.withColumn(FILE, F.col("_metadata.file_path")), reader) if text else rows
 
     def _options(self) -> dict[str, str]:
-        given = self._reader.options
+        given = uncut(self._reader)
         own = {"maxFilesPerTrigger": str(self._reader.files_per_batch), "maxFileAge": FOREVER}
-        corrupt = {"columnNameOfCorruptRecord": CORRUPT} if self._reader.format in _LINES else {}
+        corrupt = {"columnNameOfCorruptRecord": CORRUPT} if self._reader.format in LINES else {}
         named = {} if _BY_PLACE in map(str.lower, given) else {_BY_PLACE: "false"}
         return {**given, **own, **corrupt, **named}
 
@@ -197,23 +198,6 @@ def _check_options(session: SparkSession, reader: Reader) -> None:
                 f"[source.options]: Spark does not know {name} = {value!r}: write a pattern such as dd.MM.yyyy "
                 "HH:mm:ss, or an encoding such as ISO-8859-1"
             ) from error
-
-
-def _with_letters(rows: DataFrame) -> DataFrame:
-    """`rows`, of which those with a byte that is not of the encoding are corrupt too: as JSON, their line is gone."""
-    own, line = rows.drop(CORRUPT, FILE), F.col(CORRUPT) if CORRUPT in rows.columns else F.lit(None).cast("string")
-    texts = [text for field in own.schema.fields if (text := _text(field)) is not None]
-    whole = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own.columns)))
-    marked = [F.when(F.contains(text, F.lit(MARK)), whole) for text in texts]
-    return rows.withColumn(CORRUPT, F.make_valid_utf8(F.coalesce(line, *marked)))
-
-
-def _text(field: StructField) -> Column | None:
-    """What a column has of text; None where it has none."""
-    column = F.col(f"`{field.name}`")
-    if isinstance(field.dataType, StructType | ArrayType | MapType):
-        return F.to_json(F.struct(column))
-    return column if isinstance(field.dataType, StringType) else None
 
 
 def _digest(options: Mapping[str, str]) -> str:

@@ -19,12 +19,10 @@ from waterclock.spark.buckets import BUCKETS
 from waterclock.spark.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters
 from waterclock.spark.packs import FIRST, NO_TIME, Packs, as_time, end_of, timed
 
-FILE, CORRUPT = f"{ROW_ID}_file", f"{ROW_ID}_corrupt"  # beside the rows of a reader: their file, a line it cannot read
+# beside the rows of a reader: their file, a line that is a dead letter, and why it is one
+FILE, CORRUPT, REASON = f"{ROW_ID}_file", f"{ROW_ID}_corrupt", f"{ROW_ID}_reason"
 PLACE = f"{ROW_ID}_place"  # beside the rows of a topic: topic, partition and offset of their record
-ASIDE = (FILE, CORRUPT, PLACE)
-MARK = "\ufffd"  # what stands where a byte could not be read
-_NOT_READ = "the reader cannot read it by the columns"
-_NOT_DECODED = "it holds a byte that is not of the encoding"
+ASIDE = (FILE, CORRUPT, REASON, PLACE)
 
 
 def row_packer(
@@ -47,8 +45,7 @@ def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     packs = Packs()
     for batch in batches:
         if batch.num_rows:
-            marked = pc.match_substring(batch.column(CORRUPT), MARK)
-            letters = _letters(batch, pc.if_else(marked, _NOT_DECODED, _NOT_READ))
+            letters = _letters(batch, batch.column(REASON))
             counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, b"dead")
             packs.add(FIRST, frames.to_bytes(counted))
             yield timed(packs, NO_TIME)
@@ -81,7 +78,9 @@ def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
     at, key = rows.column(rules.time), rows.column(rules.key)
     others = [rows.column(name) for name in rows.schema.names if name not in (rules.key, rules.time, ROW_ID, *ASIDE)]
     carries = _any([pc.is_valid(column) for column in others], rows.num_rows)
-    found = _corrupt(rows.column(CORRUPT)) if CORRUPT in rows.schema.names else []
+    found: list[tuple[pa.Array, str | pa.Array]] = []
+    if REASON in rows.schema.names:
+        found.append((pc.is_valid(rows.column(REASON)), rows.column(REASON)))
     found.append((pc.is_null(at), f"column {rules.time!r} (the time) is missing"))
     found += [(_outside(rows.column(f.name)), _calendar(f.name)) for f in rows.schema if pa.types.is_timestamp(f.type)]
     found.append((pc.and_(pc.is_null(key), carries), f"column {rules.key!r} (the key) is missing"))
@@ -92,11 +91,6 @@ def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
     masks, reasons = zip(*found, strict=True)
     which = pa.StructArray.from_arrays(list(masks), names=[str(number) for number in range(len(masks))])
     return pc.case_when(which, *reasons, pa.scalar(None, pa.string()))
-
-
-def _corrupt(lines: pa.Array) -> list[tuple[pa.Array, str]]:
-    marked = pc.fill_null(pc.match_substring(lines, MARK), False)
-    return [(marked, _NOT_DECODED), (pc.is_valid(lines), _NOT_READ)]
 
 
 def _calendar(name: str) -> str:

@@ -37,6 +37,7 @@ _OWN = {
     "ignorecorruptfiles": "it would pass over files, or the rest of one, in silence",
     "ignoremissingfiles": "it would pass over files in silence",
     "columnnameofcorruptrecord": "a line that cannot be read becomes a dead letter",
+    "enabledatetimeparsingfallback": "it would cut what is finer than a microsecond, in silence",
     "schema": f"columns {_SAYS}",
     "cleansource": "a file that is read stays until you take it away",
 }

@@ -1,0 +1,97 @@
+"""What one of Spark's readers of lines (CSV, JSON, text) would cut or mix up without a word; such a line is a dead letter.
+
+Rule 1: a time keeps all its digits, or it is not read: of a pattern's fraction, what is finer than a microsecond may be
+        zeros alone. Spark's own way without a pattern cuts there; so a pattern that takes what that way takes stands in its
+        place. (It wants hours of two digits at most, years of four, and no more than three blanks beside a time.)
+Rule 2: infinity is a number that was too large, unless an option of the user's says that the files write it.
+Rule 3: a byte that is not of the encoding became a mark, and different keys would become one.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StringType, StructField, StructType
+
+from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
+from waterclock.spark.toml.readers import Reader
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LINES = ("csv", "json")  # formats with lines that may be corrupt
+MARK = "\ufffd"  # what stands where a byte could not be read
+NOT_READ = "the reader cannot read it by the columns"
+NOT_DECODED = "it holds a byte that is not of the encoding"
+ENDLESS = "it holds a number beyond those of its type, or infinity"
+_PATTERNS = ("timestampformat", "timestampntzformat")  # names of options do not tell case apart
+_WRITES_INFINITY = {"csv": {"positiveinf", "negativeinf"}, "json": {"allownonnumericnumbers"}}
+_FINER = re.compile("(?<=(?<!S)SSSSSS)S{1,3}(?!S)")
+_BLANK, _ZEROS = "[' ']", "['0']['0']['0']"
+_TIME = f"[H:m[:s[.SSSSSS{_ZEROS}]]]{_BLANK}[VV][z][XX]"
+ANY_TIME = (
+    f"{_BLANK * 3}yyyy[-M[-d['T']{_BLANK}{_TIME}]]{_BLANK * 3}"  # Java's DateTimeFormatter; brackets: may be left out
+)
+
+
+def uncut(reader: Reader) -> dict[str, str]:
+    """The reader's options, by which a time that is finer than a microsecond cannot be read."""
+    if reader.format not in LINES:
+        return dict(reader.options)
+    given = {name.lower(): name for name in reader.options}
+    names = [given.get(name, name) for name in _PATTERNS]
+    patterns = {name: _of_micros(reader.options.get(name, ANY_TIME)) for name in names}
+    return {**reader.options, "enableDateTimeParsingFallback": "false", **patterns}
+
+
+def _of_micros(pattern: str) -> str:
+    """The pattern, of whose fraction of up to nine digits all behind the sixth have to be zeros."""
+    parts = re.split("('[^']*')", pattern)  # what is quoted stands for itself
+    parts[::2] = [_FINER.sub(lambda finer: "['0']" * len(finer[0]), part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
+    """`rows` with a reason for each that is a dead letter, and its line: as JSON, where Spark could read it."""
+    own, line = rows.drop(CORRUPT, FILE), F.col(CORRUPT) if CORRUPT in rows.columns else F.lit(None).cast("string")
+    fields = own.schema.fields
+    marked = [F.contains(text, F.lit(MARK)) for field in fields if (text := _text(field)) is not None]
+    writes = {name.lower() for name in reader.options} & _WRITES_INFINITY.get(reader.format, set())
+    endless = [] if writes else [found for f in fields if (found := _endless(_column(f), f.dataType)) is not None]
+    reason = F.when(F.contains(line, F.lit(MARK)), NOT_DECODED).when(line.isNotNull(), NOT_READ)
+    for wrong, why in [(one, NOT_DECODED) for one in marked] + [(one, ENDLESS) for one in endless]:
+        reason = reason.when(wrong, why)
+    whole = F.to_json(F.struct(*map(_column, fields)))
+    found = rows.withColumn(REASON, reason)
+    return found.withColumn(CORRUPT, F.make_valid_utf8(F.when(F.col(REASON).isNotNull(), F.coalesce(line, whole))))
+
+
+def _column(field: StructField) -> Column:
+    return F.col(f"`{field.name}`")
+
+
+def _text(field: StructField) -> Column | None:
+    """What a column has of text; None where it has none."""
+    if isinstance(field.dataType, StructType | ArrayType | MapType):
+        return F.to_json(F.struct(_column(field)))
+    return _column(field) if isinstance(field.dataType, StringType) else None
+
+
+def _endless(value: Column, kind: DataType) -> Column | None:
+    """Whether a number in it is infinite; None where it can hold none."""
+    if isinstance(kind, DoubleType | FloatType):
+        return F.abs(value) == float("inf")
+    if isinstance(kind, MapType):
+        return _endless(F.map_values(value), ArrayType(kind.valueType))
+    if isinstance(kind, ArrayType):
+        element = kind.elementType
+        return None if _endless(value, element) is None else F.exists(value, lambda one: _endless(one, element))
+    inner = (
+        [(value.getField(field.name), field.dataType) for field in kind.fields] if isinstance(kind, StructType) else []
+    )
+    found = [one for part in inner if (one := _endless(*part)) is not None]
+    return reduce(or_, found) if found else None
