@@ -24,7 +24,7 @@ SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
 # the minutes of the slower tests in `make test`, where ARGS chooses none, in which they take turns (tests/turns.py)
 MINUTES_OF_TEST := 1.5
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
-MINUTES_OF_TEST_LONG := 8
+MINUTES_OF_TEST_LONG := 6
 MINUTES_OF_TEST_SERVERS := 2
 MINUTES_OF_TABLES := 0.25
 
@@ -49,7 +49,7 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them, TEST_MINUTES=all for all of the slower ones
 	@TEST_MINUTES=$${TEST_MINUTES:-$(if $(ARGS),all,$(MINUTES_OF_TEST))} $(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
 
-test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (8; `all` for the whole), with the seed of the day
+test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (6; `all` for the whole), with the seed of the day
 	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \
 	  $(BIN)/python -m pytest -m "long and not servers" $(SIDE_BY_SIDE) 2 $(ARGS)
 

@@ -15,6 +15,9 @@ import pytest
 @pytest.mark.parametrize("n", range(12))
 def test_slow(n): ...
 
+@pytest.mark.always
+def test_all_the_same(): ...
+
 @pytest.mark.long(seconds=60)
 def test_of_a_campaign(): ...
 
@@ -25,7 +28,9 @@ OPTIONS = ("-p", "tests.turns", "-v")
 
 def a_folder(folder: Path) -> Path:
     (folder / "tests").mkdir()
-    (folder / "tests" / "seconds.txt").write_text("10.0 test_some.py::test_slow\n5.0 elsewhere.py::test_gone\n")
+    (folder / "tests" / "seconds.txt").write_text(
+        "10.0 test_some.py::test_slow\n90.0 test_some.py::test_all_the_same\n5.0 elsewhere.py::test_gone\n"
+    )
     return folder
 
 
@@ -34,16 +39,17 @@ def test_each_slower_test_has_its_turn_within_the_seeds_that_are_told_and_the_ot
     assert "3 of 12 slower tests had their turn: seed 7 (CAMPAIGN_SEED), 0.5 minutes (TEST_MINUTES)." in told[0]
     assert "Each has it within 4 seeds in a row; TEST_MINUTES=all make test runs them all." in told[0]
     told += [ran(tmp_path, SOME, *OPTIONS, TEST_MINUTES="0.5", CAMPAIGN_SEED=str(seed)) for seed in (8, 9, 10)]
-    assert all(each.count("PASSED") == 5 for each in told)
+    assert all(each.count("PASSED") == 6 for each in told)
     assert {n for n in range(12) for each in told if f"test_slow[{n}] PASSED" in each} == set(range(12))
-    assert all("test_quick PASSED" in each and "test_of_a_campaign PASSED" in each for each in told)
+    others = ("test_quick", "test_all_the_same", "test_of_a_campaign")
+    assert all(f"{name} PASSED" in each for name in others for each in told)
 
 
 def test_without_a_budget_all_are_run_and_a_budget_that_is_no_number_is_refused(tmp_path: Path) -> None:
     for budget in ({}, {"TEST_MINUTES": "all"}):
         told = ran(a_folder(tmp_path) if not budget else tmp_path, SOME, *OPTIONS, **budget)
-        assert told.count("PASSED") == 14
-        assert "turn" not in told.replace("tests.turns", "")
+        assert told.count("PASSED") == 15
+        assert "slower tests" not in told
     assert "TEST_MINUTES is a number of minutes or `all`, not 'some'" in ran(
         tmp_path, SOME, *OPTIONS, TEST_MINUTES="some"
     )

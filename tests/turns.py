@@ -1,8 +1,8 @@
 """The slower tests of `make test` take turns, so that it stays short on a slow machine: another part every day.
 
 tests/seconds.txt names each test that took longer than `SLOW_S`, with what one run of it took; what is not named there is
-run every time. TEST_MINUTES is what those that are named may take, with all processes of a run: a number, or `all`;
-`make test` sets it, and without it, or where ARGS chooses tests, all that is chosen is run.
+run every time, and so is what is marked `always`. TEST_MINUTES is what those that are named may take, with all processes
+of a run: a number, or `all`; `make test` sets it, and without it, or where ARGS chooses tests, all that is chosen is run.
 
 Rule 1: which of them have their turn, the seed of the day says, as for the campaigns (tests/campaign.py), and after as many
         days as are told each had its turn. All tests of a room are run by naming it: make test ARGS=tests/relay.
@@ -29,6 +29,10 @@ SLOW_S, SETUP_S = 0.3, 1.0
 def named(nodeid: str) -> str:
     """The test, whatever its parameters are."""
     return nodeid.partition("[")[0]
+
+
+def takes_turns(item: pytest.Item) -> bool:
+    return not is_long(item) and item.get_closest_marker("always") is None
 
 
 def read(file: Path) -> dict[str, float]:
@@ -66,7 +70,7 @@ class Turns:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the slower tests whose turn it is, and all others."""
         costs = read(self._file)
-        named_there = [item for item in items if named(item.nodeid) in costs and not is_long(item)]
+        named_there = [item for item in items if named(item.nodeid) in costs and takes_turns(item)]
         self._slow = len(named_there)
         if self._minutes is None or not named_there:
             return

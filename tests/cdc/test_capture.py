@@ -43,6 +43,7 @@ def captured(mariadb: MariaServer, broker: Broker, target: Target, begin: str, *
     return capture
 
 
+@pytest.mark.always
 def test_every_change_is_in_kafka_once_and_those_of_a_key_are_in_order(
     mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:

@@ -40,6 +40,7 @@ def deliver(world: World, relay: Relay, in_ms: int) -> list[str]:
 # 1. Never early
 
 
+@pytest.mark.always
 def test_nothing_comes_a_millisecond_before_it_is_due_and_all_of_it_when_it_is(world: World) -> None:
     relay = world.started()
     dues = (1, 999, HOUR_MS, 9 * 24 * HOUR_MS)
@@ -102,6 +103,7 @@ def wide(relay_broker: Any, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.always
 def test_of_a_partition_everything_comes_by_due_time_then_in_the_order_of_the_input(
     wide: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

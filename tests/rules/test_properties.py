@@ -20,6 +20,8 @@ from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Event
 from waterclock.rules.questions import Answers, Questions, tie
 
+pytestmark = pytest.mark.always
+
 few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=examples(6000), deadline=None, suppress_health_check=list(HealthCheck))
 

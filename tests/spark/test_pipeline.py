@@ -65,6 +65,7 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(file, rows, run(spark, file))
 
 
+@pytest.mark.always
 def test_the_table_holds_what_the_rules_give_in_process(done: Done) -> None:
     assert told(table(done.folder, COLUMNS)) == expected(done.file, done.rows)
 

@@ -19,6 +19,7 @@ from waterclock.broker.wire.errors import Error
 BROKER = [sys.executable, "-m", "waterclock.cli", "broker"]
 
 
+@pytest.mark.always
 def test_two_kills_lose_and_repeat_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     assert check(tmp_path, seed=2, kills=2)
 
