@@ -75,9 +75,8 @@ def case(broker: Broker, name: str, number: int) -> dict[str, Any]:
     load = Load(broker, topic, SETTINGS[name], name == NAIVE)
     fast, slow = load.run(range(number), 0.0), load.run(range(number, 2 * number), EVERY_S)
     rate, answered_ms = round(number / fast.seconds), median(slow.answered_ms)
-    tell(
-        f"{name}: {rate:,} messages a second in {fast.requests} requests; slowly, {answered_ms:.1f} ms for the middle one"
-    )
+    requests = f"{fast.requests} request{'s' * (fast.requests != 1)}"
+    tell(f"{name}: {rate:,} messages a second in {requests}; slowly, {answered_ms:.1f} ms for the middle one")
     return {
         "way": name,
         "messages/s": rate,

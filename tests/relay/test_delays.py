@@ -173,6 +173,16 @@ def test_a_series_that_cannot_be_read_is_refused_at_the_call(
         delays.every("t", "v", **{"cron": "0 9 * * *", "id": "x", **arguments})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("which", [None, b"x", 5])
+def test_what_names_no_message_is_refused_at_the_call(which: object, delays: Delays) -> None:
+    for call in (delays.cancel, lambda one: delays.replace(one, "t", "v", delay="1 s")):
+        with pytest.raises(TypeError, match="named by its id, a text, or by the receipt of send, not by"):
+            call(which)
+    for wrong in ("id", "target"):
+        with pytest.raises(TypeError, match=f"{wrong} must be a text, got"):
+            delays.send(**{"target": "t", "value": "v", "delay": "1 s", wrong: which})  # type: ignore[arg-type]
+
+
 def test_a_receipt_without_an_id_cannot_be_cancelled(running: World, delays: Delays) -> None:
     receipt = delays.send(running.target, "x", delay="1 hour")
     with pytest.raises(ValueError, match="has no id"):

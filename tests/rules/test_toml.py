@@ -94,6 +94,10 @@ def test_an_order_table_without_a_word_in_it_is_the_plain_order() -> None:
             "[[rules.quiet]] number 1: quiet(where=): 'n = 1' is no condition (invalid syntax",
         ),
         (
+            COLUMNS + 'quiet = [{ after = 1, emit = "q", where = "" }]',
+            "[[rules.quiet]] number 1: quiet(where=) must be a condition such as amount > 100, got ''",
+        ),
+        (
             COLUMNS + 'expect = [{ type = "b", after = "a", otherwise = "x" }]',
             "[[rules.expect]] number 1: expect() needs a deadline: either within=, a duration, or by=",
         ),

@@ -115,7 +115,7 @@ class Delays:
     def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
         """Have all messages of an id not delivered. `which`: the id, with the `key` of its message if it had one, or a
         receipt of `send`. Without a key all partitions are asked, since any may have it."""
-        id, place = (which, None) if isinstance(which, str) else (which.id, which.partition)
+        id, place = _named(which)
         if not id:
             raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
         if place is not None:
@@ -142,11 +142,10 @@ class Delays:
         """Cancel what is pending under an id, and schedule this under it, both or neither. What was delivered already stays
         delivered; this is scheduled all the same, and the answer says so. With `cron` it recurs, as with `every`, which
         waits for no answer."""
-        id = which if isinstance(which, str) else which.id
+        id, place = _named(which)
         when = when_or_series_headers(delay, at, expires, (cron, zone, missed))
         made = self._headers(target, when, id, headers, True)
-        place = self._place(key, id) if isinstance(which, str) else which.partition
-        return self._ask(value, key, made, id, [place])
+        return self._ask(value, key, made, id, [self._place(key, id) if place is None else place])
 
     def handler(
         self,
@@ -287,6 +286,15 @@ class Delays:
                 f"waterclock relay --bootstrap {self._servers} --topic {self._topic}"
             )
         return topics[self._topic]
+
+
+def _named(which: str | Receipt) -> tuple[str, int | None]:
+    """Its id, and the partition if that is known; TypeError for what names no message."""
+    if isinstance(which, Receipt):
+        return which.id, which.partition
+    if not isinstance(which, str):
+        raise TypeError(f"a message is named by its id, a text, or by the receipt of send, not by {which!r}")
+    return which, None
 
 
 def _bytes(text: Text) -> bytes:

@@ -64,11 +64,15 @@ class Answer:
 def schedule_headers(
     target: str, when: Sequence[Header], id: str, headers: Sequence[Header], replace: bool, now_ms: int = 0
 ) -> list[Header]:
-    """The headers of a request; `when` is what the functions below make. ValueError names what is wrong, at `now_ms`.
+    """The headers of a request; `when` is what the functions below make. ValueError names what is wrong, at `now_ms`;
+    TypeError what is no text.
 
     >>> schedule_headers("reminders", when_headers("3 days", None), "cart-17", [("trace", b"x")], False)[:3]
     [('deliver-to', b'reminders'), ('delay', b'259200000'), ('delay-id', b'cart-17')]
     """
+    for name, given in (("target", target), ("id", id)):
+        if not isinstance(given, str):
+            raise TypeError(f"{name} must be a text, got {given!r}")
     made: list[Header] = [(TO, target.encode()), *when]
     made += [(ID, id.encode())] if id else []
     made += [(ACTION, Action.REPLACE.value.encode())] if replace else []

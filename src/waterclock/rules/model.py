@@ -293,8 +293,9 @@ def _each_once(names: Iterable[str | None]) -> tuple[str, ...]:
 
 def _condition(where: str | None, what: str) -> str | None:
     if where is not None:
+        text = _need_text(where, what, "a condition such as amount > 100")
         try:
-            condition(_need_text(where, what))
+            condition(text)
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
     return where
@@ -334,7 +335,7 @@ def _types(given: Iterable[str], what: str, of: str = "types") -> tuple[str, ...
     return tuple(_need_text(name, what) for name in given)
 
 
-def _need_text(value: object, what: str) -> str:
+def _need_text(value: object, what: str, kind: str = "a name") -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{what} must be a name, got {value!r}")
+        raise ValueError(f"{what} must be {kind}, got {value!r}")
     return value
