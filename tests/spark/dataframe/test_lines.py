@@ -72,6 +72,19 @@ def test_a_pattern_of_the_users_reads_no_more_digits_than_there_are_in_a_microse
     assert found[2] == (None, f'"{times[2]}"', NOT_READ)
 
 
+@pytest.mark.parametrize("format_", ["csv", "json"])
+def test_no_setting_of_the_session_has_spark_try_its_own_way_behind_the_pattern(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    line = _FINER[0] if format_ == "csv" else json.dumps({"t": _FINER[0]})
+    name = f"spark.sql.legacy.{format_}.enableDateTimeParsingFallback"
+    spark.conf.set(name, "true")
+    try:
+        assert read(spark, tmp_path, a_reader(format_), "t timestamp", [line]) == [(None, line, NOT_READ)]
+    finally:
+        spark.conf.unset(name)
+
+
 def test_what_is_quoted_in_a_pattern_or_not_finer_than_a_microsecond_stays() -> None:
     for pattern in ("HH:mm:ss.SSSSSS", "HH:mm:ss'SSSSSSSS'", "SSSSSSSSSSSS", ANY_TIME):
         assert uncut(a_reader("json", timestampNTZFormat=pattern))["timestampNTZFormat"] == pattern

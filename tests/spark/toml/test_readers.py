@@ -53,6 +53,10 @@ def test_parquet_with_columns_keeps_its_fast_reader_and_without_is_sparks(tmp_pa
         ('format = "csv"\npath = "in"\n[source.options]\nmode = "dropMalformed"\n', "it would drop lines in silence"),
         ('format = "csv"\npath = "in"\n[source.options]\nignoreMissingFiles = true\n', "pass over files in silence"),
         (
+            'format = "json"\npath = "in"\n[source.options]\nenableDateTimeParsingFallback = true\n',
+            "it would cut what is finer than a microsecond, in silence",
+        ),
+        (
             'format = "csv"\npath = "in"\n[source.options]\nmaxFilesPerTrigger = 1\n',
             "files_per_batch in [source] says it",
         ),
