@@ -47,13 +47,17 @@ def _need(program: str, package: str) -> None:
 
 
 class S3:
-    """A running server with one bucket whose objects lie in `folder`; `uri` is the bucket."""
+    """A running server with one bucket whose objects lie in `folder`; `uri` is the bucket.
 
-    def __init__(self, folder: Path, bucket: str = "waterclock") -> None:
+    Hadoop keeps a file system by the name of its bucket, for as long as Java lives: the next server has another name.
+    """
+
+    def __init__(self, folder: Path) -> None:
         fetch()
+        (self._port,) = free_ports(1)
+        bucket = f"waterclock-{self._port}"
         (folder / "data" / bucket).mkdir(parents=True)  # a bucket is a folder
         (folder / "meta").mkdir()
-        (self._port,) = free_ports(1)
         self.uri = f"s3a://{bucket}"
         place = ["posix", "--sidecar", str(folder / "meta"), str(folder / "data")]
         keys = ["--access", _KEY, "--secret", _SECRET]
