@@ -38,7 +38,7 @@ def a_reader(format_: str, **options: str) -> Reader:
 
 def read(session: SparkSession, folder: Path, reader: Reader, columns: str, lines: Iterable[str]) -> list[Any]:
     """Rows as (all columns, line of a letter, reason)."""
-    (folder / "lines").write_text("\n".join(lines) + "\n")
+    (folder / "lines").write_bytes(("\n".join(lines) + "\n").encode(errors="surrogateescape"))
     options = {"timeZone": "UTC", **uncut(reader), "columnNameOfCorruptRecord": CORRUPT}
     found = session.read.format(reader.format).options(**options).schema(f"{columns}, {CORRUPT} string")
     rows = with_letters(found.load(str(folder / "lines")).withColumn(FILE, F.lit("lines")), reader)
@@ -121,3 +121,6 @@ def test_a_byte_that_is_not_of_the_encoding_is_told_from_a_line_that_does_not_fi
     found = read(spark, tmp_path, a_reader("csv"), "k string, n int", ["a,1", "\ufffd,1", "\ufffd,x", "a,x"])
     assert [row[-1] for row in found] == [None, NOT_DECODED, NOT_DECODED, NOT_READ]
     assert found[2][-2] == "\ufffd,x"
+    lines = ['{"k": "a"}', '{"k": "\udcc4"}']  # the byte C4 alone
+    found = read(spark, tmp_path, a_reader("json"), "k string", lines)
+    assert [row[-1] for row in found] == [None, NOT_DECODED]

@@ -57,7 +57,9 @@ def _of_micros(pattern: str) -> str:
 
 def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
     """`rows` with a reason for each that is a dead letter, and its line: as JSON, where Spark could read it."""
-    own, line = rows.drop(CORRUPT, FILE), F.col(CORRUPT) if CORRUPT in rows.columns else F.lit(None).cast("string")
+    own, line = rows.drop(CORRUPT, FILE), F.lit(None).cast("string")
+    if CORRUPT in rows.columns:
+        line = F.make_valid_utf8(CORRUPT)  # a line of JSON comes as its bytes are
     fields = own.schema.fields
     marked = [F.contains(text, F.lit(MARK)) for field in fields if (text := _text(field)) is not None]
     writes = {name.lower() for name in reader.options} & _WRITES_INFINITY.get(reader.format, set())
