@@ -18,6 +18,8 @@ BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel
 	src/waterclock/purgatory/waiting.py \
 	$(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.pxd src/waterclock/spark/state/compiled/*.h)
 ARGS ?=
+# What failed is run once more, alone, with the options in front of `--` (tests/steady.py).
+STEADY = MAKE_TARGET=$@ UNSTEADY=$(CURDIR)/tests/unsteady.txt $(CURDIR)/$(BIN)/python -m tests.steady
 # Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
@@ -31,7 +33,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-long test-servers test-tables check check-native format bench clean
+.PHONY: help run run-servers test test-loaded test-long test-servers test-tables check check-native format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -47,18 +49,21 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them, TEST_MINUTES=all for all of the slower ones
-	@TEST_MINUTES=$${TEST_MINUTES:-$(if $(ARGS),all,$(MINUTES_OF_TEST))} $(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
+test-loaded: .venv/ready-test  ## the same beside eight busy loops: what is red here hangs on the speed of the machine (half an hour)
+test-loaded: export BESIDE := 8
+test test-loaded:
+	@TEST_MINUTES=$${TEST_MINUTES:-$(if $(ARGS),all,$(MINUTES_OF_TEST))} $(STEADY) -- -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (6; `all` for the whole), with the seed of the day
 	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \
-	  $(BIN)/python -m pytest -m "long and not servers" $(SIDE_BY_SIDE) 2 $(ARGS)
+	  $(STEADY) -- -m "long and not servers" $(SIDE_BY_SIDE) 2 $(ARGS)
 
 test-servers: .venv/ready-test  ## the broker's conformance suite against Apache Kafka, its tools and Spark's connector (Java 17, Maven; minutes)
 	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \
 	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
 	@$(BIN)/python -c "$(JARS)"
 	@BROKERS=ours,apache CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_SERVERS)} \
-	  $(BIN)/python -m pytest -m servers $(SIDE_BY_SIDE) 2 -W ignore::pytest.PytestUnraisableExceptionWarning \
+	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers $(SIDE_BY_SIDE) 2 \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
 	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
 	  tests/relay/test_dead_owner.py tests/relay/kills tests/spark/places \
@@ -68,7 +73,7 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 test-tables: .venv/ready-test  ## tables of Spark's catalogs, with the Spark that their libraries are built for (Java 17, Maven; a minute)
 	@$(BIN)/python -c "from waterclock.bench.servers import tables; tables.fetch()"
 	@PYTHONPATH=$(CURDIR)/build/tables/python CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TABLES)} \
-	  $(BIN)/python -m pytest -m servers -W ignore::pytest.PytestUnraisableExceptionWarning \
+	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers \
 	  tests/spark/tables tests/sinks/test_contract.py tests/sinks/test_contract_tables.py tests/sinks/test_epochs.py $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
@@ -91,7 +96,7 @@ check-native: .venv/ready-test  ## the tests of what is compiled under AddressSa
 	  { echo "Built without the sanitizers: $$plain. C++ is built with CXXFLAGS, C with CFLAGS." >&2; exit 1; }
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc ARROW_DEFAULT_MEMORY_POOL=system PYTHONPATH=src \
-	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
+	  $(STEADY) -p no:cacheprovider -- -m "not spark and not long and not memory" \
 	  -k "not [plain and not -plain and not [reference and not -reference and not PlainLife and not ReferenceLife" $(SIDE_BY_SIDE) 2 \
 	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/timer/test_adding.py \
 	  tests/timer/test_reschedule.py tests/purgatory tests/sinks/test_sqlite_rows.py tests/spark/state/compiled $(ARGS)

@@ -6,7 +6,8 @@ it every test that is chosen is run, with the seed that is shown. CAMPAIGN_SEED 
 tests have their turn, and is what their kills and examples are drawn from.
 
 Rule 1: the tests stand in a ring. Each seed begins where the one before it ended: after `turns` seeds each had its turn.
-Rule 2: the seed stands at the head of a run, at its end, and beside every failure, with the command that repeats it.
+Rule 2: the seed stands at the head of a run, at its end, and beside every failure, with the command that repeats it:
+        of a long test always, of any other one if make runs it.
 Rule 3: where the machine is slower than the marks say, what is over the budget is cut short; it is counted, by campaign.
 Rule 4: Hypothesis draws from the seed of the day too where CAMPAIGN_MINUTES is set; elsewhere its examples are steady.
 """
@@ -33,6 +34,7 @@ settings.register_profile("search", derandomize=False, deadline=None)
 settings.register_profile("campaign", derandomize=False, database=None, print_blob=True, deadline=None)
 
 MINUTES, SEED = "CAMPAIGN_MINUTES", "CAMPAIGN_SEED"
+TARGET = "MAKE_TARGET"  # which of make's targets runs the tests
 PATIENCE = 1.25  # so much longer than planned a process may work on its long tests, before the rest is cut short
 
 
@@ -126,10 +128,11 @@ class Campaigns:
 
     def again(self, item: pytest.Item) -> str:
         """The command that runs a test again with what it drew."""
-        target = "test-servers" if item.get_closest_marker("servers") else "test-long"
+        target = os.environ.get(TARGET) or ("test-servers" if item.get_closest_marker("servers") else "test-long")
         path, _, name = item.nodeid.partition("::")
         words = shlex.quote(f"{path} -k {shlex.quote(name.split('::')[-1].partition('[')[0])}")
-        return f"{SEED}={self.seed} {MINUTES}=all make {target} ARGS={words}"
+        budget = f" {MINUTES}=all" if MINUTES in os.environ else ""
+        return f"{SEED}={self.seed}{budget} make {target} ARGS={words}"
 
 
 def examples(whole: int) -> int:
@@ -206,7 +209,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: Any = yield
-    if report.failed and is_long(item):
+    if report.failed and (is_long(item) or TARGET in os.environ):
         report.sections.append(("again with the same seed", item.config.stash[CAMPAIGNS].again(item)))
     return report
 
