@@ -64,7 +64,7 @@ def ran(folder: Path, *options: str, unsteady: int = 0, body: str = "...", **env
         env={**kept, "PYTHONPATH": str(ROOT), "UNSTEADY": str(folder / "unsteady.txt"), **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,  # for a run that hangs, not for one on a busy machine
         check=False,
     )
     file = folder / "unsteady.txt"

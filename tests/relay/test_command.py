@@ -110,6 +110,8 @@ def test_what_is_pending_is_listed_by_time_and_topic_and_what_is_due_next(
 
 
 def test_the_pages_have_the_numbers(running: Running) -> None:
+    assert run(running, "send", "numbers", "x", "--delay", "0 ms") == 0
+    assert run(running, "read", "numbers", "--most", "1") == 0  # so it owns its partitions
     found = read_back(get(f"http://{running.door}/metrics")[1])
     assert found["waterclock_relay_delivered"][0] == "counter"
     assert found["waterclock_relay_lateness_seconds"][0] == "summary"
