@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from waterclock.disk import flush_folder
+from waterclock.disk import flush_folder, write_all
 from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 
 MAGIC: Final = b"wcrelay1"
@@ -81,17 +81,14 @@ class Files:
 
     def write(self, name: str, data: bytes, at: int) -> None:
         """Write all of it. OSError if the disk refuses; then nothing of it counts (rule 3)."""
-        fd, end = self._fd(name), at
+        fd = self._fd(name)
         self._unflushed.add(name)
-        left = memoryview(data)
         with self._refusing(name, len(data)):
             try:
-                while left:
-                    written = os.pwrite(fd, left, at)
-                    left, at = left[written:], at + written
+                write_all(fd, data, at)
             except OSError:
                 with suppress(OSError):
-                    os.ftruncate(fd, end)  # rule 5
+                    os.ftruncate(fd, at)  # rule 5
                 raise
 
     def read(self, name: str, size: int, at: int) -> bytes:
