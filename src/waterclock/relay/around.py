@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -79,6 +80,12 @@ class Around:
     def open_store(self, partition: int) -> PartitionStore:
         """The partition's files, locked."""
         return PartitionStore(self.folder, Identity(self.group, self.topic_id, partition), self.clock)
+
+    def begins(self, partition: int) -> int | None:
+        """The first offset of the input, as of now; None if Kafka does not say."""
+        with suppress(ConnectionLost):
+            return self.logs.bounds(self.topics.input, partition)[0]
+        return None
 
     def make_producer(self, partition: int, alone: bool) -> TransactionalProducer:
         """The one that may write for the partition; `alone`: each record in a batch of its own, to find a bad one."""

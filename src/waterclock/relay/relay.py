@@ -243,7 +243,7 @@ class Relay:
         log.warning("%s-%d is taken over anew: %s", self.topics.input, number, error)
         owner = self.owners[number]
         if isinstance(error, StoreDamaged):
-            owner.discard(error)
+            owner.set_aside(error)
         self._let_go(number, checkpoint=False)
         made = isinstance(error, RecordRefused) and were_gone(self._admin, self.topics, self._count)
         self._put_off(number, absent_after(owner, error, made), error)
@@ -254,7 +254,7 @@ class Relay:
             if checkpoint:
                 owner.checkpoint()
         except StoreDamaged as error:
-            owner.discard(error)
+            owner.set_aside(error)
         finally:
             owner.close()
 
