@@ -46,7 +46,7 @@ from waterclock.relay.room import no_disk
 from waterclock.relay.same_logs import SameLogs
 from waterclock.relay.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
-from waterclock.relay.store import StoreDamaged
+from waterclock.relay.store import Identity, StoreDamaged, say_unread
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics, prepare, were_gone
@@ -77,6 +77,7 @@ class Relay:
         self._admin = Admin(self._settings)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
         self._ids = {topic: self._admin.topic_id(topic) for topic in (self.topics.input, self.topics.settled)}
+        say_unread(options.folder, {self._files_of(number).folder_name() for number in range(self._count)})
         # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
@@ -97,6 +98,9 @@ class Relay:
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
         self.standby = Standby(self._around, followed, self.owners)
         self._side_by_side = Turns(self._counts, self._of)
+
+    def _files_of(self, number: int) -> Identity:
+        return Identity(self._options.group, self._ids[self.topics.input], number)
 
     def _look_around(self, reading: Reading) -> Around:
         options = self._options

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +91,16 @@ def rows_in(folder: Path) -> int:
     """How many messages the index files of a folder name, whether delivered or not."""
     sizes = [path.stat().st_size for path in folder.glob("*.index")]
     return sum(max(0, size - HEADER) // ROW.itemsize for size in sizes)
+
+
+def say_unread(folder: Path, read: Collection[str]) -> None:
+    """Name the folders in `folder` that hold messages, and that nobody reads: those named `read` are."""
+    for path in sorted(folder.glob("*/")):
+        if path.name not in read and (count := rows_in(path)):
+            log.warning(
+                "%s is not read by this relay: it is of another topic or group, or was set aside. It holds up to %d "
+                "messages. `waterclock relay files` prints them; rm -r that folder once nobody needs it", path, count,
+            )  # fmt: skip
 
 
 def _words(why: str, wall_ms: int) -> str:
