@@ -240,8 +240,8 @@ def test_where_no_snapshot_says_what_was_settled_before_the_view_is_refused(worl
     world.send("later")
     step_quietly(world.started())
     settled = f"{world.topic}.settled"
-    cutter = Cutter(base_settings(world.broker.bootstrap, {}))
-    cutter.cut(settled, 0, 1).result(10)
+    admin = Admin(base_settings(world.broker.bootstrap, {}))
+    Cutter(admin.client).cut(settled, 0, 1).result(10)
     with pytest.raises(UsageError, match=f"{settled}-0 begins at offset 1, and no snapshot"):
         values_of(logs, world, part_of(logs, world))
 

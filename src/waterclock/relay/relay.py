@@ -90,9 +90,10 @@ class Relay:
         self._logs = Logs(self._settings)
         self._consumer = self._join()
         self._pressure = Pressure(self._consumer, self.topics.input)
-        self._holes = Holes(self._settings, self.topics.input, options.group, self._count, self._clock)
-        self._retention = Retention(self._settings, self.topics, options.servers, self._clock)
-        self._same_logs = SameLogs(self._settings, self._ids, self._clock)
+        client = self._admin.client
+        self._holes = Holes(client, self._settings, self.topics.input, options.group, self._count, self._clock)
+        self._retention = Retention(client, self.topics, options.servers, self._clock)
+        self._same_logs = SameLogs(client, self._ids, self._clock)
         self._around = self._look_around(reading)
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
@@ -106,13 +107,14 @@ class Relay:
         options = self._options
         return Around(
             self._settings,
+            self._admin.client,
             self.topics,
             self._ids[self.topics.input],
             options.group,
             options.folder,
             self._clock,
             self._logs,
-            Targets(self._settings, self.topics),
+            Targets(self._admin.client, self.topics),
             lambda number: committed_of(self._consumer, self.topics.input, number),
             lambda: self._consumer.consumer_group_metadata(),
             lambda *told: (self._consumer.consume(0, 0), reading(*told)),  # rule 6
