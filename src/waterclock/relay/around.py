@@ -56,10 +56,10 @@ NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of
 
 @dataclass(frozen=True)
 class Around:
-    """Where owners work. `client` is the one that asks Kafka for everything beside records. `group` is the consumer group's name, `committed` its offset of an input partition (None: none),
-    `member` the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far something
-    is read where that may last, every second or so: the group learns by it that this process is well. What it raises ends
-    the reading."""
+    """Where owners work. `client` asks Kafka for everything beside records. `group` is the consumer group's name,
+    `committed` its offset of an input partition (None: none), `member` the metadata by which Kafka knows whether this
+    process is still in the group. `reading` hears how far something is read where that may last, every second or so: the
+    group learns by it that this process is well. What it raises ends the reading."""
 
     settings: Mapping[str, Any]
     client: AdminClient
