@@ -92,7 +92,7 @@ class Salvage:
         if self._origins is None:
             return np.ones(len(origins), bool)
         values = self._origins.values(origins)
-        return np.asarray(values >= FIRST_SLOT) | ((values == State.UNKNOWN) & (origins >= self._filed_to))
+        return np.asarray((values >= FIRST_SLOT) | ((values == State.UNKNOWN) & (origins >= self._filed_to)))
 
     def _saved(self, path: Path, row: Any) -> Saved | None:
         blob = _read(path.with_suffix(".data"), int(row["pos"]), int(row["length"]))
