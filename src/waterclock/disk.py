@@ -7,16 +7,21 @@ Rule 2: a file is replaced whole or not at all. Its new bytes are written beside
 Rule 3: a lock is the operating system's (flock). It ends with the process that holds it, however that ends; a child that
     was forked off meanwhile does not hold it too.
 Rule 4: what a lock means on a file system that has none is the caller's choice: `WithoutLocks`.
+Rule 5: a write may take a part of what it is given, and is no error then. All is written, or it raises: `write_all` is the
+    only caller of pwrite.
+Rule 6: what nobody believes is not removed. It gets another name, durably, that nothing has: `set_aside`.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial
+from itertools import count
 from typing import IO
 from uuid import uuid4
 from weakref import WeakSet
@@ -42,6 +47,38 @@ def _flush(path: AnyPath) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def write_all(fd: int, data: bytes | bytearray | memoryview, at: int) -> None:
+    """Write all of `data` at byte `at`. OSError if the disk refuses any of it: then a part may stand there.
+
+    A nearly full disk takes what has room and says how much that was; the rest is asked for again, and refused.
+    """
+    left = memoryview(data).cast("B")
+    while left:
+        written = os.pwrite(fd, left, at)
+        if not written:
+            raise OSError(errno.EIO, f"{len(left)} of {len(data)} bytes were not written")
+        left, at = left[written:], at + written
+
+
+def set_aside(path: AnyPath, aside: AnyPath) -> str:
+    """Give a file or folder the name `aside` on the same disk, durably; where it lies now. OSError.
+
+    Nothing is replaced: where that name is taken, a number is put behind it.
+    """
+    place = free_name(aside)
+    os.rename(path, place)
+    for folder in {os.path.dirname(os.path.abspath(each)) for each in (path, place)}:
+        flush_folder(folder)
+    return place
+
+
+def free_name(path: AnyPath) -> str:
+    """This path, or where something has that name, the same with the first number behind it that is free."""
+    name = os.fspath(path)
+    names = (name if not number else f"{name}.{number}" for number in count())
+    return next(each for each in names if not os.path.lexists(each))
 
 
 def make_folder(folder: AnyPath) -> None:

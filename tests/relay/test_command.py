@@ -61,6 +61,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     assert end(made)[0] == 0
 
 
+@pytest.fixture(params=["relays", "logs"])
+def where(request: pytest.FixtureRequest, running: Running) -> tuple[str, str]:
+    """Whom `ls`, `due` and `show` ask: what they print is the same."""
+    return ("--at", running.door) if request.param == "relays" else ("--bootstrap", running.servers)
+
+
 def run(running: Running, *arguments: str) -> int:
     return cli.main(["relay", arguments[0], *arguments[1:], "--bootstrap", running.servers])
 
@@ -74,38 +80,42 @@ def test_three_commands_from_nothing_to_a_delayed_message(running: Running, caps
     assert re.fullmatch(r"\d{4}-.*Z  \+[\d,]+ ms  k  hello  \(delays-\d-\d+\)\n", line), line
 
 
-def test_an_id_is_cancelled_replaced_and_shown(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
-    for id in ("cart-1", "cart-2"):
+def test_an_id_is_cancelled_replaced_and_shown(
+    running: Running, where: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, nobody = (f"cart-{number}{where[0]}" for number in (1, 2, 9))
+    for id in (one, two):
         assert run(running, "send", "reminders", "never", "--at", "2999-01-01T00:00Z", "--id", id) == 0
-    assert run(running, "cancel", "cart-1") == 0
-    assert run(running, "replace", "cart-2", "reminders", "new", "--delay", "100 days") == 0
-    assert run(running, "cancel", "cart-9") == 1
+    assert run(running, "cancel", one) == 0
+    assert run(running, "replace", two, "reminders", "new", "--delay", "100 days") == 0
+    assert run(running, "cancel", nobody) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[2:] == ["cancelled, 1 messages", "replaced, 1 messages", "unknown"]
-    assert cli.main(["relay", "show", "cart-2", "--at", running.door]) == 0
+    assert cli.main(["relay", "show", two, *where]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in shown] == ["STATE", "pending", "cancelled"]
     assert "2999-01-01T00:00:00Z" in shown[2]
-    assert cli.main(["relay", "show", "cart-9", "--at", running.door]) == 1
+    assert cli.main(["relay", "show", nobody, *where]) == 1
 
 
 def test_what_is_pending_is_listed_by_time_and_topic_and_what_is_due_next(
-    running: Running, capsys: pytest.CaptureFixture[str]
+    running: Running, where: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    target = f"later{where[0]}"
     for _ in range(3):
-        run(running, "send", "later", "x", "--delay", "1000 days")
+        run(running, "send", target, "x", "--delay", "1000 days")
     until_s = time.monotonic() + 20
     while True:
         capsys.readouterr()
-        assert cli.main(["relay", "ls", "--at", running.door]) == 0
+        assert cli.main(["relay", "ls", *where]) == 0
         listed = capsys.readouterr()
-        if re.search(r"later +3$", listed.out, re.M):
+        if re.search(rf"{target} +3$", listed.out, re.M):
             break
         assert time.monotonic() < until_s, listed
         time.sleep(0.2)
     assert listed.out.splitlines()[0].split() == ["DUE", "FROM", "TO", "TOPIC", "PENDING"]
     assert listed.err == ""
-    assert cli.main(["relay", "due", "--at", running.door]) == 0
+    assert cli.main(["relay", "due", *where]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["PARTITION", "0", "1"]
 
 
@@ -121,7 +131,9 @@ def test_the_pages_have_the_numbers(running: Running) -> None:
     assert set(record["statistics"]["lateness_ms"]) >= {"1", "10", "more"}
 
 
-def test_a_series_is_sent_listed_and_cancelled(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_series_is_sent_listed_and_cancelled(
+    running: Running, where: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     series = (
         "--cron",
         "0 9 1 1 *",
@@ -139,23 +151,23 @@ def test_a_series_is_sent_listed_and_cancelled(running: Running, capsys: pytest.
     capsys.readouterr()
     assert run(running, "cancel", "yearly") == 0
     assert capsys.readouterr().out == "cancelled, 1 messages\n"
-    assert cli.main(["relay", "show", "yearly", "--at", running.door]) == 0
+    assert cli.main(["relay", "show", "yearly", *where]) == 0
     assert "T08:00:00Z  yearly  cancelled" in capsys.readouterr().out
 
 
 def test_a_series_takes_the_place_of_a_message_and_what_recurs_is_listed(
-    running: Running, capsys: pytest.CaptureFixture[str]
+    running: Running, where: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(running, "send", "weekly", "x", "--delay", "1000 days", "--id", "weekly") == 0
     cron = ("--cron", "0 9 * * MON", "--zone", "Europe/Berlin")
     assert run(running, "replace", "weekly", "weekly", "hello", *cron) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["replaced, 1 messages"]
-    assert cli.main(["relay", "ls", "--at", running.door]) == 0
+    assert cli.main(["relay", "ls", *where]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("") + 1
     assert lines[at].split() == ["SERIES", "CRON", "ZONE", "NEXT", "TOPIC", "OCCURRENCE"]
     assert re.fullmatch(r"weekly +0 9 \* \* MON +Europe/Berlin +\d{4}-\d\d-\d\dT0[78]:00:00Z +weekly +1", lines[at + 1])
-    assert cli.main(["relay", "show", "weekly", "--at", running.door]) == 0
+    assert cli.main(["relay", "show", "weekly", *where]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["REQUEST", "DUE", "TOPIC", "STATE", "CRON", "ZONE"]
     assert re.search(r"pending +0 9 \* \* MON  Europe/Berlin$", "\n".join(lines), re.M)
@@ -181,24 +193,27 @@ def test_what_is_sent_cancelled_replaced_and_read_is_told_as_json(
     assert json.loads(capsys.readouterr().out) == {"id": "j", "outcome": "already delivered", "count": 0}
 
 
-def test_programs_are_told_the_same_as_json(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(running, "send", "monthly", "x", "--cron", "0 9 1 * *", "--id", "monthly") == 0
-    step_until(lambda: cli.main(["relay", "show", "monthly", "--at", running.door]) == 0)
+def test_programs_are_told_the_same_as_json(
+    running: Running, where: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = f"monthly{where[0]}"
+    assert run(running, "send", "monthly", "x", "--cron", "0 9 1 * *", "--id", id) == 0
+    step_until(lambda: cli.main(["relay", "show", id, *where]) == 0)
     capsys.readouterr()
     told = {}
-    for command in (["ls"], ["due"], ["show", "monthly"]):
-        assert cli.main(["relay", *command, "--at", running.door, "--json"]) == 0
+    for command in (["ls"], ["due"], ["show", id]):
+        assert cli.main(["relay", *command, *where, "--json"]) == 0
         told[command[0]] = json.loads(capsys.readouterr().out)
-    (series,) = [one for one in told["ls"]["series"] if one["id"] == "monthly"]
+    (series,) = [one for one in told["ls"]["series"] if one["id"] == id]
     assert (series["cron"], series["zone"], told["ls"]["more_series"]) == ("0 9 1 * *", "UTC", 0)
     assert set(told["ls"]["pending"][0]) == {"start_ms", "end_ms", "target", "pending"}
     assert [each["partition"] for each in told["due"]["partitions"]] == [0, 1]
     (message,) = told["show"]["messages"]
     assert (message["state"], message["cron"]) == ("pending", "0 9 1 * *")
     assert [each["missing"] for each in told.values()] == [[], [], []]
-    assert cli.main(["relay", "show", "nobody", "--at", running.door, "--json"]) == 1
+    assert cli.main(["relay", "show", "nobody", *where, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["messages"] == []
-    assert run(running, "cancel", "monthly") == 0
+    assert run(running, "cancel", id) == 0
 
 
 @pytest.mark.long(seconds=4)

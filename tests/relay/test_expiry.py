@@ -46,9 +46,9 @@ def test_a_letter_can_be_sent_again_as_a_request(world: World) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_death_around_the_commit_leaves_one_letter(when: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     relay = world.started()
-    world.send("late", in_ms=1_000, delay_ttl=0)
+    world.send("late", in_ms=1_000, delay_ttl=1)
     step_quietly(relay)
-    world.advance_ms(1_001)
+    world.advance_ms(1_002)
     with monkeypatch.context() as patch:
         dying(patch, Turn, "commit", when)
         run_until_death(world, relay)

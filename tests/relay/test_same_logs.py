@@ -109,8 +109,8 @@ def add_partitions(admin: AdminClient, topic: str) -> None:
 
 
 def test_a_topic_that_is_gone_is_not_another_one(world: World) -> None:
-    settings = base_settings(world.broker.bootstrap, {})
-    same_logs = SameLogs(settings, {world.target: Admin(settings).topic_id(world.target)}, world.clock)
+    admin = Admin(base_settings(world.broker.bootstrap, {}))
+    same_logs = SameLogs(admin.client, {world.target: admin.topic_id(world.target)}, world.clock)
     same_logs.check()
     remove(world, world.target)
     with pytest.raises(ConnectionLost, match=f"Kafka does not describe the topic {world.target}"):

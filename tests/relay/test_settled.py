@@ -53,7 +53,7 @@ def test_it_has_what_the_files_have_after_the_same_snapshot(
     files.settle(np.unique(np.array(behind, "<i8")), State.FIRED, range(0))
     asked = np.array([*before, *behind, *(n * CHUNK + d for n in range(4) for d in (0, 3, 4, 4_000, CHUNK - 1))], "<i8")
     hoped = (files.values(asked) > State.UNKNOWN).tolist()
-    assert [settled.has(origin) for origin in asked.tolist()] == hoped
+    assert [settled.state(origin) > State.UNKNOWN for origin in asked.tolist()] == hoped
 
 
 def test_what_was_cut_off_is_known_through_a_snapshot_that_covers_it_and_through_no_other() -> None:
@@ -73,7 +73,7 @@ def test_that_of_an_earlier_input_settles_nothing_and_says_that_nothing_was_cut_
         settled.take(part)
     settled.take(settlement(5, mark=OTHER))
     settled.take(Move(7, 9, OTHER, [(1, 2)]))
-    assert (settled.is_known, settled.answered, settled.has(5)) == (True, -1, False)
+    assert (settled.is_known, settled.answered, settled.state(5)) == (True, -1, State.UNKNOWN)
     assert (settled.moves.swept, settled.moves.end) == (0, 0)
 
 
@@ -82,6 +82,6 @@ def test_a_snapshot_tells_what_was_moved_and_how_far_commands_are_answered() -> 
     for part in parts(Snapshot(100, 77, 50, 40, [(45, 50)], {0: chunk(41)})):
         settled.take(part)
     assert (settled.answered, settled.moves.swept, settled.moves.end) == (77, 40, 50)
-    assert [settled.has(origin) for origin in (41, 42)] == [True, False]
+    assert [settled.state(origin) for origin in (41, 42)] == [State.CANCELLED, State.UNKNOWN]
     settled.take(Move(80, 44, MARK, [(60, 61)]))
     assert (settled.answered, settled.moves.swept, settled.moves.end) == (80, 44, 61)

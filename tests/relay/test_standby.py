@@ -205,7 +205,7 @@ def cut(world: World, topic: str, offset: int) -> None:
     admin.delete_records([asked])[asked].result(10)
 
 
-def test_files_that_end_before_the_log_begins_are_made_anew(
+def test_files_that_end_before_the_log_begins_are_kept_and_what_stood_between_is_said(
     world: World, beside: Beside, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = world.started("one")
@@ -216,12 +216,12 @@ def test_files_that_end_before_the_log_begins_are_made_anew(
     world.send("b", "c", in_ms=YEAR_MS)
     cut(world, one.topics.input, 2)
     until(two.has(3), two)
-    assert "they hold" in caplog.text
-    assert two.follower.store.pending == 1
+    assert "begins at offset 2, and the files hold it up to 1: what stood at the 1 offsets between" in caplog.text
+    assert two.follower.store.pending == 2
 
 
 @pytest.mark.long(seconds=5)
-def test_one_that_falls_behind_where_the_logs_are_cut_off_begins_anew(
+def test_one_that_falls_behind_where_the_logs_are_cut_off_goes_on_with_its_files(
     world: World, beside: Beside, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = world.started("one", lap_bytes=LAP_BYTES)
@@ -233,7 +233,7 @@ def test_one_that_falls_behind_where_the_logs_are_cut_off_begins_anew(
     cut_off(world, one)
     lap(world, one)
     pause(two, False)
-    until(lambda: "discarded, to be filed anew" in caplog.text and two.is_there, two, Time(world))
+    until(lambda: two.is_there, two, Time(world))
     followed(one, two, Time(world))
     assert two.follower.store.pending == owner_of(one).store.pending
     last = handed_over(world, one, two, lap_bytes=LAP_BYTES)

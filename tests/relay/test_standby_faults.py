@@ -17,7 +17,7 @@ from waterclock.relay.standby import AGAIN_NS, EACH_NS, QUIET_MS
 from waterclock.relay.store import StoreDamaged
 
 
-def test_damaged_files_are_discarded_and_made_again(
+def test_damaged_files_are_set_aside_and_made_again(
     world: World, beside: Beside, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = world.started("one")
@@ -30,7 +30,7 @@ def test_damaged_files_are_discarded_and_made_again(
 
     two.follower.store.append = damaged  # type: ignore[assignment, method-assign]
     world.send("b", in_ms=YEAR_MS)
-    until(lambda: "discarded, to be filed anew" in caplog.text, one, two)
+    until(lambda: "filed anew" in caplog.text, one, two)
     until(lambda: two.is_there, two, Time(world))
     followed(one, two)
     assert two.follower.store.pending == 2
@@ -139,7 +139,7 @@ def test_a_disk_that_refuses_all_keeps_nobody_from_a_take_over(world: World, bes
     def refused(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    follower.checkpoint, follower.store.discard = damaged, refused  # type: ignore[method-assign]
+    follower.checkpoint, follower.store.set_aside = damaged, refused  # type: ignore[method-assign]
     two.standby.let_go(0)
     until(two.has(1), two)  # its folder is not locked
 

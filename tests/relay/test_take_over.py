@@ -109,7 +109,7 @@ def test_settlements_that_are_lost_are_no_reason_to_deliver_everything_again(wor
 
 
 @pytest.mark.long(seconds=1)
-def test_files_of_another_log_of_the_same_topic_are_discarded(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_of_another_log_of_the_same_topic_are_set_aside(world: World, caplog: pytest.LogCaptureFixture) -> None:
     relay = filled(world)
     owner = relay.owners[0]
     owner.store.checkpoint(2, bytes(24), owner.settled_position)

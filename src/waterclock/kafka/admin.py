@@ -26,20 +26,21 @@ _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_D
 
 
 class Admin:
-    """What a client with these settings may see and make of topics; `patience_s`: how long Kafka is waited for. UsageError
-    for a setting that librdkafka does not know."""
+    """What a client with these settings may see and make of topics; `patience_s`: how long Kafka is waited for. `client` is
+    librdkafka's own, for who asks and does not wait: each one more would have threads and connections of its own.
+    UsageError for a setting that librdkafka does not know."""
 
     def __init__(self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S) -> None:
         self._servers, self._patience_s = settings["bootstrap.servers"], patience_s
         try:
-            self._client = AdminClient(dict(settings))
+            self.client = AdminClient(dict(settings))
         except (KafkaException, TypeError, ValueError) as error:
             raise UsageError(f"The Kafka client cannot be made: {words_of(error)}. Look at its settings.") from None
 
     def topics(self) -> dict[str, int]:
         """Topic -> how many partitions it has; EnvironmentMissing if nobody answers."""
         try:
-            ask = partial(self._client.list_topics, timeout=CALL_S)
+            ask = partial(self.client.list_topics, timeout=CALL_S)
             topics = patiently(ask, is_refusal, self._patience_s, SystemClock()).topics
         except KafkaException as error:
             raise EnvironmentMissing(f"There is no Kafka to talk to at {self._servers}: {words_of(error)}.") from None
@@ -48,7 +49,7 @@ class Admin:
     def make(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Make a topic; one that somebody made meanwhile is as good. UsageError if Kafka refuses, EnvironmentMissing where
         it went away."""
-        (made,) = self._client.create_topics([NewTopic(topic, partitions, config=dict(settings or {}))]).values()
+        (made,) = self.client.create_topics([NewTopic(topic, partitions, config=dict(settings or {}))]).values()
         try:
             made.result()
         except KafkaException as error:
@@ -57,7 +58,7 @@ class Admin:
 
     def remove(self, topics: Collection[str]) -> None:
         """Delete topics, and wait until they are gone; one that is gone already is as good. UsageError if Kafka refuses."""
-        for topic, gone in self._client.delete_topics(list(topics)).items():
+        for topic, gone in self.client.delete_topics(list(topics)).items():
             try:
                 gone.result()
             except KafkaException as error:
@@ -72,7 +73,7 @@ class Admin:
     def topic_id(self, topic: str) -> str:
         """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""
         try:
-            described = _once_known(lambda: self._client.describe_topics(TopicCollection([topic]))[topic].result())
+            described = _once_known(lambda: self.client.describe_topics(TopicCollection([topic]))[topic].result())
         except KafkaException as error:
             raise _error_of(f"Kafka does not describe the topic {topic}", error) from None
         return str(described.topic_id)
@@ -81,7 +82,7 @@ class Admin:
         """The settings of a topic, as Kafka names them; UsageError if Kafka does not show them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            entries = _once_known(lambda: self._client.describe_configs([resource])[resource].result())
+            entries = _once_known(lambda: self.client.describe_configs([resource])[resource].result())
         except KafkaException as error:
             raise _error_of(f"Kafka does not show the settings of the topic {topic}", error) from None
         return {name: entry.value for name, entry in entries.items()}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
@@ -54,12 +56,13 @@ NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of
 
 @dataclass(frozen=True)
 class Around:
-    """Where owners work. `group` is the consumer group's name, `committed` its offset of an input partition (None: none),
-    `member` the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far something
-    is read where that may last, every second or so: the group learns by it that this process is well. What it raises ends
-    the reading."""
+    """Where owners work. `client` asks Kafka for everything beside records. `group` is the consumer group's name,
+    `committed` its offset of an input partition (None: none), `member` the metadata by which Kafka knows whether this
+    process is still in the group. `reading` hears how far something is read where that may last, every second or so: the
+    group learns by it that this process is well. What it raises ends the reading."""
 
     settings: Mapping[str, Any]
+    client: AdminClient
     topics: Topics
     topic_id: str
     group: str
@@ -79,6 +82,12 @@ class Around:
     def open_store(self, partition: int) -> PartitionStore:
         """The partition's files, locked."""
         return PartitionStore(self.folder, Identity(self.group, self.topic_id, partition), self.clock)
+
+    def begins(self, partition: int) -> int | None:
+        """The first offset of the input, as of now; None if Kafka does not say."""
+        with suppress(ConnectionLost):
+            return self.logs.bounds(self.topics.input, partition)[0]
+        return None
 
     def make_producer(self, partition: int, alone: bool) -> TransactionalProducer:
         """The one that may write for the partition; `alone`: each record in a batch of its own, to find a bad one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from waterclock.kafka.settings import base_settings
 from waterclock.relay.delays import Delays
 from waterclock.relay.headers import headers_of
 from waterclock.relay.listening import reading
+from waterclock.relay.looking import json_text
 from waterclock.relay.process import kafka_settings
 from waterclock.relay.request import FROM, UNTIL
 from waterclock.relay.sending import Answer, Moment, Receipt
@@ -150,15 +150,8 @@ def _json_line(message: Message) -> str:
     told["late_ms"] = _late_ms(stamp_ms, headers.get(UNTIL))
     told["request"] = None if (origin := headers.get(FROM)) is None else _text(origin)
     for name, part in (("key", message.key()), ("value", message.value())):
-        told |= _json_text(name, part)
+        told |= json_text(name, part)
     return json.dumps(told)
-
-
-def _json_text(name: str, part: bytes | None) -> dict[str, str | None]:
-    try:
-        return {name: None if part is None else part.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(part or b"").decode()}
 
 
 def _clock_time(ms: int) -> str:

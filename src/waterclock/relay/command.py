@@ -13,7 +13,7 @@ from waterclock.errors import UsageError
 from waterclock.web import option
 
 SERVERS: Final = "127.0.0.1:9092"
-DOOR: Final = "127.0.0.1:9400"
+DOOR: Final = "127.0.0.1:9400"  # as an example
 _EXAMPLES: Final = """waterclock relay --embedded out/relay
 example: waterclock relay send reminders hello --delay 3s
 example: waterclock relay read reminders"""
@@ -63,7 +63,7 @@ def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:
 
 def _add_commands(parser: ArgumentParser) -> None:
     more = parser.add_subparsers(
-        metavar="COMMAND", help="send, cancel, replace, read, ls, due, show; COMMAND --help tells more"
+        metavar="COMMAND", help="send, cancel, replace, read, ls, due, show, files; COMMAND --help tells more"
     )
     _add_send(more.add_parser("send", help="have a message delivered later"), send, "")
     _add_cancel(more.add_parser("cancel", help="have the messages of an id not delivered"))
@@ -72,6 +72,7 @@ def _add_commands(parser: ArgumentParser) -> None:
     _add_look(more.add_parser("ls", help="list what is pending by due time and topic"), ls, "")
     _add_look(more.add_parser("due", help="say what is due next, by partition"), due, "")
     _add_look(more.add_parser("show", help="say what is known of an id"), show, "ID")
+    _add_files(more.add_parser("files", help="print the messages of a folder that a relay has set aside"))
 
 
 def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: str) -> None:
@@ -117,11 +118,18 @@ def _add_read(parser: ArgumentParser) -> None:
 
 
 def _add_look(parser: ArgumentParser, command: Callable[[Namespace], int], id: str) -> None:
-    describe(parser, command, f"waterclock relay {command.__name__} {'cart-17 ' if id else ''}--at 127.0.0.1:9400")
+    describe(parser, command, f"waterclock relay {command.__name__}{' cart-17' if id else ''}")
     if id:
         parser.add_argument("id", metavar="ID", help="the id that messages were sent with")
-    where = f"where relays show their numbers (--metrics); may be repeated, for all of a group (default: {DOOR})"
+    where = "ask relays that show their numbers (--metrics), and read no log; may be repeated, for all of a group"
     parser.add_argument("--at", action="append", type=_door, default=[], metavar="HOST:PORT", help=where)
+    _add_json(parser)
+    _add_kafka(parser, SERVERS)
+
+
+def _add_files(parser: ArgumentParser) -> None:
+    describe(parser, files, "waterclock relay files out/relay/delays/FOLDER")
+    parser.add_argument("folder", metavar="FOLDER", help="the one that the relay has named")
     _add_json(parser)
 
 
@@ -182,21 +190,34 @@ def read(arguments: Namespace) -> int:
 
 def ls(arguments: Namespace) -> int:
     """`waterclock relay ls`: how many messages are pending, by the span of their due times and their topic; and which of
-    them recur."""
-    from waterclock.relay import doors
+    them recur. Both logs are read for it, or relays are asked (--at)."""
+    from waterclock.relay import beside, doors, looking
 
-    return doors.ls(arguments.at or [DOOR], arguments.json)
+    told = doors.ls(arguments.at) if arguments.at else beside.ls(arguments, SERVERS)
+    return looking.print_listed(told, arguments.json)
 
 
 def due(arguments: Namespace) -> int:
-    """`waterclock relay due`: what each partition has pending, and when the next of it is due."""
-    from waterclock.relay import doors
+    """`waterclock relay due`: what each partition has pending, and when the next of it is due. Both logs are read for it,
+    or relays are asked (--at)."""
+    from waterclock.relay import beside, doors, looking
 
-    return doors.due(arguments.at or [DOOR], arguments.json)
+    told = doors.due(arguments.at) if arguments.at else beside.due(arguments, SERVERS)
+    return looking.print_due(told, arguments.json)
 
 
 def show(arguments: Namespace) -> int:
-    """`waterclock relay show`: where the messages of an id are: pending, delivered or cancelled. Exit code 1 for none."""
-    from waterclock.relay import doors
+    """`waterclock relay show`: where the messages of an id are: pending, delivered or cancelled. Exit code 1 for none. Both
+    logs are read for it, or relays are asked (--at)."""
+    from waterclock.relay import beside, doors, looking
 
-    return doors.show(arguments.at or [DOOR], arguments.id, arguments.json)
+    told = doors.show(arguments.at, arguments.id) if arguments.at else beside.show(arguments, SERVERS)
+    return looking.print_shown(told, arguments.json)
+
+
+def files(arguments: Namespace) -> int:
+    """`waterclock relay files`: the messages of a folder that a relay has set aside, or reads no more; nothing is changed.
+    Exit code 1 where some cannot be read."""
+    from waterclock.relay import looking
+
+    return looking.print_files(arguments.folder, arguments.json)

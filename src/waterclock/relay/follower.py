@@ -62,7 +62,7 @@ class Follower:
         self._replay = Replay(around, number, store, input, settled)
         self._replay.extent.begins(input[0], settled[0])
         self.settled_position, self._settle_to = self._replay.start, settled[1]
-        self.position, self._fingerprint = store.data_position or input[0], store.fingerprint
+        self.position, self._fingerprint = store.data_position, store.fingerprint
         self.is_settled, self._reached = False, 0
         self.held: list[Message] = []
         self._doubtful = -1  # the offset of the first of these
@@ -72,11 +72,11 @@ class Follower:
         self.settle_reached(self.settled_position)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Let go of the files; those that are damaged are discarded."""
+        """Let go of the files; those that are damaged are set aside."""
         try:
             if isinstance(error, StoreDamaged):
                 with suppress(OSError):  # where not even that can be, the damage is found again
-                    self.store.discard(str(error))
+                    self.store.set_aside(str(error), self._around.begins(self.number))
         finally:
             self.store.close()
 

@@ -29,12 +29,20 @@ _FORBIDDEN: Final = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_A
 
 
 class Holes:
-    """Of one group and its topic of so many partitions."""
+    """Of one group and its topic of so many partitions; `settings` are for a guest."""
 
-    def __init__(self, settings: Mapping[str, Any], topic: str, group: str, partitions: int, clock: WallClock) -> None:
+    def __init__(
+        self,
+        client: AdminClient,
+        settings: Mapping[str, Any],
+        topic: str,
+        group: str,
+        partitions: int,
+        clock: WallClock,
+    ) -> None:
         self._settings, self._topic, self._group, self._clock = settings, topic, group, clock
         self._all = frozenset(range(partitions))
-        self._admin = AdminClient(dict(settings))
+        self._client = client
         self._look_ns = clock.monotonic_ns() + LOOK_NS
         self._asked: Any = None
         self._may_look = True
@@ -49,7 +57,7 @@ class Holes:
             self._host(now_ns)
         elif self._asked is None and now_ns >= self._look_ns:
             self._look_ns = now_ns + LOOK_NS
-            self._asked = self._admin.describe_consumer_groups([self._group])[self._group]
+            self._asked = self._client.describe_consumer_groups([self._group])[self._group]
         elif self._asked is not None and self._asked.done():
             asked, self._asked = self._asked, None
             holes = self._holes(asked, member)

@@ -16,6 +16,8 @@ Rule 2: should what is pending be larger than it is taken to be, the input is no
 Rule 3: what is not pending is not read, but where copies stand: there nothing tells what is.
 Rule 4: no position of commands moves. A copy is a request that came long ago, and was answered: moves.py.
 Rule 5: a copy that Kafka does not take stays where it is, and the swept mark before it, until it is not pending any more.
+Rule 6: where somebody else cut the input off, and the files are the last copy of what is pending before its beginning,
+        there is no lap until that is delivered: the swept mark would say that the input has all.
 """
 
 from __future__ import annotations
@@ -152,7 +154,14 @@ class Laps:
     @property
     def is_wanted(self) -> bool:
         """Whether there is something to sweep."""
-        return self._is_too_long(1) and self._from < self._limit()
+        return self._is_too_long(1) and self._from < self._limit() and not self._has_last_copies
+
+    @property
+    def _has_last_copies(self) -> bool:
+        """Rule 6."""
+        extent = self._owner.extent
+        first = self._owner.store.ledger.origins.next_pending(0)
+        return extent.moves.swept < extent.low and first is not None and first < extent.low
 
     @property
     def is_urgent(self) -> bool:

@@ -9,6 +9,8 @@ Rule 2: where clocks are put forward or back, it is as with Debian's cron. An ex
         the hour that is left out, twice in the one that comes twice.
 Rule 3: what time it is in a zone is for the machine's zone database to say, on the day that the occurrence before is
         delivered: a government that changes its mind is followed from the next occurrence on.
+Rule 4: what the package would read as something else than is written is refused: a step that never comes to a second value
+        (*/61 would be hourly), one behind a range of one value, or behind L.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from waterclock.errors import EnvironmentMissing
 from waterclock.rules.durations import datetime_us
 
 LONGEST: Final = 255  # characters of an expression, or of a zone's name
+_FIELDS: Final = (
+    ("minutes", 60, 59), ("hours", 24, 23), ("days", 31, 31), ("months", 12, 12), ("weekdays", 7, 7)
+)  # fmt: skip
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -52,9 +57,30 @@ def _moments(cron: str, after: datetime) -> Any:
     if len(cron.split()) != 5 or len(cron) > LONGEST:
         raise ValueError(f"{_wanted(cron)}.")
     try:
-        return CronSim(cron, after)
+        found = CronSim(cron, after)
     except (CronSimError, ValueError) as error:
         raise ValueError(f"{_wanted(cron)}: {str(error).lower()}.") from None
+    for place, field in enumerate(cron.split()):
+        for term in field.split(","):
+            base, slash, step = term.partition("/")
+            if slash and int(step) > _longest_step(place, base):
+                raise ValueError(f"{_wanted(cron)}: {term!r} has a step that leads to no second value.")
+    return found
+
+
+@lru_cache(1024)
+def _longest_step(place: int, base: str) -> int:
+    """The largest step that means something behind this part of a field. Rule 4."""
+    from cronsim import CronSim
+
+    fields = ["*"] * 5
+    fields[place] = base
+    name, count, last = _FIELDS[place]
+    values = getattr(CronSim(" ".join(fields), _EPOCH), name)
+    if base == "*":
+        return count
+    low, high = min(values), max(values)
+    return 0 if low < 0 else high - low if "-" in base else last - low  # L is a number below 0
 
 
 def _wanted(cron: str) -> str:

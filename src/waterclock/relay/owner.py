@@ -322,10 +322,10 @@ class Owner:
         """There is something for the next checkpoint."""
         self._changed = True
 
-    def discard(self, error: StoreDamaged) -> None:
+    def set_aside(self, error: StoreDamaged) -> None:
         """The files do not hold what was written: they are empty from now on."""
         with self.room.asking():  # where not even that can be, the damage is found again
-            self.store.discard(str(error))
+            self.store.set_aside(str(error), self.around.begins(self.number))
 
     def close(self) -> None:
         """Let go: what is not committed is thrown away, what was not written down is read again."""

@@ -28,7 +28,7 @@ Lock = AbstractContextManager[Any]
 
 def recurring(owners: Owners, lock: Lock, topic: str) -> RecurringStatistics:
     """What recurs in the partitions of these owners; from any thread without the lock."""
-    soonest = _Soonest()
+    soonest = Soonest()
     for place, found in _slices(owners, lock, topic):
         soonest.add(place, found)
     return soonest.told()
@@ -39,13 +39,13 @@ def with_series(
 ) -> tuple[MessageStatistics, ...]:
     """These messages, those that recur with their expression and zone."""
     dues = [one.due_ms for one in messages if one.state == "pending"]
-    series: dict[str, _Found] = {}
+    series: dict[str, Found] = {}
     for place, found in _slices(owners, lock, topic, dues) if dues else ():
         series.update({f"{place}-{one.origin}": one for one in found})
     return tuple(_with(one, series.get(one.origin)) for one in messages)
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """A pending message that recurs."""
 
     due_ms: int
@@ -53,21 +53,22 @@ class _Found(NamedTuple):
     target: str
     payload: Payload
 
-    def when(self) -> tuple[str, str]:
-        """Expression and zone."""
-        headers = dict(self.payload.headers)
-        cron, zone = ((headers.get(name) or b"").decode("utf-8", "replace") for name in (CRON, ZONE))
-        return cron, zone or "UTC"
+
+def when(payload: Payload) -> tuple[str, str]:
+    """Expression and zone of a message that recurs."""
+    headers = dict(payload.headers)
+    cron, zone = ((headers.get(name) or b"").decode("utf-8", "replace") for name in (CRON, ZONE))
+    return cron, zone or "UTC"
 
 
-def _with(one: MessageStatistics, found: _Found | None) -> MessageStatistics:
+def _with(one: MessageStatistics, found: Found | None) -> MessageStatistics:
     if found is None:
         return one
-    cron, zone = found.when()
+    cron, zone = when(found.payload)
     return replace(one, cron=cron, zone=zone)
 
 
-def _slices(owners: Owners, lock: Lock, topic: str, dues: Sequence[int] = ()) -> Iterator[tuple[str, list[_Found]]]:
+def _slices(owners: Owners, lock: Lock, topic: str, dues: Sequence[int] = ()) -> Iterator[tuple[str, list[Found]]]:
     """Of each partition, by its name. With `dues`, what is due at one of these moments, and some others."""
     with lock:
         numbers = sorted(owners)
@@ -76,7 +77,7 @@ def _slices(owners: Owners, lock: Lock, topic: str, dues: Sequence[int] = ()) ->
             yield f"{topic}-{number}", found
 
 
-def _of_partition(owners: Owners, lock: Lock, number: int, dues: Sequence[int]) -> Iterator[list[_Found]]:
+def _of_partition(owners: Owners, lock: Lock, number: int, dues: Sequence[int]) -> Iterator[list[Found]]:
     """Rule 2."""
     if (owner := owners.get(number)) is None:
         return
@@ -90,22 +91,22 @@ def _of_partition(owners: Owners, lock: Lock, number: int, dues: Sequence[int]) 
         yield found
 
 
-def _read(owner: Owner, rows: Array) -> list[_Found]:
+def _read(owner: Owner, rows: Array) -> list[Found]:
     targets, columns = owner.store.targets, (rows[name].tolist() for name in ("due", "origin", "target"))
     return [
-        _Found(due, origin, targets[target], unpack(blob))
+        Found(due, origin, targets[target], unpack(blob))
         for due, origin, target, blob in zip(*columns, owner.store.read(rows), strict=True)
     ]
 
 
-class _Soonest:
-    """Rule 3; what comes twice counts once."""
+class Soonest:
+    """Rule 3; what comes twice counts once. `add` is given what was found in a place, `TOPIC-PARTITION`."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[int, str, SeriesStatistics]] = []
         self._known: set[str] = set()
 
-    def add(self, place: str, found: Sequence[_Found]) -> None:
+    def add(self, place: str, found: Sequence[Found]) -> None:
         for one in found:
             name = f"{place}-{one.origin}"
             if name not in self._known:
@@ -117,6 +118,6 @@ class _Soonest:
         return RecurringStatistics(tuple(one for *_, one in self._kept), len(self._known) - len(self._kept))
 
 
-def _series(name: str, one: _Found) -> SeriesStatistics:
+def _series(name: str, one: Found) -> SeriesStatistics:
     occurrence, _ = occurrence_of(one.payload.headers, one.origin)
-    return SeriesStatistics(one.payload.id.decode(), *one.when(), one.due_ms, one.target, occurrence, name)
+    return SeriesStatistics(one.payload.id.decode(), *when(one.payload), one.due_ms, one.target, occurrence, name)

@@ -46,7 +46,7 @@ from waterclock.relay.room import no_disk
 from waterclock.relay.same_logs import SameLogs
 from waterclock.relay.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
-from waterclock.relay.store import StoreDamaged
+from waterclock.relay.store import Identity, StoreDamaged, say_unread
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics, prepare, were_gone
@@ -77,6 +77,7 @@ class Relay:
         self._admin = Admin(self._settings)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
         self._ids = {topic: self._admin.topic_id(topic) for topic in (self.topics.input, self.topics.settled)}
+        say_unread(options.folder, {self._files_of(number).folder_name() for number in range(self._count)})
         # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
@@ -89,26 +90,31 @@ class Relay:
         self._logs = Logs(self._settings)
         self._consumer = self._join()
         self._pressure = Pressure(self._consumer, self.topics.input)
-        self._holes = Holes(self._settings, self.topics.input, options.group, self._count, self._clock)
-        self._retention = Retention(self._settings, self.topics, options.servers, self._clock)
-        self._same_logs = SameLogs(self._settings, self._ids, self._clock)
+        client = self._admin.client
+        self._holes = Holes(client, self._settings, self.topics.input, options.group, self._count, self._clock)
+        self._retention = Retention(client, self.topics, options.servers, self._clock)
+        self._same_logs = SameLogs(client, self._ids, self._clock)
         self._around = self._look_around(reading)
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
         self.standby = Standby(self._around, followed, self.owners)
         self._side_by_side = Turns(self._counts, self._of)
 
+    def _files_of(self, number: int) -> Identity:
+        return Identity(self._options.group, self._ids[self.topics.input], number)
+
     def _look_around(self, reading: Reading) -> Around:
         options = self._options
         return Around(
             self._settings,
+            self._admin.client,
             self.topics,
             self._ids[self.topics.input],
             options.group,
             options.folder,
             self._clock,
             self._logs,
-            Targets(self._settings, self.topics),
+            Targets(self._admin.client, self.topics),
             lambda number: committed_of(self._consumer, self.topics.input, number),
             lambda: self._consumer.consumer_group_metadata(),
             lambda *told: (self._consumer.consume(0, 0), reading(*told)),  # rule 6
@@ -243,7 +249,7 @@ class Relay:
         log.warning("%s-%d is taken over anew: %s", self.topics.input, number, error)
         owner = self.owners[number]
         if isinstance(error, StoreDamaged):
-            owner.discard(error)
+            owner.set_aside(error)
         self._let_go(number, checkpoint=False)
         made = isinstance(error, RecordRefused) and were_gone(self._admin, self.topics, self._count)
         self._put_off(number, absent_after(owner, error, made), error)
@@ -254,7 +260,7 @@ class Relay:
             if checkpoint:
                 owner.checkpoint()
         except StoreDamaged as error:
-            owner.discard(error)
+            owner.set_aside(error)
         finally:
             owner.close()
 

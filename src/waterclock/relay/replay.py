@@ -1,11 +1,13 @@
 """A partition's files, held against both logs, and brought up to what TOPIC.settled says: an owner's, or a follower's.
 
-Rule 1: files are of these logs where both still hold their positions, and the last record filed is the one that stands
-        there. Others are discarded, and everything is filed anew.
+Rule 1: files are of these logs if the input goes on to their position or beyond it, and the last record filed is the one
+        that stands there, or stands there no more. Others are set aside, and everything is filed anew.
 Rule 2: to settle again is the same. So a snapshot may be of any moment, and who reads on may begin earlier than need be.
 Rule 3: where TOPIC.settled was cut off, a snapshot has to cover what was before.
-Rule 4: where the input is the one that the files know, and TOPIC.settled ends before their position, settlements are lost:
-        the files are the last that know of them, and are not discarded. Nobody starts.
+Rule 4: where the input goes on to the files' position, and TOPIC.settled ends before theirs, settlements are lost: the
+        files are the last that know of them. Nobody starts.
+Rule 5: an input that was cut off up to the files' position, or beyond it, says nothing against them: they are the last copy
+        of what is pending before it. They are kept and used, and what is in neither is said, with its numbers.
 """
 
 from __future__ import annotations
@@ -38,14 +40,17 @@ class Replay:
         self._around, self._number, self._store = around, number, store
         self._input, self._settled = input, settled
         self._snapshots = Assembly()
+        low, _ = input
         self._refuse_lost()
         if (why := self._why_not()) is not None:
-            store.discard(why)
+            store.set_aside(why, low)
         self.is_new = not store.data_position
+        self._filed_to = store.data_position
         if self.is_new:
-            low, _ = input
             store.begin(low)
             store.checkpoint(low, None, 0)  # from now on files without a manifest are none of ours
+        elif store.data_position < low:
+            store.skip_to(low)
         self._covered_from = store.settled_position  # TOPIC.settled is known from here on, and what was before too
         self.extent = Extent.of(store.notes)
         self.answered = self.extent.answered
@@ -57,8 +62,8 @@ class Replay:
     def _refuse_lost(self) -> None:
         """Rule 4."""
         filed, known = self._store.data_position, self._store.settled_position
-        (low, end), (_, settled_end) = self._input, self._settled
-        if filed and low <= filed <= end and known > settled_end:
+        (_, end), (_, settled_end) = self._input, self._settled
+        if filed and filed <= end and known > settled_end:
             raise UsageError(
                 f"{self._around.topics.settled} does not hold what was settled: its partition {self._number} ends at "
                 f"offset {settled_end}, and the files know it up to {known}. It was made again, or cut. All that still "
@@ -67,16 +72,13 @@ class Replay:
 
     def _why_not(self) -> str | None:
         """Why the files are not of these logs; None if they are, or if there are none. Rule 1."""
-        store = self._store
-        for name, position, (low, end) in (
-            (self._around.topics.input, store.data_position, self._input),
-            (self._around.topics.settled, store.settled_position, self._settled),
-        ):
-            if position and not low <= position <= end:
-                return f"they hold {name} up to {position}, and it has {low} to {end} now"
-        if store.fingerprint is None:
+        store, (low, end) = self._store, self._input
+        if store.data_position > end:
+            return (
+                f"they hold {self._name} up to offset {store.data_position}, and it ends at {end} now: it lost its end"
+            )
+        if store.fingerprint is None or (offset := offset_of(store.fingerprint)) < low:
             return None
-        offset = offset_of(store.fingerprint)
         record = self._around.logs.record(self._around.topics.input, self._number, offset)
         if record is None or fingerprint_of(record) != store.fingerprint:
             return f"the record at offset {offset} of {self._around.topics.input} is not the one that was filed"
@@ -96,9 +98,26 @@ class Replay:
                 f"before can be read. All that still stands in {self._name} would be delivered once more; to have that, "
                 f"start with another --topic. Or give the relay the folder that it had (--folder)."
             )
-        low, _ = self._input
-        if self.is_new and self.extent.moves.swept < low:
+        self._say_what_is_gone()
+
+    def _say_what_is_gone(self) -> None:
+        """Rule 5. What was moved on before it was cut off is not gone."""
+        store, (low, _), filed_to = self._store, self._input, self._filed_to
+        if self.extent.moves.swept >= low:
+            return
+        if alone := store.last_copies(low):
+            log.warning(
+                "%s begins at offset %d: somebody deleted what was before. Of the %d messages that are pending, %d stand "
+                "in %s and nowhere else. They are delivered from there: keep that folder",
+                self._name, low, store.pending, alone, store.folder,
+            )  # fmt: skip
+        if self.is_new and low:
             log.warning("%s begins at offset %d: nothing is known of what was before", self._name, low)
+        elif filed_to < low:
+            log.warning(
+                "%s begins at offset %d, and the files hold it up to %d: what stood at the %d offsets between, and was not "
+                "delivered by another relay, is lost", self._name, low, filed_to, low - filed_to,
+            )  # fmt: skip
 
     def apply(self, message: Message) -> None:
         """Take in one record of TOPIC.settled; what is none of ours is passed over, and that is said."""

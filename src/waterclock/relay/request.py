@@ -260,6 +260,8 @@ def _flags(asked: _Asked, due_ms: int, id: bytes) -> int:
         raise BadRequest(f"{OCCURRENCE} is for the relay to write, got {_shown(asked[OCCURRENCE])}: leave it out.")
     if (end_ms := expiry_ms(asked, due_ms)) is not None and end_ms < due_ms:
         raise BadRequest(f"it would expire before it is due: {EXPIRES} is {end_ms}, and it is due at {due_ms}.")
+    if end_ms == due_ms and OCCURRENCE not in asked:  # the next one of a series may be due at the end of that
+        raise BadRequest(f"it would expire when it is due, at {due_ms}, and is delivered a little later: give it time.")
     told = ((CRON, Flag.SERIES), (OCCURRENCE, Flag.NEXT), (EXPIRES, Flag.EXPIRES), (TTL, Flag.EXPIRES))
     return sum({flag.value for name, flag in told if name in asked})
 

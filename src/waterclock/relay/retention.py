@@ -9,7 +9,6 @@ Rule 2: a look waits for no answer: it is asked for in one step, and read in a l
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -26,8 +25,8 @@ AGAIN_NS: Final = 600_000_000_000
 class Retention:
     """Of the input and of what is settled; `servers` are named in the command that mends it."""
 
-    def __init__(self, settings: Mapping[str, Any], topics: Topics, servers: str, clock: WallClock) -> None:
-        self._client, self._servers, self._clock = AdminClient(dict(settings)), servers, clock
+    def __init__(self, client: AdminClient, topics: Topics, servers: str, clock: WallClock) -> None:
+        self._client, self._servers, self._clock = client, servers, clock
         self._topics = (topics.input, topics.settled)
         self._asked: dict[str, Any] = {}
         self._look_ns = clock.monotonic_ns() + LOOK_NS

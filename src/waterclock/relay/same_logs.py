@@ -30,8 +30,8 @@ _ANSWER_S: Final = 5.0
 class SameLogs:
     """Of the topics with these ids."""
 
-    def __init__(self, settings: Mapping[str, Any], ids: Mapping[str, str], clock: WallClock) -> None:
-        self._client, self._ids, self._clock = AdminClient(dict(settings)), ids, clock
+    def __init__(self, client: AdminClient, ids: Mapping[str, str], clock: WallClock) -> None:
+        self._client, self._ids, self._clock = client, ids, clock
         self._look_ns = clock.monotonic_ns() + LOOK_NS
         self._asked: Mapping[str, Any] = {}
 

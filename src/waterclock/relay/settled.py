@@ -4,7 +4,7 @@ Rule 1: snapshots are read as a new owner reads them (take_over.py): below its `
         settled, and what stands behind where its making began is applied to it.
 Rule 2: what is read after records that said so were cut off is known only through a snapshot that covers them. Who reads
         asks `is_known` at the end.
-Rule 3: a byte an origin, in chunks of 65,536; no chunk for one that is settled as a whole.
+Rule 3: a byte an origin, its `State`, in chunks of 65,536; no chunk for one that is settled as a whole.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class SettledOrigins:
 
     >>> settled = SettledOrigins(bytes(8), 0)
     >>> settled.take(Settlement(State.FIRED, 12, bytes(8), np.array([7, 70_000])))
-    >>> [settled.has(origin) for origin in (7, 8, 70_000)], settled.answered
-    ([True, False, True], 12)
+    >>> [settled.state(origin).name for origin in (7, 8, 70_000)], settled.answered
+    (['FIRED', 'UNKNOWN', 'FIRED'], 12)
     """
 
     def __init__(self, mark: bytes, low: int) -> None:
@@ -53,12 +53,15 @@ class SettledOrigins:
             if isinstance(told, Move):
                 self.moves.note(told.swept, told.stretches)
             else:
-                self._settle(told.origins)
+                self._settle(told.origins, told.state)
 
-    def has(self, origin: int) -> bool:
-        """Whether it is settled."""
+    def state(self, origin: int) -> State:
+        """What became of it; UNKNOWN where it is not settled."""
         chunk = self._chunks.get(origin // CHUNK)
-        return origin < self._all_below if chunk is None else bool(chunk[origin % CHUNK])
+        return self._elsewhere(origin) if chunk is None else State(int(chunk[origin % CHUNK]))
+
+    def _elsewhere(self, origin: int) -> State:
+        return State.SETTLED if origin < self._all_below else State.UNKNOWN
 
     @property
     def is_known(self) -> bool:
@@ -78,17 +81,18 @@ class SettledOrigins:
         if snapshot.replay_from >= self._low:
             self._known_from = max(self._known_from, snapshot.replay_from)
 
-    def _settle(self, origins: Array) -> None:
+    def _settle(self, origins: Array, state: State) -> None:
         for number, which in by_chunk(origins):
-            self._chunk(number)[origins[which] % CHUNK] = True
+            self._chunk(number)[origins[which] % CHUNK] = state
 
     def _restore(self, snapshot: Snapshot) -> None:
         states, below = dict(snapshot.states()), snapshot.end - snapshot.end % CHUNK
         for number in {*states, *(known for known in self._chunks if known * CHUNK < below)}:
-            self._chunk(number)[:] |= states[number] > State.UNKNOWN if number in states else np.True_
+            chunk, given = self._chunk(number), states.get(number, np.uint8(State.SETTLED))
+            chunk[:] = np.where(chunk == State.UNKNOWN, given, chunk)
         self._all_below = max(self._all_below, below)
 
     def _chunk(self, number: int) -> Array:
         if number not in self._chunks:
-            self._chunks[number] = np.full(CHUNK, (number + 1) * CHUNK <= self._all_below)
+            self._chunks[number] = np.full(CHUNK, self._elsewhere((number + 1) * CHUNK - 1), "u1")
         return self._chunks[number]

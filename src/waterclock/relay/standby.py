@@ -6,7 +6,8 @@ Rule 2: following yields to owning. Where nothing is due within `QUIET_MS`, a st
 Rule 3: whatever goes wrong with a partition that is followed, its follower is let go, that is said, and another one begins
         after a pause that grows. Nothing of it ends the relay, or an owner: the logs have it all.
 Rule 4: the disk is for the owners first. With less than `RESERVE` free, nothing is filed here; and where an owner's files
-        were refused, those that are kept here are discarded, and not begun again for `AGAIN_NS`.
+        were refused, those that are kept here are removed, and not begun again for `AGAIN_NS`: what they hold is in the
+        log, and Kafka is asked whether it is. What is a last copy, or may be one, stays.
 Rule 5: a follower that falls behind where a log was cut off begins anew with what is left: a snapshot says what it missed.
 """
 
@@ -16,6 +17,7 @@ import logging
 import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
@@ -282,15 +284,18 @@ class Standby:
 
     def _make_room(self, now_ns: int) -> None:
         self._again_ns = now_ns + AGAIN_NS
-        followers = list(self.followers.values())
-        if not followers:
-            return
-        size = sum(follower.store.bytes_on_disk for follower in followers)
-        log.warning("the disk refuses the files of what this relay owns: the files of what it stands by for, %d bytes, are "
-                    "discarded, and not made again for ten minutes", size)  # fmt: skip
-        full = StoreDamaged("the disk is full, and another relay owns this partition")
-        for follower in followers:
-            self.let_go(follower.number, checkpoint=False, damage=full)
+        for follower in list(self.followers.values()):
+            name, size = self._around.place_of(follower.number), follower.store.bytes_on_disk
+            low = self._careful.begins(follower.number)
+            if low is None or follower.store.last_copies(low):
+                log.warning("the disk refuses what this relay owns. %s, with what it stands by for, %d bytes, stays: that "
+                            "may stand nowhere else", follower.store.folder, size)  # fmt: skip
+            else:
+                log.warning("the disk refuses what this relay owns. The files of %s, which it stands by for, %d bytes, are "
+                            "removed, and not made again for ten minutes: the log has it all", name, size)  # fmt: skip
+                with suppress(OSError):  # what stays is as it was, or is nothing
+                    follower.store.clear()
+            self.let_go(follower.number, checkpoint=False)
 
 
 def _is_beside(message: Message, other: Message) -> bool:

@@ -3,8 +3,7 @@
     1. lock      the folder: one process at a time has it
     2. fence     whoever had the partition before can write no more, and what it left open is thrown away
     3. find ends of both logs, and the command position
-    4. verify    the files are of these logs: both still hold its positions, and the last record filed is the one that
-                 stands there; else they are discarded, and everything is filed anew
+    4. verify    the files are of these logs (replay.py); else they are set aside, and everything is filed anew
     5. replay    what was settled since the files were written, or a snapshot of what was settled and what came after it
     6. begin     to read the input at the smaller of the two positions
     7. fire      once the input was read up to the end of step 3 (turn.py)
@@ -52,7 +51,7 @@ class TakeOver:
                 step()
             return self.begin()
         except StoreDamaged as error:
-            self.store.discard(str(error))  # the next attempt files everything anew
+            self.store.set_aside(str(error), self._input[0])  # the next attempt files everything anew
             self.give_up()
             raise
         except BaseException:
@@ -134,7 +133,7 @@ class TakeOver:
         assert self._producer is not None, "step 2 comes first"
         low, end = self._input
         answered = max(self._replay.answered, low)
-        filed = self.store.data_position or low
+        filed = self.store.data_position
         extent = self._replay.extent
         extent.begins(low, self._settled[0])
         start = Start(filed, answered, end, self._settled[1], extent)

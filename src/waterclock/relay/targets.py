@@ -9,7 +9,7 @@ Rule 3: to have a broker make one takes an answer each: `MOST_ASKED` in REFRESH_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
@@ -30,8 +30,8 @@ _MADE_WITHIN_S: Final = 0.5  # a topic that the broker makes on demand
 class Targets:
     """The topics of the cluster, but for the relay's own."""
 
-    def __init__(self, settings: Mapping[str, Any], topics: Topics, clock: Clock | None = None) -> None:
-        self._client, self._own, self._clock = AdminClient(dict(settings)), frozenset(topics), clock or SystemClock()
+    def __init__(self, client: AdminClient, topics: Topics, clock: Clock | None = None) -> None:
+        self._client, self._own, self._clock = client, frozenset(topics), clock or SystemClock()
         self._known: frozenset[str] = frozenset()
         self._missing: dict[str, float] = {}  # until when it is not asked for
         self._fresh_until_s = 0.0

@@ -10,7 +10,6 @@ Rule 3: nobody waits for it. Where Kafka refuses it, that is said, and asked aga
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -29,8 +28,8 @@ PART_OF_LAP: Final = 16
 class Cutter:
     """Asks Kafka; one for all partitions."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._client = AdminClient(dict(settings))
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
 
     def cut(self, topic: str, partition: int, offset: int) -> Future[Any]:
         """Delete what stands before the offset. What comes back has `low_watermark`, or raises KafkaException."""

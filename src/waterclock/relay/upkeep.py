@@ -41,7 +41,7 @@ class Upkeep:
 
     def __init__(self, around: Around, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
         self._clock, self._owners, self._counts, self._lap_bytes = around.clock, owners, counts, lap_bytes
-        self._cutter = Cutter(around.settings)
+        self._cutter = Cutter(around.client)
         self._cares: dict[int, _Care] = {}
         self._stuck: dict[int, set[tuple[int, int]]] = {}
 

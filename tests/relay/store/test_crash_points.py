@@ -156,14 +156,32 @@ def test_a_manifest_that_the_disk_refuses_leaves_the_last_checkpoint(
         assert (again.rebuilt, again.pending) == (None, 3)
 
 
-def test_a_crash_while_a_store_is_discarded_leaves_one_that_is_empty(
+@pytest.mark.parametrize("step", ["mkdir", "fsync"])  # both come behind the rename, which is one step of the system's
+def test_a_crash_while_a_store_is_set_aside_leaves_one_that_is_empty_and_all_of_the_other_beside_it(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = prepared(tmp_path, monkeypatch)
+    before = {path.name for path in store.folder.iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, crash)
+        patch.setattr("waterclock.disk.write_whole", lambda path, data: None)
+        with pytest.raises(Crash):
+            store.set_aside("a test wants it", None)
+    store.close()
+    with PartitionStore(tmp_path, US, Date()) as again:
+        assert (again.rebuilt, again.pending, again.data_position) == (None, 0, 0)
+    (aside,) = tmp_path.glob("*.aside.*")
+    assert {path.name for path in aside.iterdir()} == before
+
+
+def test_a_crash_while_a_store_is_cleared_leaves_one_that_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = prepared(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(files.Files, "keep_only", crash)
+        patch.setattr("waterclock.disk.flush_folder", crash)
         with pytest.raises(Crash):
-            store.discard("a test wants it")
+            store.clear()
     store.close()
     with PartitionStore(tmp_path, US, Date()) as again:
         assert (again.rebuilt, again.pending, again.data_position) == ("there are files and no manifest", 0, 0)

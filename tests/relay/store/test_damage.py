@@ -94,7 +94,7 @@ class Scene:
                     assert view(store) == self.views[positions]
                     return "right" if positions == self.last else "right, and older"
                 except StoreDamaged as error:
-                    store.discard(str(error))
+                    store.set_aside(str(error), None)
             assert store.rebuilt
             assert (store.pending, store.data_position, store.settled_position, store.fingerprint) == (0, 0, 0, None)
             assert view(store) == View({}, [[] for _ in NAMES], [])

@@ -1,6 +1,7 @@
 """The local files of an input partition: a cache of what is pending. The log is the truth."""
 
 from waterclock.relay.store.errors import DiskRefused, StoreDamaged
+from waterclock.relay.store.folder import say_unread
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
@@ -23,5 +24,6 @@ __all__ = [
     "handed_on",
     "pack",
     "rows_of",
+    "say_unread",
     "unpack",
 ]

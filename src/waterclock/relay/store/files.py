@@ -10,6 +10,8 @@ Rule 4: before the manifest is replaced, all that was written is flushed, and th
 Rule 5: a write that the disk refuses takes no room: what it left is cut off, and a file that was to begin with it is
     removed. Else each attempt would fill the disk a little more.
 Rule 6: only names like our own are removed; whatever else lies in the folder stays.
+Rule 7: what is behind the manifest's word, or has no place in it, goes with the first write, and not before: who opens the
+    folder may find that it is not to be believed, or that it is the last copy of something.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from waterclock.disk import flush_folder
+from waterclock.disk import flush_folder, write_all
 from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 
 MAGIC: Final = b"wcrelay1"
 HEADER: Final = 16  # bytes: the magic, the mark
 MOST_OPEN: Final = 32  # files of one partition; a relay may own dozens
 READ_BYTES: Final = 4 << 20  # at a time, where a whole file is read
-_OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
+OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
 
 
 class Files:
@@ -43,6 +45,8 @@ class Files:
         self._unflushed: set[str] = set()
         self._dropped: set[str] = set()
         self._new_names = False
+        self._longer: dict[str, int] = {}  # rule 7: the lengths that files are to have
+        self._strays: list[str] = []
         self._flush = Flush(self, set(), set(), False)
 
     def create(self, name: str) -> bytes:
@@ -50,6 +54,7 @@ class Files:
         mark = secrets.token_bytes(8)
         path = self.folder / name
         with self._refusing(name, HEADER):
+            self._cut_found()
             self._remember(name, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
         self._new_names = True
         with self.scrapping(name):
@@ -81,17 +86,15 @@ class Files:
 
     def write(self, name: str, data: bytes, at: int) -> None:
         """Write all of it. OSError if the disk refuses; then nothing of it counts (rule 3)."""
-        fd, end = self._fd(name), at
+        fd = self._fd(name)
         self._unflushed.add(name)
-        left = memoryview(data)
         with self._refusing(name, len(data)):
+            self._cut_found()
             try:
-                while left:
-                    written = os.pwrite(fd, left, at)
-                    left, at = left[written:], at + written
+                write_all(fd, data, at)
             except OSError:
                 with suppress(OSError):
-                    os.ftruncate(fd, end)  # rule 5
+                    os.ftruncate(fd, at)  # rule 5
                 raise
 
     def read(self, name: str, size: int, at: int) -> bytes:
@@ -107,15 +110,14 @@ class Files:
         return data
 
     def restore(self, name: str, mark: bytes, length: int) -> None:
-        """Take a file as the manifest has it: what lies behind `length` is cut off. `StoreDamaged` if it is another."""
+        """Take a file as the manifest has it: what lies behind `length` is nothing. `StoreDamaged` if it is another."""
         if self.read(name, HEADER, 0) != MAGIC + mark:
             raise StoreDamaged(f"{name} is not the file that was written here")
         size = os.fstat(self._fd(name)).st_size
         if size < length:
             raise StoreDamaged(f"{name} has {size} bytes of {length}")
         if size > length:
-            os.ftruncate(self._fd(name), length)
-            self._unflushed.add(name)
+            self._longer[name] = length
 
     def drop(self, name: str) -> None:
         """Remove a file once a manifest without it was written: `Flush.sweep`."""
@@ -125,7 +127,8 @@ class Files:
 
     def begin_flush(self) -> Flush:
         """What was written so far is to be flushed, and what was dropped so far to be removed. That of a flush that did
-        not come to its end is taken over."""
+        not come to its end is taken over. OSError if the disk refuses what goes before (rule 7)."""
+        self._cut_found()
         last = self._flush
         self._flush = Flush(
             self, self._unflushed | last.written, self._dropped | last.dropped, self._new_names or last.new_names
@@ -138,14 +141,25 @@ class Files:
         os.fsync(self._fd(name))
 
     def keep_only(self, names: set[str]) -> bool:
-        """Remove every file of ours that is not among `names`; True if there was one."""
-        strays = [one for one in os.listdir(self.folder) if _OURS.fullmatch(one) and one not in names]
-        for name in strays:
-            self._close(name)
-            (self.folder / name).unlink()
-        self._unflushed &= names
-        self._dropped &= names
-        return bool(strays)
+        """Every file of ours that is not among `names` goes (rule 7); True if there is one."""
+        self._strays = [one for one in os.listdir(self.folder) if OURS.fullmatch(one) and one not in names]
+        return bool(self._strays)
+
+    def has_rows_behind(self) -> bool:
+        """Whether a file that goes, or what goes of one, is rows of messages."""
+        empty = [name for name in self._strays if (self.folder / name).stat().st_size <= HEADER]
+        return any(name.endswith(".index") for name in {*self._strays, *self._longer}.difference(empty))
+
+    def _cut_found(self) -> None:
+        """Rule 7."""
+        while self._longer:
+            name, length = next(iter(self._longer.items()))
+            os.ftruncate(self._fd(name), length)
+            self._unflushed.add(name)
+            del self._longer[name]
+        while self._strays:
+            (self.folder / self._strays[-1]).unlink(missing_ok=True)
+            self._strays.pop()
 
     def close(self) -> None:
         """Close what is open; nothing is flushed."""

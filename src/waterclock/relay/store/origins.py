@@ -135,6 +135,11 @@ class Origins:
         for state in np.unique(given[given > State.UNKNOWN]).tolist():
             self.settle(first + np.flatnonzero(given == state), State(state), range(0))
 
+    def pending_below(self, offset: int) -> int:
+        """How many origins before this offset are pending."""
+        some = [n for n, pending in self._pending.items() if pending and n * CHUNK < offset]
+        return sum(int(np.count_nonzero(self.open[n][: offset - n * CHUNK] >= FIRST_SLOT)) for n in some)
+
     def next_pending(self, offset: int) -> int | None:
         """The first origin from this offset on that is pending."""
         for number in sorted(n for n, pending in self._pending.items() if pending and (n + 1) * CHUNK > offset):

@@ -2,12 +2,14 @@
 
 Rule 1: nothing counts before a checkpoint names it. What lies behind is cut off when the folder is opened, and the owner
     reads the log again from the positions that stand here.
-Rule 2: a file that is not what was written is never believed: the store is empty then, `rebuilt` says why, and everything
-    is filed anew from the log. What is found only when it is read is told by `StoreDamaged`, and the owner calls `discard`.
+Rule 2: a file that is not what was written is never believed: the folder is set aside whole (folder.py), the store is empty
+    then, `rebuilt` says why, and everything is filed anew from the log. What is found only when it is read raises
+    `StoreDamaged`, and the owner calls `set_aside`.
 Rule 3: a message is known by its origin, however often it was appended to the log since. One that is pending or settled is
     not filed again.
 Rule 4: an edge, `loaded_until`, divides what is near from what is far. What is filed before it is the owner's at once; what
     lies behind it comes with a `load`, once.
+Rule 5: where the input was cut off, these files may be the last copy of what is pending: `last_copies`.
 """
 
 from __future__ import annotations
@@ -20,12 +22,11 @@ from typing import Any, Final, Self
 import numpy as np
 
 from waterclock.clock import SystemClock, WallClock
-from waterclock.disk import FolderLock, WithoutLocks, flush_folder, make_folder
-from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
 from waterclock.relay.store.batch import Batch
 from waterclock.relay.store.errors import StoreDamaged
 from waterclock.relay.store.files import Files
+from waterclock.relay.store.folder import Folder
 from waterclock.relay.store.found import Found, messages_of
 from waterclock.relay.store.ids import Ids
 from waterclock.relay.store.ledger import Ledger
@@ -52,7 +53,7 @@ class PartitionStore:
 
     `data_position`: input offsets below it are filed. `settled_position`: TOPIC.settled was read up to here. `fingerprint`:
     of the last record filed. All three are those of the last checkpoint, as are `notes`, the owner's. `rebuilt`: why what
-    was in the folder was discarded, or None. `kept_ms`: for how long what is settled is found by its id.
+    was in the folder was set aside, or None. `kept_ms`: for how long what is settled is found by its id.
 
     UsageError if another process has the folder; OSError if the disk refuses.
     """
@@ -62,23 +63,13 @@ class PartitionStore:
     ) -> None:
         self.identity, self.folder = identity, Path(folder) / identity.folder_name()
         self._clock, self._kept_ms = clock or SystemClock(), kept_ms
-        make_folder(self.folder)
-        self._lock = FolderLock(self.folder, "lock", WithoutLocks.REFUSE)
-        self._take_lock()
+        self._place = Folder(self.folder)
         self.rebuilt: str | None = None
         self._clear()
         try:
             self._open()
         except StoreDamaged as error:
-            self.discard(str(error))
-
-    def _take_lock(self) -> None:
-        try:
-            self._lock.take()
-        except BlockingIOError:
-            raise UsageError(
-                f"{self.folder} is in use by another process: stop that relay, or give this one a folder of its own"
-            ) from None
+            self._begin_anew(str(error), None, False)
 
     def _clear(self) -> None:
         self.data_position = self.settled_position = 0
@@ -95,14 +86,13 @@ class PartitionStore:
         self._ids = Ids(self._files, self._kept_ms, self._number, self.is_pending)
 
     def _open(self) -> None:
-        """1. read the manifest    2. restore each file that it names    3. remove the others"""
+        """1. read the manifest    2. restore each file that it names    3. the others go with the first write"""
         stored = manifest.read(self.folder, self.identity)  # 1
-        if stored is None:
-            if self._files.keep_only(set()):
-                raise StoreDamaged("there are files and no manifest")
-            return
-        self._restore(stored)  # 2
-        self._files.keep_only(self._table.names() | self.ledger.names() | self._ids.names())  # 3
+        if stored is not None:
+            self._restore(stored)  # 2
+        names = self._table.names() | self.ledger.names() | self._ids.names()
+        if self._files.keep_only(names) and stored is None:  # 3
+            raise StoreDamaged("there are files and no manifest")
 
     def _restore(self, stored: dict[str, Any]) -> None:
         self.data_position, self.settled_position = stored["data_position"], stored["settled_position"]
@@ -344,7 +334,7 @@ class PartitionStore:
         for _ in flushed.steps():  # 3
             yield
             if files is not self._files:
-                return  # the store was discarded
+                return  # the store was set aside
         manifest.write(self.folder, content)  # 4
         self.data_position, self.fingerprint, self.settled_position = data_position, fingerprint, settled_position
         flushed.sweep()  # 5
@@ -372,20 +362,41 @@ class PartitionStore:
         self.ledger.free(span.number)
         self._table.drop(span)
 
-    def discard(self, why: str) -> None:
-        """Empty the store, the manifest first; `rebuilt` is `why` from now on. The owner reads the log from its start."""
-        log.warning("%s: discarded, to be filed anew from the log: %s", self.folder, why)
-        (self.folder / manifest.NAME).unlink(missing_ok=True)
-        flush_folder(self.folder)
+    # The last copy
+
+    def last_copies(self, low: int) -> int:
+        """How many pending messages stand here alone, where the input begins at `low` now."""
+        return 0 if self.notes.get("swept", 0) >= low else self.ledger.origins.pending_below(low)
+
+    def skip_to(self, low: int) -> None:
+        """The input begins at `low`, behind what is filed: what comes next stands there. What no checkpoint named is kept
+        in a copy of the folder: it may be of what is gone. OSError if the disk refuses that."""
+        if self._files.has_rows_behind():
+            place = self._place.copy_aside("the log was cut off behind the last checkpoint", self._clock.wall_ms())
+            log.warning("%s: what was filed after the last checkpoint is kept in %s; rm -r it", self.folder, place)
+        self.data_position = self._began = low
+
+    def set_aside(self, why: str, low: int | None) -> None:
+        """Empty the store: its folder gets another name, and is said. `rebuilt` is `why` from now on. The owner reads the
+        log, which begins at `low` (None: nobody knows), from its start. OSError."""
+        self._begin_anew(why, self.pending, low is not None and not self.last_copies(low))
+
+    def clear(self) -> None:
+        """Empty the store, for room: its files are believed, and the log has all of it. OSError."""
         self._files.close()
+        self._place.clear()
         self._clear()
-        self._files.keep_only(set())
+
+    def _begin_anew(self, why: str, pending: int | None, is_spare: bool) -> None:
+        self._files.close()
+        self._place.set_aside(why, self._clock.wall_ms(), pending, is_spare)
+        self._clear()
         self.rebuilt = why
 
     def close(self) -> None:
         """Give the folder back. What no checkpoint named is lost."""
         self._files.close()
-        self._lock.release()
+        self._place.release()
 
     def __enter__(self) -> Self:
         return self
