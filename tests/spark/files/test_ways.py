@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.files.ways import BEAT, COLUMNS, GOOD, LAYOUT, NO_ID, ROW, T, quick, read, read_alike
 from waterclock.spark.files import reading
+from waterclock.spark.files.jsonl import _moments
+from waterclock.spark.frames import TIMESTAMP
 
 
 @pytest.mark.parametrize(
@@ -198,6 +202,42 @@ moments = st.builds(
 def test_times_in_all_formats_and_zones_are_read_alike(folder: Path, texts: list[str]) -> None:
     lines = [json.dumps({"k": "a", "t": text, "i": "x", "n": 1}) for text in texts]
     read_alike(folder, "\n".join(lines).encode())
+
+
+def both_casts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts as times by the cast that takes all of them, whichever that is: the costly way."""
+    try:
+        return column.cast(pa.timestamp("us")).cast(TIMESTAMP)
+    except pa.ArrowInvalid:
+        return column.cast(TIMESTAMP)
+
+
+@settings(quick, max_examples=400)
+@given(st.lists(st.lists(st.none() | moments, max_size=3), max_size=3))
+def test_one_look_at_a_text_chooses_the_cast_that_would_have_taken_the_whole_column(texts: list[list[str]]) -> None:
+    column = pa.chunked_array(texts, pa.string())
+    try:
+        expected = both_casts(column)
+    except pa.ArrowInvalid:
+        with pytest.raises(pa.ArrowInvalid):
+            _moments(column, TIMESTAMP)
+    else:
+        assert _moments(column, TIMESTAMP) == expected
+
+
+def test_times_with_a_zone_are_cast_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # of such a column each value failed the cast without a zone first, at 30 times the price of the right one
+    tried: list[pa.DataType] = []
+
+    class Column:
+        type = pa.string()
+
+        def cast(self, kind: pa.DataType) -> None:
+            tried.append(kind)
+
+    monkeypatch.setattr(pc, "first", lambda column: pa.scalar("2020-01-01T00:00:00Z"))
+    _moments(Column(), TIMESTAMP)
+    assert tried == [TIMESTAMP]
 
 
 @pytest.mark.parametrize("text", ["0000-01-01T00:00:00Z", "0000-12-31 12"])
