@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -117,19 +118,12 @@ def nothing(session: SparkSession, of: StructType) -> DataFrame:
 
 
 def _queried(query: str, rows: DataFrame, name: str) -> DataFrame:
-    session = rows.sparkSession
+    session, view = rows.sparkSession, f"waterclock_{uuid4().hex}"  # two pipelines of one session may start together
+    rows.createTempView(view)
     try:
-        rows.createTempView(name)
-    except AnalysisException as error:
-        if "ALREADY_EXISTS" not in str(error):
-            raise
-        raise UsageError(
-            f"the session has a view {name!r} already, which is what the query's rows are called: drop it"
-        ) from error
-    try:
-        return session.sql(query)
+        return session.sql(f"WITH {name} AS (FROM {view}) (\n{query.strip().rstrip(';')}\n)")
     finally:
-        session.catalog.dropTempView(name)  # the plan is resolved, and holds the rows themselves
+        session.catalog.dropTempView(view)  # the plan is resolved, and holds the rows themselves
 
 
 def _called(function: Callable[[DataFrame], DataFrame], rows: DataFrame) -> DataFrame:

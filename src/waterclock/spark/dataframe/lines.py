@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StringType, StructField, StructType
 
+from waterclock.spark.by_place import by_place
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.toml.readers import Reader
 
@@ -57,30 +58,30 @@ def _of_micros(pattern: str) -> str:
 
 def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
     """`rows` with a reason for each that is a dead letter, and its line: as JSON, where Spark could read it."""
-    own, line = rows.drop(CORRUPT, FILE), F.lit(None).cast("string")
-    if CORRUPT in rows.columns:
-        line = F.make_valid_utf8(CORRUPT)  # a line of JSON comes as its bytes are
-    fields = own.schema.fields
-    marked = [F.contains(text, F.lit(MARK)) for field in fields if (text := _text(field)) is not None]
+    placed, columns = by_place(rows)
+    own = [(columns[field.name], field) for field in rows.drop(CORRUPT, FILE).schema.fields]
+    line = F.make_valid_utf8(columns[CORRUPT]) if CORRUPT in columns else F.lit(None).cast("string")  # bytes, in JSON
+    marked = [F.contains(text, F.lit(MARK)) for each in own if (text := _text(*each)) is not None]
     writes = {name.lower() for name in reader.options} & _WRITES_INFINITY.get(reader.format, set())
-    endless = [] if writes else [found for f in fields if (found := _endless(_column(f), f.dataType)) is not None]
+    endless = [] if writes else [found for of, f in own if (found := _endless(of, f.dataType)) is not None]
     reason = F.when(F.contains(line, F.lit(MARK)), NOT_DECODED).when(line.isNotNull(), NOT_READ)
     for wrong, why in [(one, NOT_DECODED) for one in marked] + [(one, ENDLESS) for one in endless]:
         reason = reason.when(wrong, why)
-    whole = F.to_json(F.struct(*map(_column, fields)))
-    found = rows.withColumn(REASON, reason)
-    return found.withColumn(CORRUPT, F.make_valid_utf8(F.when(F.col(REASON).isNotNull(), F.coalesce(line, whole))))
+    whole = F.to_json(F.struct(*(column.alias(field.name) for column, field in own)))
+    told = F.make_valid_utf8(F.when(reason.isNotNull(), F.coalesce(line, whole)))
+    return placed.select(
+        *(column.alias(field.name) for column, field in own),
+        columns[FILE].alias(FILE),
+        told.alias(CORRUPT),
+        reason.alias(REASON),
+    )
 
 
-def _column(field: StructField) -> Column:
-    return F.col(f"`{field.name}`")
-
-
-def _text(field: StructField) -> Column | None:
+def _text(column: Column, field: StructField) -> Column | None:
     """What a column has of text; None where it has none."""
     if isinstance(field.dataType, StructType | ArrayType | MapType):
-        return F.to_json(F.struct(_column(field)))
-    return _column(field) if isinstance(field.dataType, StringType) else None
+        return F.to_json(F.struct(column.alias(field.name)))
+    return column if isinstance(field.dataType, StringType) else None
 
 
 def _endless(value: Column, kind: DataType) -> Column | None:

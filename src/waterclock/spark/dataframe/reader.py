@@ -24,7 +24,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.rules.model import Rules
@@ -32,6 +32,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.dataframe.lines import LINES, uncut, with_letters
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
+from waterclock.spark.layout import refuse_own
 from waterclock.spark.places.place import is_remote, make_folder
 from waterclock.spark.source import FOREVER, literal
 from waterclock.spark.source_folder import check_readable
@@ -131,9 +132,12 @@ class ReaderStream:
             rows = stream.table(reader.table) if reader.table else stream.load(self._place())
         except (PySparkException, Py4JError) as error:
             raise self._refused(error) from error
+        refuse_own((name for name in rows.columns if name != CORRUPT), "the source")
         if reader.format == "text":  # as its bytes are: Python could not read others, and the sink would be given them
             rows = rows.withColumn("value", F.make_valid_utf8("value"))
-        return with_letters(rows.withColumn(FILE, F.col("_metadata.file_path")), reader) if text else rows
+        if not text:
+            return rows
+        return with_letters(rows.withColumn(FILE, rows.metadataColumn("_metadata").getField("file_path")), reader)
 
     def _options(self) -> dict[str, str]:
         given = uncut(self._reader)
@@ -210,10 +214,13 @@ _FIXED = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whate
 
 
 def _declared(columns: Mapping[str, str]) -> StructType:
-    ddl = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    ddl = ", ".join(f"c{place} {kind}" for place, kind in enumerate(columns.values()))
     try:
-        return StructType.fromDDL(ddl)
+        kinds = StructType.fromDDL(ddl)
     except ParseException as error:
         raise UsageError(
             f"[source.columns]: Spark does not know these types: {str(error).strip().splitlines()[0]}"
         ) from error
+    if len(kinds) != len(columns):
+        raise UsageError(f"[source.columns]: each column must have one type in Spark's words, got {ddl!r}")
+    return StructType([StructField(name, kind.dataType) for name, kind in zip(columns, kinds, strict=True)])
