@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
 from waterclock.spark import frames
-from waterclock.spark.plans import refuse_stateful
+from waterclock.spark.plans import reads_a_stream, refuse_stateful
 from waterclock.spark.toml.steps import Outlet, Step, columns_from, step_from, takes_from
 from waterclock.spark.transform import conform
 
@@ -72,7 +72,7 @@ def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
         raise UsageError(f"{what} cannot be made: {str(error).strip().splitlines()[0]}") from error
     if not isinstance(made, DataFrame):
         raise UsageError(f"{what} must give a DataFrame, its 'transform' gave {type(made).__name__}")
-    if rows.isStreaming and not made.isStreaming:
+    if rows.isStreaming and not reads_a_stream(made):
         raise UsageError(
             f"{what} does not read {name}: write SELECT ... FROM {name}, or use the DataFrame that is given"
         )

@@ -61,6 +61,8 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
     "number": (NumericType,),
     "boolean": (BooleanType,),
     "time": (TimestampType, TimestampNTZType),
+    "date": (DateType,),
+    "binary": (BinaryType,),
 }
 
 
@@ -151,7 +153,7 @@ def _has_variant(type_: DataType) -> bool:
 
 
 def _kind(type_: DataType) -> Kind | None:
-    """What a condition takes a column for; None where it cannot look at it."""
+    """What a condition takes a column for; None where it can ask whether it is null, and no more."""
     return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
 
 

@@ -165,7 +165,7 @@ def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBa
     """Runs of rows of one partition, in the order in which they stand."""
     if not batch.num_rows:
         return
-    topics, partitions = (pc.struct_field(batch.column(PLACE), name) for name in ("topic", "partition"))
+    topics, partitions = (pc.struct_field(batch.column(PLACE), [name]) for name in ("topic", "partition"))
     if topics.null_count:
         raise UsageError(f"the step behind source gives rows whose {PLACE} is null: each must be made of a record")
     begins = [0, *(n + 1 for n in _changes(topics, partitions)), batch.num_rows]
