@@ -214,7 +214,7 @@ def test_queries_of_pipelines_that_start_at_one_moment_do_not_know_each_other(sp
         isStreaming, sparkSession = True, spark
 
         def __init__(self, column: str) -> None:
-            self._rows = nothing(spark, StructType().add(column, "int"))
+            self._rows = nothing(spark, StructType().add(column, "integer"))
 
         def createTempView(self, view: str) -> None:
             self._rows.createTempView(view)

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StringType, StructField, StructType
 
 from waterclock.spark.by_place import by_place
+from waterclock.spark.dataframe.json_lines import NOT_READ
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.toml.readers import Reader
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 LINES = ("csv", "json")  # formats with lines that may be corrupt
 MARK = "\ufffd"  # what stands where a byte could not be read
-NOT_READ = "the reader cannot read it by the columns"
 NOT_DECODED = "it holds a byte that is not of the encoding"
 ENDLESS = "it holds a number beyond those of its type, or infinity"
 _PATTERNS = ("timestampformat", "timestampntzformat")  # names of options do not tell case apart
@@ -57,22 +57,24 @@ def _of_micros(pattern: str) -> str:
 
 
 def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
-    """`rows` with a reason for each that is a dead letter, and its line: as JSON, where Spark could read it."""
+    """`rows` with a reason for each that is a dead letter, and its line: where that is not known, the row as JSON."""
     placed, columns = by_place(rows)
-    own = [(columns[field.name], field) for field in rows.drop(CORRUPT, FILE).schema.fields]
+    own = [(columns[field.name], field) for field in rows.drop(CORRUPT, FILE, REASON).schema.fields]
     line = F.make_valid_utf8(columns[CORRUPT]) if CORRUPT in columns else F.lit(None).cast("string")  # bytes, in JSON
     marked = [F.contains(text, F.lit(MARK)) for each in own if (text := _text(*each)) is not None]
     writes = {name.lower() for name in reader.options} & _WRITES_INFINITY.get(reader.format, set())
     endless = [] if writes else [found for of, f in own if (found := _endless(of, f.dataType)) is not None]
-    reason = F.when(F.contains(line, F.lit(MARK)), NOT_DECODED).when(line.isNotNull(), NOT_READ)
+    reason = F.when(F.contains(line, F.lit(MARK)), NOT_DECODED)
+    told = columns.get(REASON)  # where the line always stands there
+    reason = reason.when(line.isNotNull(), NOT_READ) if told is None else reason.when(told.isNotNull(), told)
     for wrong, why in [(one, NOT_DECODED) for one in marked] + [(one, ENDLESS) for one in endless]:
         reason = reason.when(wrong, why)
     whole = F.to_json(F.struct(*(column.alias(field.name) for column, field in own)))
-    told = F.make_valid_utf8(F.when(reason.isNotNull(), F.coalesce(line, whole)))
+    text = F.make_valid_utf8(F.coalesce(line, F.when(reason.isNotNull(), whole)))
     return placed.select(
         *(column.alias(field.name) for column, field in own),
         columns[FILE].alias(FILE),
-        told.alias(CORRUPT),
+        text.alias(CORRUPT),
         reason.alias(REASON),
     )
 
