@@ -2,7 +2,7 @@
 
 import math
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from waterclock.rules.conditions import DEEPEST, LONGEST, condition
 from waterclock.rules.truth import Unfit
+
+OTHERS = (date(2026, 1, 31), b"", b"x", [], [None], {}, {"a": None}, (), timedelta(0), object())
 
 
 def holds(text: str, **row: Any) -> bool:
@@ -83,6 +85,13 @@ def holds(text: str, **row: Any) -> bool:
         ("a >= '2026-01-31T12:00:00Z'", datetime(2026, 1, 31, 11, 59, tzinfo=UTC), False),
         ("'2026-01-31T13:00:00+01:00' == a", datetime(2026, 1, 31, 12), True),
         ("a == '2026-01-31'", datetime(2026, 1, 31), True),
+        # dates
+        ("a >= '2026-01-31'", date(2026, 1, 31), True),
+        ("'2026-01-31' > a", date(2026, 1, 31), False),
+        ("a in ('0001-01-01', '9999-12-31')", date(9999, 12, 31), True),
+        ("a != '2026-01-31'", None, False),
+        # whatever it is, it may be null
+        *((f"a is {word}None", value, bool(word)) for word in ("", "not ") for value in OTHERS),
     ],
 )
 def test_what_a_condition_says_of_a_value(text: str, value: Any, expected: bool) -> None:
@@ -92,6 +101,8 @@ def test_what_a_condition_says_of_a_value(text: str, value: Any, expected: bool)
 def test_columns_are_compared_with_columns() -> None:
     assert holds("paid < owed", paid=5, owed=Decimal("5.01"))
     assert holds("seen > due", seen=datetime(2026, 1, 2), due=datetime(2026, 1, 1))
+    assert holds("seen > due", seen=date(2026, 1, 2), due=date(2026, 1, 1))
+    assert holds("a < b and b < c and c == c and a != b", a=b"", b=b"\x00\xff", c=bytearray(b"\x01"))
     assert condition("paid < owed and column('a b') is None and paid > 1").columns == ("paid", "owed", "a b")
 
 
@@ -162,17 +173,26 @@ def test_what_is_no_condition_is_refused_with_what_one_looks_like(text: str, sai
             datetime(2026, 1, 1),
             "a text that needs a time no finer than a microsecond",
         ),
-        ("a is None", [1], r"cannot look at a value such as \[1\]"),
-        ("a == 'x'", b"x", "cannot look at a value such as b'x'"),
+        ("a == 1", [1], r"cannot look at a value such as \[1\]"),
+        ("a", {"b": 1}, r"cannot look at a value such as \{'b': 1\}"),
+        ("a == 'x'", b"x", r"compares the column 'a' \(a binary\) with 'x' \(a text\)"),
+        (
+            "a > '2026-01-31T12:00:00Z'",
+            date(2026, 1, 31),
+            "compares a date with '2026-01-31T12:00:00Z', which is none",
+        ),
+        ("a > 5", date(2026, 1, 31), r"compares the column 'a' \(a date\) with 5 \(a number\)"),
+        ("a < c", date(2026, 1, 31), r"compares the column 'a' \(a date\) with the column 'c' \(a time\)"),
     ],
 )
 def test_values_that_do_not_fit_are_told_with_the_column(text: str, value: Any, said: str) -> None:
     with pytest.raises(Unfit, match=said):
-        holds(text, a=value, b=2)
+        holds(text, a=value, b=2, c=datetime(2026, 1, 31))
 
 
 def test_what_does_not_fit_is_told_before_any_row_where_the_kinds_of_columns_are_known() -> None:
-    kinds: Any = {"n": "number", "s": "text", "b": "boolean", "t": "time", "other": None}
+    kinds: Any = {"n": "number", "s": "text", "b": "boolean", "t": "time", "d": "date", "x": "binary", "other": None}
+    condition("other is None or d > '2026-01-31' and d == d and x < x and x is not None").check(kinds)
     for text in ("n > 5 and s == 'x' and b and t > '2026-01-01' and s is not None", "not b or n in (1, 0.5)", "b != b"):
         condition(text).check(kinds)
     for text in (
@@ -184,7 +204,16 @@ def test_what_does_not_fit_is_told_before_any_row_where_the_kinds_of_columns_are
         "t > 5",
         "t == s",
         "t > 'soon'",
-        "other is None",
+        "other == other",
+        "other",
+        "other == 'x'",
+        "d > 5",
+        "d == t",
+        "d == s",
+        "d > '2026-01-31T00:00:00Z'",
+        "x == s",
+        "x == 'x'",
+        "x",
         "b == 1",
     ):
         with pytest.raises(Unfit, match="the condition"):

@@ -23,6 +23,8 @@ from waterclock.rules.durations import datetime_us, duration_us, from_us
         ("  2 SECONDS  ", 2_000_000),
         ("1.5 hours", 5_400_000_000),
         ("0 s", 0),
+        ("0", 0),
+        (" 0 ", 0),
         ("1 sec", 1_000_000),
         (timedelta(days=-1, hours=25), 3_600_000_000),
         (timedelta(microseconds=1), 1),

@@ -43,6 +43,18 @@ def test_tables_make_the_same_rules_as_the_builders() -> None:
     )
 
 
+def test_every_duration_takes_a_text_of_zero_as_the_number() -> None:
+    text = """
+        deduplicate.within = 0
+        order.wait = 0
+        delay = [{ after = "a", by = 0, emit = "soon" }]
+        expect = [{ type = "b", after = "a", within = 0, otherwise = "no b" }]
+        quiet = [{ after = 0, emit = "silent" }]
+        session = [{ gap = 0, emit = "over" }]
+    """
+    assert read(COLUMNS + text.replace("= 0", '= "0"')) == read(COLUMNS + text)
+
+
 def test_events_are_switched_off_by_a_word() -> None:
     assert read(COLUMNS + "events = false") == Rules(key="case", time="ts", type="what", events=False)
 

@@ -120,7 +120,9 @@ def test_a_stream_gives_what_the_rules_give_in_process(spark: SparkSession, rule
             COLUMNS.quiet(1, "x", carry=["list"]),
             "the column 'list' is array<bigint>, which a result cannot carry: carry a column with a text of it",
         ),
-        (COLUMNS.quiet(1, "x", where="list is None"), "cannot look at the column 'list'"),
+        (COLUMNS.quiet(1, "x", where="list == list"), "cannot look at the column 'list': .* whether it `is None`"),
+        (COLUMNS.quiet(1, "x", where="day > at"), "compares the column 'day' .a date. with the column 'at' .a time."),
+        (COLUMNS.quiet(1, "x", where="bytes == 'x'"), "compares the column 'bytes' .a binary. with 'x' .a text."),
         (COLUMNS.expect("a", after="b", by="due", otherwise="x"), "the rules name the column 'due'; the events have"),
     ],
 )
@@ -128,7 +130,7 @@ def test_a_column_that_does_not_fit_is_refused_before_anything_runs(
     spark: SparkSession, rules: Rules, sentence: str
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
-        spark.createDataFrame([], f"{DDL}, list array<long>").transform(rules.on_spark())
+        spark.createDataFrame([], f"{DDL}, list array<long>, day date, bytes binary").transform(rules.on_spark())
 
 
 def test_orders_whose_events_bear_one_time_are_paid(spark: SparkSession) -> None:

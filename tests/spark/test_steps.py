@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from tests.spark.dataframe.test_reader import CSV, REST, letters, lines, run
 from tests.spark.pipelines import make_pipeline, orders, table, write_files
@@ -19,7 +22,7 @@ from tests.spark.test_pipeline_api import COLUMNS, ORDERS, TOLD, expected
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
-from waterclock.spark.steps import ResultStep
+from waterclock.spark.steps import SOURCE, ResultStep, applied, nothing
 from waterclock.spark.toml.steps import Step
 
 pytestmark = pytest.mark.spark
@@ -144,6 +147,7 @@ def test_a_column_that_a_query_makes_without_nulls_is_null_where_a_result_has_no
         ('query = "SELECT *, rand() AS x FROM source"', r"behind source depends on chance"),
         ('query = "SELECT nothing FROM source"', r"cannot be made: \[UNRESOLVED_COLUMN"),
         ('query = "SELECT 1 AS a"', r"does not read source: write SELECT"),
+        ('query = "WITH a AS (SELECT * FROM source) SELECT 1 AS a"', r"does not read source: write SELECT"),
         ('query = "SELECT id FROM source"', r"the rules name the column 'order'; the events have id"),
         ('transform = "no_such_module:f"', r"names the module 'no_such_module', which cannot be imported .*beside the"),
         ('transform = "own_wrong:f"', r"names the module 'own_wrong', which failed with ZeroDivisionError: .*Mend it"),
@@ -187,12 +191,40 @@ def test_a_step_over_results_keeps_no_state_either_and_a_mirror_has_none(spark: 
         run(spark, file)
 
 
+@pytest.mark.long(seconds=4)
 def test_a_view_of_the_users_that_is_called_as_the_rows_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    file = a_pipeline(tmp_path, f'[source]\npath = "in"\nquery = "SELECT * FROM source"\n{COLUMNS_TOML}')
+    file = a_pipeline(tmp_path, f'[source]\npath = "in"\nquery = "SELECT * FROM source; "\n{COLUMNS_TOML}')
+    write_files(orders(2), tmp_path / "in", 1)
     spark.createDataFrame([(1,)], "a int").createTempView("source")
     try:
-        with pytest.raises(UsageError, match=r"the session has a view 'source' already"):
-            run(spark, file)
-        assert spark.table("source").count() == 1
+        run(spark, file)
+        assert Counter(table(tmp_path, TOLD)) == expected(orders(2))
+        assert [row.a for row in spark.table("source").collect()] == [1]
     finally:
         spark.catalog.dropTempView("source")
+
+
+def test_queries_of_pipelines_that_start_at_one_moment_do_not_know_each_other(spark: SparkSession) -> None:
+    # one name of a view for all of them: the second one was refused, "the session has a view 'source' already"
+    all_there = threading.Barrier(3, timeout=60)
+
+    class Rows:
+        """A stream that, once SQL knows its rows, waits for the others."""
+
+        isStreaming, sparkSession = True, spark
+
+        def __init__(self, column: str) -> None:
+            self._rows = nothing(spark, StructType().add(column, "integer"))
+
+        def createTempView(self, view: str) -> None:
+            self._rows.createTempView(view)
+            all_there.wait()
+
+    def columns(name: str) -> list[str]:
+        query = f"WITH more AS (SELECT `{name}`, 1 AS one FROM source) SELECT * FROM more -- all of it"
+        return applied(Step(query, None, Path.cwd()), Rows(name), SOURCE).columns  # type: ignore[no-any-return]
+
+    before = spark.catalog.listTables()
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(columns, "abc")) == [[name, "one"] for name in "abc"]
+    assert spark.catalog.listTables() == before

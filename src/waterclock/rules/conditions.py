@@ -4,7 +4,7 @@ They are read by Python's own parser, and nothing is ever run as Python. Of its 
 
     a == b, !=, <, <=, >, >=    values of one kind; chains too: 0 < amount <= 100
     a in ("DE", "FR"), not in   the same as a == "DE" or a == "FR"
-    a is None, a is not None    whether a value is null
+    a is None, a is not None    whether a value is null, of whatever type
     and, or, not, ( )           a boolean column stands for itself
     amount, column("any name")  columns; 5, -0.5, "text", True: the only other values there are
 

@@ -5,6 +5,7 @@ Rule 2: a duration of a year or a month is refused: they have no fixed length.
 Rule 3: no floats: digits without a decimal point are exact, others are rounded once, to the microsecond.
 Rule 4: a time that is finer than a microsecond is refused, never cut.
 Rule 5: 0 <= duration <= LONGEST_US, so that a time and a duration make a number of 64 bits.
+Rule 6: a number needs its unit; "0" alone has none, for it is the same in each.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def _plain_us(value: int | timedelta) -> int:
 
 def _parse_us(text: str, name: str) -> int:
     lowered = text.strip().lower()
+    if lowered == "0":
+        return 0
     parts = _PART.findall(lowered)
     words_fit = _PART.sub("", lowered).strip(" ,") == "" and all(unit in _US_OF for _, unit in parts)
     if not parts or not words_fit:

@@ -2,8 +2,8 @@
 
 Rule 1: numbers compare by their value, whatever their size; where one is a double, the other is taken as a double, too.
         NaN is taken as null, infinity is larger than all numbers.
-Rule 2: texts compare by code point. A text that stands beside a time is read as one. Nothing else is made to fit: two
-        values of different kinds are an error, which names the column.
+Rule 2: texts compare by code point, bytes byte by byte. A text that stands beside a time or a date is read as one. Nothing
+        else is made to fit: two values of different kinds are an error, which names the column.
 Rule 3: every part is asked, whatever the others say: what does not fit is told at once, not when a row comes to it.
 """
 
@@ -13,20 +13,26 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
 from waterclock.rules.durations import TooFine, datetime_us, text_us
 
-Kind = Literal["text", "number", "boolean", "time"]
-Kinds = Mapping[str, Kind | None]  # column -> its kind; None where no condition can look at it
+Kind = Literal["text", "number", "boolean", "time", "date", "binary"]
+Kinds = Mapping[
+    str, Kind | None
+]  # column -> its kind; None where it can be null or not, and nothing more be said of it
 Row = Mapping[str, Any]
 Truth = bool | None
 
 
 class Moment(int):
     """A time in microseconds since 1970, to tell it from a number."""
+
+
+class Day(int):
+    """A date in days since 1970, to tell it from a number."""
 
 
 class Unfit(ValueError):
@@ -37,27 +43,30 @@ class Unfit(ValueError):
 
 
 def plain(value: Any) -> Any:
-    """A value as conditions compare it: a datetime becomes a Moment, NaN becomes null; Unfit where it is of no kind."""
-    if isinstance(value, float) and value != value:
-        return None
-    if isinstance(value, Decimal) and value.is_nan():
+    """A value as conditions compare it: a datetime is a Moment, a date a Day, NaN null; Unfit where it is of no kind."""
+    if is_null(value):
         return None
     if isinstance(value, datetime):
         try:
             return Moment(datetime_us(value))
         except TooFine as error:
             raise Unfit(str(error)) from None
-    if value is None or isinstance(value, str | bool | int | float | Decimal):
+    if isinstance(value, date):
+        return Day(value.toordinal() - _EPOCH_DAY)
+    if isinstance(value, str | bool | int | float | Decimal | bytes | bytearray):
         return value
     raise Unfit(f"cannot look at a value such as {value!r}")
 
 
+def is_null(value: Any) -> bool:
+    """Whether a value of any kind is null, or NaN, which is taken for it."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return value is None or (isinstance(value, float) and value != value)
+
+
 def _kind_of(value: Any) -> Kind:
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, bool):
-        return "boolean"
-    return "time" if isinstance(value, Moment) else "number"
+    return next(kind for types, kind in _KINDS if isinstance(value, types))
 
 
 def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
@@ -75,6 +84,13 @@ def _double(number: Any) -> float:
         return math.inf if number > 0 else -math.inf
 
 
+def _day(text: str) -> Day:
+    try:
+        return Day(date.fromisoformat(text).toordinal() - _EPOCH_DAY)
+    except ValueError:
+        raise Unfit(f"compares a date with {text!r}, which is none: write it as '2026-01-31'") from None
+
+
 def _moment(text: str) -> Moment:
     try:
         return Moment(text_us(text))
@@ -82,6 +98,21 @@ def _moment(text: str) -> Moment:
         raise Unfit(f"compares a time with a text that {error}") from None
     except ValueError:
         raise Unfit(f"compares a time with {text!r}, which is none: write it as '2026-01-31T12:00:00Z'") from None
+
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_READERS: Mapping[Kind, Callable[[str], int]] = {
+    "time": _moment,
+    "date": _day,
+}  # what a text beside such a value becomes
+_KINDS: Sequence[tuple[Any, Kind]] = (
+    (str, "text"),
+    (bool, "boolean"),
+    (Moment, "time"),
+    (Day, "date"),
+    (bytes | bytearray, "binary"),
+    (object, "number"),
+)
 
 
 # What a condition is made of -----------------------------------------------------------------------------------
@@ -100,7 +131,10 @@ class Column:
     def kind(self, kinds: Kinds) -> Kind:
         kind = kinds[self.name]
         if kind is None:
-            raise Unfit(f"cannot look at {self}: texts, numbers, booleans and times can be compared")
+            raise Unfit(
+                f"cannot look at {self}: texts, numbers, booleans, times, dates and bytes can be compared, and any column "
+                "may be asked whether it `is None`"
+            )
         return kind
 
 
@@ -162,11 +196,11 @@ class Comparison(Node):
             self._check_order()
 
     def _fitted(self, left: Any, right: Any, kinds: tuple[Kind, Kind]) -> tuple[Any, Any]:
-        """A literal text beside a time is read as a time; anything else does not fit."""
-        if kinds == ("time", "text") and isinstance(self.right, Value):
-            return left, _moment(right)
-        if kinds == ("text", "time") and isinstance(self.left, Value):
-            return _moment(left), right
+        """A literal text beside a time or a date is read as one; anything else does not fit."""
+        if kinds[1] == "text" and isinstance(self.right, Value) and kinds[0] in _READERS:
+            return left, _READERS[kinds[0]](right)
+        if kinds[0] == "text" and isinstance(self.left, Value) and kinds[1] in _READERS:
+            return _READERS[kinds[1]](left), right
         raise Unfit(f"compares {self.left} (a {kinds[0]}) with {self.right} (a {kinds[1]})")
 
     def _check_order(self) -> None:
@@ -179,10 +213,10 @@ class IsNull(Node):
     column: Column
 
     def truth(self, row: Row) -> Truth:
-        return self.column.value(row) is None
+        return is_null(row[self.column.name])
 
     def check(self, kinds: Kinds) -> None:
-        self.column.kind(kinds)
+        """Nothing: whatever a column holds, it may be null."""
 
 
 @dataclass(frozen=True, slots=True)

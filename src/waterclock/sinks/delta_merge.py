@@ -74,14 +74,17 @@ def newer(changes: pa.Table, known: pa.Table, key: tuple[str, ...], position: li
     """The rows of `changes` at a larger position than `known` has of their key, and whether it has none of them."""
     if not known.num_rows:
         return changes, True
-    known = known.rename_columns([*key, *(f"{name}_known" for name in position)])
-    both = changes.join(known, list(key), join_type="left outer")
+    names = changes.schema.names
+    ours = {name: f"c{place}" for place, name in enumerate(names)}  # Arrow reads a name as a path: .order is order
+    keys, ats = [ours[name] for name in key], [ours[name] for name in position]
+    known = known.rename_columns([*keys, *(f"{at}_known" for at in ats)])
+    both = changes.rename_columns(list(ours.values())).join(known, keys, join_type="left outer")
     is_later, is_same = pa.scalar(False), pa.scalar(True)
-    for name in position:
-        is_later = pc.or_(is_later, pc.and_(is_same, pc.greater(both[name], both[f"{name}_known"])))
-        is_same = pc.and_(is_same, pc.equal(both[name], both[f"{name}_known"]))
-    is_new = pc.is_null(both[f"{position[0]}_known"])
-    rows = both.filter(pc.or_kleene(is_new, is_later)).select(changes.schema.names)
+    for at in ats:
+        is_later = pc.or_(is_later, pc.and_(is_same, pc.greater(both[at], both[f"{at}_known"])))
+        is_same = pc.and_(is_same, pc.equal(both[at], both[f"{at}_known"]))
+    is_new = pc.is_null(both[f"{ats[0]}_known"])
+    rows = both.filter(pc.or_kleene(is_new, is_later)).select(list(ours.values())).rename_columns(names)
     return rows, bool(pc.all(is_new).as_py() is not False)
 
 

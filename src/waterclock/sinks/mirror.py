@@ -105,7 +105,7 @@ class Mirror:
     def of_its_table(self, results: pa.Table) -> pa.Table:
         """The results whose events are of the mirrored table."""
         for name, text in self.only.items():
-            same = pc.equal(pc.struct_field(results.column("event"), name), text)
+            same = pc.equal(pc.struct_field(results.column("event"), [name]), text)
             results = results.filter(pc.fill_null(same, False))
         return results
 
@@ -136,10 +136,12 @@ class Mirror:
         """Of each key the change at the largest position; in the order of keys, in which an index is gone through once."""
         order = pc.sort_indices(changes, sort_keys=[(name, "ascending") for name in self._position_names()])
         ordered = changes.take(order)
-        numbered = ordered.select(list(self.key)).append_column(_ROW, pa.array(np.arange(ordered.num_rows)))
-        last = numbered.group_by(list(self.key)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
-        rows = ordered.take(last)
-        return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in self.key]))
+        places = [f"c{place}" for place in range(len(self.key))]  # Arrow reads a key's name as a path: .order is order
+        keys = ordered.select(list(self.key)).rename_columns(places)
+        numbered = keys.append_column(_ROW, pa.array(np.arange(ordered.num_rows)))
+        last = numbered.group_by(places).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
+        rows, keys = ordered.take(last), keys.take(last)
+        return rows.take(pc.sort_indices(keys, sort_keys=[(place, "ascending") for place in places]))
 
     # Into the tables -------------------------------------------------------------------------------------------
 

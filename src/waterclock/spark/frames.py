@@ -73,7 +73,9 @@ def chosen(results: pa.Table, names: Iterable[str]) -> pa.Table:
     fields = {field.name for field in event} if event is not None and pa.types.is_struct(event) else set()
     for name in names:
         if name not in there and name.removeprefix(_EVENT) in fields:
-            columns[name] = pc.struct_field(results.column("event"), name.removeprefix(_EVENT))
+            columns[name] = pc.struct_field(
+                results.column("event"), [name.removeprefix(_EVENT)]
+            )  # a path, not to be read
     return pa.table(columns).replace_schema_metadata(results.schema.metadata)
 
 

@@ -7,7 +7,7 @@ Rule 3: a row is known by its id; where that is null, or the rules name none, by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waterclock.errors import UsageError
 from waterclock.rules.durations import datetime_us
 from waterclock.rules.model import Rules
 from waterclock.spark.frames import DEAD_SCHEMA, TIMESTAMP
@@ -89,6 +90,28 @@ def in_calendar(us: pa.ChunkedArray) -> bool:
     """True when all times, in microseconds since 1970, are ones of the years 1 to 9999."""
     found = pc.min_max(us).as_py()
     return found["min"] is None or (found["min"] >= EARLIEST_US and found["max"] <= LATEST_US)
+
+
+# Names ---------------------------------------------------------------------------------------------------------
+
+
+def refuse_own(columns: Iterable[str], where: str) -> None:
+    """Raise UsageError for a name that travels beside the columns of `where`."""
+    for name in columns:
+        if name.casefold().startswith(ROW_ID):
+            raise UsageError(f"{where}: {name!r} cannot be used: names that start with _row_id are waterclock's own")
+
+
+def check_each_once(columns: Iterable[str], where: str, case_counts: bool = False) -> None:
+    """Raise UsageError where two columns have one name; SQL does not tell case apart, unless the session says so."""
+    seen = dict[str, str]()
+    for name in columns:
+        same = seen.get(known := name if case_counts else name.casefold())
+        if same == name:
+            raise UsageError(f"{where}: two columns are called {name!r}: rename one, or leave it out")
+        if same is not None:
+            raise UsageError(f"{where}: {same!r} and {name!r} differ by case only, which SQL does not tell apart")
+        seen[known] = name
 
 
 # Ids -----------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from waterclock.sinks import Batch, Sink
 from waterclock.spark import frames, operator
 from waterclock.spark.batches import batch_of
 from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.checkpoint.reads import Reads
@@ -327,7 +328,7 @@ class Pipeline:
             assert self._schema is not None
             assert given is not None
             shape = Shape(self._outlets.taken(self._schema), given, self._last_us)
-            batch = batch.mapInArrow(writing(files, shape), "frame binary")
+            batch = in_workers(batch, writing(files, shape), "frame binary")
         return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
 
     def _refuse_what_came_after_the_close(self, batch: Batch) -> None:

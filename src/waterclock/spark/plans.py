@@ -61,6 +61,17 @@ def refuse_stateful(rows: DataFrame, what: str) -> None:
             )
 
 
+def reads_a_stream(rows: DataFrame) -> bool:
+    """Whether rows of a stream are read; what WITH names and nobody reads makes a plan of Spark's streaming, too."""
+    return _reads_a_stream(rows._jdf.queryExecution().analyzed())
+
+
+def _reads_a_stream(node: Any) -> bool:
+    node = node.plan() if node.nodeName() == "WithCTE" else node
+    children = _children(node)
+    return any(map(_reads_a_stream, children)) if children else bool(node.isStreaming())
+
+
 def watermarks_in(rows: DataFrame) -> int:
     """How many operators of a streaming DataFrame make a watermark."""
     nodes = _streaming(rows._jdf.queryExecution().analyzed())

@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from waterclock.errors import UsageError
 from waterclock.spark import frames
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.closing import OnSpark, bind, bindings_of, unbind
 from waterclock.spark.places.place import is_remote
@@ -96,7 +97,7 @@ class ResultStream:
 
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         bind(self._results.made, self._folder())
-        return self._results.rows.mapInArrow(as_frames, "frame binary")
+        return in_workers(self._results.rows, as_frames, "frame binary")
 
     def trigger(self, live: bool) -> dict[str, Any]:
         return {}

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -24,7 +25,7 @@ from pyspark.sql.types import StructType
 from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
 from waterclock.spark import frames
-from waterclock.spark.plans import refuse_stateful
+from waterclock.spark.plans import reads_a_stream, refuse_stateful
 from waterclock.spark.toml.steps import Outlet, Step, columns_from, step_from, takes_from
 from waterclock.spark.transform import conform
 
@@ -71,7 +72,7 @@ def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
         raise UsageError(f"{what} cannot be made: {str(error).strip().splitlines()[0]}") from error
     if not isinstance(made, DataFrame):
         raise UsageError(f"{what} must give a DataFrame, its 'transform' gave {type(made).__name__}")
-    if rows.isStreaming and not made.isStreaming:
+    if rows.isStreaming and not reads_a_stream(made):
         raise UsageError(
             f"{what} does not read {name}: write SELECT ... FROM {name}, or use the DataFrame that is given"
         )
@@ -117,19 +118,12 @@ def nothing(session: SparkSession, of: StructType) -> DataFrame:
 
 
 def _queried(query: str, rows: DataFrame, name: str) -> DataFrame:
-    session = rows.sparkSession
+    session, view = rows.sparkSession, f"waterclock_{uuid4().hex}"  # two pipelines of one session may start together
+    rows.createTempView(view)
     try:
-        rows.createTempView(name)
-    except AnalysisException as error:
-        if "ALREADY_EXISTS" not in str(error):
-            raise
-        raise UsageError(
-            f"the session has a view {name!r} already, which is what the query's rows are called: drop it"
-        ) from error
-    try:
-        return session.sql(query)
+        return session.sql(f"WITH {name} AS (FROM {view}) (\n{query.strip().rstrip(';')}\n)")
     finally:
-        session.catalog.dropTempView(name)  # the plan is resolved, and holds the rows themselves
+        session.catalog.dropTempView(view)  # the plan is resolved, and holds the rows themselves
 
 
 def _called(function: Callable[[DataFrame], DataFrame], rows: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ Rule 1: the watermark is taken from packed rows and its column dropped before gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,13 +39,14 @@ from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.spark import frames, operator
 from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
+from waterclock.spark.by_place import by_place, in_workers
 from waterclock.spark.closing import OnSpark, closes
-from waterclock.spark.layout import ROW_ID
+from waterclock.spark.layout import ROW_ID, check_each_once
 from waterclock.spark.packs import CLOSING_US, NO_TIME, TIMED, Packs, as_time, end_of, timed
 from waterclock.spark.state.bucket import Bucket
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 # a row as JSON, to tell it from others: by itself Spark writes milliseconds, in the zone of the session
 _WHOLE = {
@@ -60,6 +61,8 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
     "number": (NumericType,),
     "boolean": (BooleanType,),
     "time": (TimestampType, TimestampNTZType),
+    "date": (DateType,),
+    "binary": (BinaryType,),
 }
 
 
@@ -72,20 +75,22 @@ def transform_with(rules: Rules, watermark_delay_us: int, asked: int | None = No
 
     def transform(events: DataFrame) -> DataFrame:
         check_columns(rules, events.schema)
+        case_counts = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        check_each_once(events.columns, "rules.on_spark()", case_counts)
         count = asked or by_cores(cores_of(events.sparkSession))
         result = result_type(rules, events.schema)
-        rows = events.withColumn(ROW_ID, made_id(rules, events.columns))
+        rows = with_id(events, rules, events.columns)
         if not events.isStreaming:
-            packed = rows.mapInArrow(packer(rules, count), operator.PACKED)
+            packed = in_workers(rows, packer(rules, count), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
         else:
-            packed = rows.mapInArrow(timed_packer(rules, watermark_delay_us, count), TIMED)
+            packed = in_workers(rows, timed_packer(rules, watermark_delay_us, count), TIMED)
             made = OnSpark(repr(rules), watermark_delay_us, events.schema.simpleString(), count)
             with_close = packed.unionByName(closes(events.sparkSession, made))
             timed_rows = with_close.withWatermark("ts", delay_text(watermark_delay_us)).drop("ts")
             done = operator.apply(rules, timed_rows)
         last_us = CLOSING_US - watermark_delay_us
-        return done.mapInArrow(unpacker(to_arrow_schema(result, timezone="UTC"), last_us), result)
+        return in_workers(done, unpacker(to_arrow_schema(result, timezone="UTC"), last_us), result)
 
     return transform
 
@@ -95,10 +100,14 @@ def delay_text(delay_us: int) -> str:
     return f"{-(-delay_us // 1000)} milliseconds"
 
 
-def made_id(rules: Rules, names: list[str]) -> Column:
-    """The id of rows whose own is not named or null: a hash of the columns `names`; null where the own one serves."""
-    made = F.sha2(F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)), _WHOLE), 256)
-    return made if rules.id is None else F.when(F.col(rules.id).isNull(), made)
+def with_id(rows: DataFrame, rules: Rules, said: Collection[str]) -> DataFrame:
+    """`rows` with the id of those whose own is not named or null: a hash of the columns `said`; null where the own one
+    serves."""
+    placed, columns = by_place(rows)
+    whole = F.struct(*(column.alias(name) for name, column in columns.items() if name in said))
+    made = F.sha2(F.to_json(whole, _WHOLE), 256)
+    made = made if rules.id is None else F.when(columns[rules.id].isNull(), made)
+    return placed.withColumn(ROW_ID, made).toDF(*rows.columns, ROW_ID)
 
 
 def check_columns(rules: Rules, schema: StructType) -> None:
@@ -144,7 +153,7 @@ def _has_variant(type_: DataType) -> bool:
 
 
 def _kind(type_: DataType) -> Kind | None:
-    """What a condition takes a column for; None where it cannot look at it."""
+    """What a condition takes a column for; None where it can ask whether it is null, and no more."""
     return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
 
 

@@ -76,6 +76,13 @@ def test_a_row_that_is_refused_is_a_dead_letter_with_all_its_columns_and_the_oth
     assert [frame.column("k").to_pylist() for frame in events if not frames.is_dead(frame)] == [["a"]]
 
 
+def test_a_date_beyond_pythons_calendar_ends_no_batch() -> None:
+    # Python could not say it, and the batch of a row that was refused failed, each time anew
+    bad = rows({"k": "b", "at": AT, "n": 0}).append_column("day", pa.array([5_000_000], pa.int32()).cast(pa.date32()))
+    (letter,) = letters(packed(bad))
+    assert json.loads(letter["text"])["day"] == "15659-06-21"
+
+
 def test_the_time_beside_packed_rows_is_the_largest_of_those_that_are_taken() -> None:
     bad = {"k": "b", "at": AT.replace(year=2027), "n": 0}
     (event, dead) = packed(rows({"k": "a", "at": AT, "n": 1}, bad))

@@ -111,6 +111,9 @@ def test_a_dead_letter_of_a_giant_line_is_small(folder: Path) -> None:
         ('"k":"a","t":1577836800,"i":"x","n":1', "column 't': needs an ISO 8601 time such as"),
         ('"k":"a","t":"yesterday","i":"x","n":1', "column 't': needs an ISO 8601 time such as"),
         (f'{ROW},"at":"2020-02-30"', "column 'at': needs an ISO 8601 time such as"),
+        (f'"k":"b",{ROW}', "the name 'k' is given twice"),
+        (f'{ROW},"\\u006b":"a"', "the name 'k' is given twice"),
+        (f'{ROW},"d":null,"d":null', "the name 'd' is given twice"),
     ],
 )
 def test_nothing_is_guessed_and_the_reason_names_the_column_and_the_value(folder: Path, row: str, reason: str) -> None:
@@ -119,6 +122,11 @@ def test_nothing_is_guessed_and_the_reason_names_the_column_and_the_value(folder
     (block,) = reading.read_file(file.as_uri(), LAYOUT)
     assert block.rows.num_rows == 0
     assert block.dead.column("reason").to_pylist()[0].startswith(reason)
+
+
+def test_a_name_in_another_case_or_twice_where_nobody_reads_it_is_no_double_one(folder: Path) -> None:
+    line = f'{{"K":"b",{ROW},"z":1,"z":{{"k":1,"k":2}}}}\n'.encode()
+    assert read_alike(folder, line) == read_alike(folder, GOOD)
 
 
 # Ids of rows

@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.files.ways import BEAT, COLUMNS, GOOD, LAYOUT, NO_ID, ROW, T, quick, read, read_alike
 from waterclock.spark.files import reading
+from waterclock.spark.files.jsonl import _moments
+from waterclock.spark.frames import TIMESTAMP
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,9 @@ def test_the_fast_way_reads_strange_lines_as_the_slow_one_does(
 )
 def test_what_no_column_can_hold_is_a_dead_letter_with_a_short_reason(folder: Path, column: bytes, reason: str) -> None:
     file = folder / "bad.jsonl"
-    file.write_bytes(b'{"k":"a","t":' + T.encode() + b',"n":1,' + column + b"}\n" + GOOD)
+    others = [f'"{name}":{value}'.encode() for name, value in {"k": '"a"', "t": T, "n": 1}.items()]
+    row = b",".join([*(other for other in others if other[:4] != column[:4]), column])
+    file.write_bytes(b"{" + row + b"}\n" + GOOD)
     (block,) = reading.read_file(file.as_uri(), LAYOUT)
     (told,) = block.dead.column("reason").to_pylist()
     assert (block.rows.num_rows, told.startswith(reason), len(told) <= 300) == (1, True, True)
@@ -198,6 +204,42 @@ moments = st.builds(
 def test_times_in_all_formats_and_zones_are_read_alike(folder: Path, texts: list[str]) -> None:
     lines = [json.dumps({"k": "a", "t": text, "i": "x", "n": 1}) for text in texts]
     read_alike(folder, "\n".join(lines).encode())
+
+
+def both_casts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts as times by the cast that takes all of them, whichever that is: the costly way."""
+    try:
+        return column.cast(pa.timestamp("us")).cast(TIMESTAMP)
+    except pa.ArrowInvalid:
+        return column.cast(TIMESTAMP)
+
+
+@settings(quick, max_examples=400)
+@given(st.lists(st.lists(st.none() | moments, max_size=3), max_size=3))
+def test_one_look_at_a_text_chooses_the_cast_that_would_have_taken_the_whole_column(texts: list[list[str]]) -> None:
+    column = pa.chunked_array(texts, pa.string())
+    try:
+        expected = both_casts(column)
+    except pa.ArrowInvalid:
+        with pytest.raises(pa.ArrowInvalid):
+            _moments(column, TIMESTAMP)
+    else:
+        assert _moments(column, TIMESTAMP) == expected
+
+
+def test_times_with_a_zone_are_cast_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # of such a column each value failed the cast without a zone first, at 30 times the price of the right one
+    tried: list[pa.DataType] = []
+
+    class Column:
+        type = pa.string()
+
+        def cast(self, kind: pa.DataType) -> None:
+            tried.append(kind)
+
+    monkeypatch.setattr(pc, "first", lambda column: pa.scalar("2020-01-01T00:00:00Z"))
+    _moments(Column(), TIMESTAMP)
+    assert tried == [TIMESTAMP]
 
 
 @pytest.mark.parametrize("text", ["0000-01-01T00:00:00Z", "0000-12-31 12"])

@@ -82,6 +82,7 @@ odd = st.sampled_from(
         GOOD + b"\r\n",
         b"\xef\xbb\xbf" + GOOD,
         GOOD.replace(b'"a"', b'"\\ud800"'),
+        GOOD.replace(b"{", b'{"k": "b", '),
     ]
 )
 headers = st.sampled_from([None, [], [("a", b"1"), ("a", None)], [(HEARTBEAT, b"2021-01-01")], [(HEARTBEAT, None)]])
@@ -97,6 +98,14 @@ def test_the_fast_way_and_the_slow_one_cannot_be_told_apart(given: list[tuple[An
         assert fast.rows.equals(slow.rows)
         assert fast.dead.equals(slow.dead)
         assert (fast.latest_us, fast.counters) == (slow.latest_us, slow.counters)
+
+
+def test_a_value_that_names_a_column_twice_is_a_dead_letter_as_it_stands() -> None:
+    # the last one won, without a word
+    taken = read_records(records(GOOD, GOOD.replace(b"{", b'{"k": "b", ')), LAYOUT)
+    assert letters(taken) == [("orders/3", 101, "the name 'k' is given twice")]
+    assert taken.dead["text"].to_pylist() == [f'{{"k": "b", "k": "a", "t": {T}, "n": 1}}']
+    assert [row["k"] for row in rows(taken)] == ["a"]
 
 
 @settings(max_examples=100, deadline=None)

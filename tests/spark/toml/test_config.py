@@ -47,6 +47,10 @@ def test_the_least_file_gets_the_defaults_that_are_promised(folder: Path) -> Non
     )
 
 
+def test_a_watermark_delay_of_nothing_may_be_a_text(folder: Path) -> None:
+    assert load(write(folder, LEAST + '[time]\nwatermark_delay = "0"\n')).watermark_delay_us == 0
+
+
 def test_everything_that_is_said_is_taken(folder: Path) -> None:
     text = """
         pipeline = { name = "fines", checkpoint = "cp" }

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StringType, StructField, StructType
 
+from waterclock.spark.by_place import by_place
+from waterclock.spark.dataframe.json_lines import NOT_READ
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.toml.readers import Reader
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 LINES = ("csv", "json")  # formats with lines that may be corrupt
 MARK = "\ufffd"  # what stands where a byte could not be read
-NOT_READ = "the reader cannot read it by the columns"
 NOT_DECODED = "it holds a byte that is not of the encoding"
 ENDLESS = "it holds a number beyond those of its type, or infinity"
 _PATTERNS = ("timestampformat", "timestampntzformat")  # names of options do not tell case apart
@@ -56,31 +57,33 @@ def _of_micros(pattern: str) -> str:
 
 
 def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
-    """`rows` with a reason for each that is a dead letter, and its line: as JSON, where Spark could read it."""
-    own, line = rows.drop(CORRUPT, FILE), F.lit(None).cast("string")
-    if CORRUPT in rows.columns:
-        line = F.make_valid_utf8(CORRUPT)  # a line of JSON comes as its bytes are
-    fields = own.schema.fields
-    marked = [F.contains(text, F.lit(MARK)) for field in fields if (text := _text(field)) is not None]
+    """`rows` with a reason for each that is a dead letter, and its line: where that is not known, the row as JSON."""
+    placed, columns = by_place(rows)
+    own = [(columns[field.name], field) for field in rows.drop(CORRUPT, FILE, REASON).schema.fields]
+    line = F.make_valid_utf8(columns[CORRUPT]) if CORRUPT in columns else F.lit(None).cast("string")  # bytes, in JSON
+    marked = [F.contains(text, F.lit(MARK)) for each in own if (text := _text(*each)) is not None]
     writes = {name.lower() for name in reader.options} & _WRITES_INFINITY.get(reader.format, set())
-    endless = [] if writes else [found for f in fields if (found := _endless(_column(f), f.dataType)) is not None]
-    reason = F.when(F.contains(line, F.lit(MARK)), NOT_DECODED).when(line.isNotNull(), NOT_READ)
+    endless = [] if writes else [found for of, f in own if (found := _endless(of, f.dataType)) is not None]
+    reason = F.when(F.contains(line, F.lit(MARK)), NOT_DECODED)
+    told = columns.get(REASON)  # where the line always stands there
+    reason = reason.when(line.isNotNull(), NOT_READ) if told is None else reason.when(told.isNotNull(), told)
     for wrong, why in [(one, NOT_DECODED) for one in marked] + [(one, ENDLESS) for one in endless]:
         reason = reason.when(wrong, why)
-    whole = F.to_json(F.struct(*map(_column, fields)))
-    found = rows.withColumn(REASON, reason)
-    return found.withColumn(CORRUPT, F.make_valid_utf8(F.when(F.col(REASON).isNotNull(), F.coalesce(line, whole))))
+    whole = F.to_json(F.struct(*(column.alias(field.name) for column, field in own)))
+    text = F.make_valid_utf8(F.coalesce(line, F.when(reason.isNotNull(), whole)))
+    return placed.select(
+        *(column.alias(field.name) for column, field in own),
+        columns[FILE].alias(FILE),
+        text.alias(CORRUPT),
+        reason.alias(REASON),
+    )
 
 
-def _column(field: StructField) -> Column:
-    return F.col(f"`{field.name}`")
-
-
-def _text(field: StructField) -> Column | None:
+def _text(column: Column, field: StructField) -> Column | None:
     """What a column has of text; None where it has none."""
     if isinstance(field.dataType, StructType | ArrayType | MapType):
-        return F.to_json(F.struct(_column(field)))
-    return _column(field) if isinstance(field.dataType, StringType) else None
+        return F.to_json(F.struct(column.alias(field.name)))
+    return column if isinstance(field.dataType, StringType) else None
 
 
 def _endless(value: Column, kind: DataType) -> Column | None:

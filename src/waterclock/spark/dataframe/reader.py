@@ -24,14 +24,16 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.spark.dataframe.json_lines import json_rows, reads_lines, text_options
 from waterclock.spark.dataframe.lines import LINES, uncut, with_letters
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
+from waterclock.spark.layout import refuse_own
 from waterclock.spark.places.place import is_remote, make_folder
 from waterclock.spark.source import FOREVER, literal
 from waterclock.spark.source_folder import check_readable
@@ -61,9 +63,9 @@ class ReaderStream:
 
     def begin(self, session: SparkSession) -> None:
         rows, step = self._read(session), self._reader.step
-        letters = rows.where(F.col(CORRUPT).isNotNull()) if step and CORRUPT in rows.columns else None
+        letters = rows.where(F.col(REASON).isNotNull()) if step and REASON in rows.columns else None
         if step is not None:
-            good = rows if letters is None else rows.where(F.col(CORRUPT).isNull())
+            good = rows if letters is None else rows.where(F.col(REASON).isNull())
             rows = applied(step, good.drop(CORRUPT, REASON, FILE), SOURCE)
         check_dataframe(rows.drop(CORRUPT, REASON, FILE), self._rules, "the source")
         self._rows = DataFrameStream(rows, self._rules, self._delay_us, self._checkpoint, letters)
@@ -122,18 +124,30 @@ class ReaderStream:
 
     def _read(self, session: SparkSession) -> DataFrame:
         reader, columns = self._reader, self._columns(session)
-        lines, text = reader.format in LINES, reader.format in (*LINES, "text")
         _check_options(session, reader)
-        stream = session.readStream.format(reader.format).options(**{**self._options(), **_FIXED})
-        if columns is not None:
-            stream = stream.schema(columns.add(CORRUPT, "string") if lines else columns)
+        refuse_own(columns.names if columns is not None else (), "the source")
         try:
-            rows = stream.table(reader.table) if reader.table else stream.load(self._place())
+            rows = self._loaded(session, columns)
         except (PySparkException, Py4JError) as error:
             raise self._refused(error) from error
         if reader.format == "text":  # as its bytes are: Python could not read others, and the sink would be given them
             rows = rows.withColumn("value", F.make_valid_utf8("value"))
-        return with_letters(rows.withColumn(FILE, F.col("_metadata.file_path")), reader) if text else rows
+        if reader.format not in (*LINES, "text"):
+            return rows
+        file = rows[FILE] if FILE in rows.columns else rows.metadataColumn("_metadata").getField("file_path")
+        return with_letters(rows.withColumn(FILE, file), reader)
+
+    def _loaded(self, session: SparkSession, columns: StructType | None) -> DataFrame:
+        reader, options = self._reader, {**self._options(), **_FIXED}
+        if reader.format == "json" and columns is not None:
+            lines = session.readStream.format("text").options(**text_options(options)).load(self._place())
+            if reads_lines(lines, options):
+                return json_rows(lines, columns, options)
+        stream = session.readStream.format(reader.format).options(**options)
+        if columns is not None:
+            corrupt = [StructField(CORRUPT, StringType())] if reader.format in LINES else []
+            stream = stream.schema(StructType([*columns, *corrupt]))
+        return stream.table(reader.table) if reader.table else stream.load(self._place())
 
     def _options(self) -> dict[str, str]:
         given = uncut(self._reader)
@@ -210,10 +224,13 @@ _FIXED = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whate
 
 
 def _declared(columns: Mapping[str, str]) -> StructType:
-    ddl = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    ddl = ", ".join(f"c{place} {kind}" for place, kind in enumerate(columns.values()))
     try:
-        return StructType.fromDDL(ddl)
+        kinds = StructType.fromDDL(ddl)
     except ParseException as error:
         raise UsageError(
             f"[source.columns]: Spark does not know these types: {str(error).strip().splitlines()[0]}"
         ) from error
+    if len(kinds) != len(columns):
+        raise UsageError(f"[source.columns]: each column must have one type in Spark's words, got {ddl!r}")
+    return StructType([StructField(name, kind.dataType) for name, kind in zip(columns, kinds, strict=True)])

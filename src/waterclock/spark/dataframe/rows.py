@@ -116,8 +116,7 @@ def _any(masks: list[pa.Array], count: int) -> pa.Array:
 def _letters(rows: pa.RecordBatch, reasons: pa.Array) -> pa.Table:
     """A letter for each row: where it lay, as far as that was told, and the line as it stood, or else the row."""
     own = _without(rows, ROW_ID, *ASIDE)
-    columns = [_text_of(column) if pa.types.is_timestamp(column.type) else column for column in own.columns]
-    made = pa.RecordBatch.from_arrays(columns, own.schema.names).to_pylist()
+    made = pa.RecordBatch.from_arrays([*map(_as_said, own.columns)], own.schema.names).to_pylist()
     texts = [json.dumps(row, ensure_ascii=False, default=str) for row in made]
     told = zip(_places(rows), reasons.to_pylist(), _texts(rows, CORRUPT), texts, strict=True)
     return dead_letters([(*place, reason, text if line is None else line) for place, reason, line, text in told])
@@ -139,5 +138,8 @@ def _without(rows: pa.RecordBatch, *names: str) -> pa.RecordBatch:
     return rows.drop_columns([name for name in names if name in rows.schema.names])
 
 
-def _text_of(times: pa.Array) -> pa.Array:
-    return _us(times).cast(pa.timestamp("us")).cast(pa.string())
+def _as_said(column: pa.Array) -> pa.Array:
+    """Times and dates as texts: Python's calendar is shorter than Spark's."""
+    if pa.types.is_timestamp(column.type):
+        return _us(column).cast(pa.timestamp("us")).cast(pa.string())
+    return column.cast(pa.string()) if pa.types.is_date(column.type) else column

@@ -15,15 +15,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.dataframe.rows import ASIDE, pack_letters, row_packer
 from waterclock.spark.files.source import reader
-from waterclock.spark.layout import ROW_ID
 from waterclock.spark.packs import TIMED
 from waterclock.spark.plans import refuse_stateful
 from waterclock.spark.source import names_of
 from waterclock.spark.toml.fitting import check_durations, check_names_of
-from waterclock.spark.transform import check_columns, delay_text, made_id
+from waterclock.spark.transform import check_columns, delay_text, with_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,11 +87,11 @@ class DataFrameStream:
         """Nothing that can be known yet: the first batch that has rows is refused."""
 
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
-        named = self._rows.withColumn(ROW_ID, made_id(self._rules, self._rows.drop(*ASIDE).columns))
-        rows = named.mapInArrow(row_packer(self._rules, self._delay_us, count), TIMED)
-        beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
+        named = with_id(self._rows, self._rules, self._rows.drop(*ASIDE).columns)
+        rows = in_workers(named, row_packer(self._rules, self._delay_us, count), TIMED)
+        beats = in_workers(names_of(session, self._checkpoint.heartbeats, 1, beat=True), reader(None), TIMED)
         if self._letters is not None:
-            rows = rows.unionByName(self._letters.mapInArrow(pack_letters, TIMED))
+            rows = rows.unionByName(in_workers(self._letters, pack_letters, TIMED))
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:

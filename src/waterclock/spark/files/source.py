@@ -23,6 +23,7 @@ from waterclock.errors import EnvironmentMissing, PlaceLost
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
 from waterclock.spark.buckets import BUCKETS
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.reading import Layout, name_of, read_file
 from waterclock.spark.layout import dead_letters
@@ -73,7 +74,7 @@ class FileStream:
         content = ("content",) if is_remote(self._source.path) else ()
         files = names_of(session, self._source.path, self._source.files_per_batch, False, *content)
         beats = names_of(session, self._checkpoint.heartbeats, 1, True, *content)
-        rows = files.unionByName(beats).mapInArrow(reader(self._layout, self._delay_us, count), TIMED)
+        rows = in_workers(files.unionByName(beats), reader(self._layout, self._delay_us, count), TIMED)
         return rows.withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:

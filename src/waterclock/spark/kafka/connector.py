@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 
 from waterclock.errors import EnvironmentMissing
 from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.kafka.offsets import to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
@@ -48,7 +49,7 @@ def packed_topics(
         if "kafka" not in str(error).lower() or "data source" not in str(error).lower():
             raise
         raise EnvironmentMissing(MISSING) from error
-    return raw.selectExpr(*_COLUMNS).mapInArrow(_packer(packing, list(starting), ending), packing.columns)
+    return in_workers(raw.selectExpr(*_COLUMNS), _packer(packing, list(starting), ending), packing.columns)
 
 
 def java_settings(client: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.kafka.partitions import Offsets, Partition
@@ -181,7 +182,7 @@ def source_of(plan: Plan) -> type[DataSource]:
         def name(cls) -> str:
             return NAME
 
-        def schema(self) -> str:
+        def schema(self) -> str | StructType:
             return plan.packing.columns
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:

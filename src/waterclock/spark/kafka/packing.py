@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames
@@ -27,8 +28,8 @@ class PacksRecords(Protocol):
     (stepping.py) for what goes through a step of the user's own first."""
 
     @property
-    def columns(self) -> str:
-        """The columns of what it makes, in Spark's words."""
+    def columns(self) -> str | StructType:
+        """The columns of what it makes, as Spark takes them."""
 
     def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more."""

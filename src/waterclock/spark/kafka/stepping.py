@@ -21,11 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from waterclock.errors import UsageError
 from waterclock.kafka.partitions import Partition
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.dataframe.rows import PLACE, add_judged
 from waterclock.spark.dataframe.stream import check_dataframe, event_schema
 from waterclock.spark.kafka.packing import watermarks_of
@@ -33,14 +35,13 @@ from waterclock.spark.kafka.records import WHERE_IT_LIES, RecordLayout, Records,
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.packs import FIRST, NO_TIME, TIMED, Packs, end_of, timed
 from waterclock.spark.steps import SOURCE, applied, nothing
-from waterclock.spark.toml.topics import RECORD_PARTS, Topics
-from waterclock.spark.transform import made_id
+from waterclock.spark.toml.topics import Topics
+from waterclock.spark.transform import with_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FRAME = f"{ROW_ID}_frame"  # what passes the step by: a dead frame or a clock frame; null beside a row
-_PLACE_IN_SPARK = "struct<topic: string, partition: bigint, offset: bigint>"
 _PLACE_TYPE = pa.struct([("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64())])
 
 
@@ -52,10 +53,8 @@ class StepPacker:
     delay_us: int
 
     @property
-    def columns(self) -> str:
-        kinds = {**self.layout.columns, **{name: RECORD_PARTS[part] for part, name in self.layout.record.items()}}
-        named = ", ".join(f"`{name}` {'bigint' if kind == 'int' else kind}" for name, kind in kinds.items())
-        return f"{named}, {PLACE} {_PLACE_IN_SPARK}, {FRAME} binary"
+    def columns(self) -> StructType:
+        return from_arrow_schema(self.schema())
 
     def rows_schema(self) -> pa.Schema:
         """The columns that a step sees."""
@@ -120,10 +119,10 @@ class SteppedRows:
         made = self._applied(raw.where(F.col(FRAME).isNull()).drop(FRAME))
         lies = {self._topics.record.get(part) for part in WHERE_IT_LIES} - set(self._rules.columns())
         said = [name for name in made.columns if name not in {PLACE, *lies}]
-        rows = made.withColumn(ROW_ID, made_id(self._rules, said))
+        rows = with_id(made, self._rules, said)
         aside = raw.where(F.col(FRAME).isNotNull()).select(FRAME)
-        packed = rows.mapInArrow(row_packer(self._rules, self._delay_us, count), TIMED)
-        return packed.unionByName(aside.mapInArrow(frame_packer(count), TIMED))
+        packed = in_workers(rows, row_packer(self._rules, self._delay_us, count), TIMED)
+        return packed.unionByName(in_workers(aside, frame_packer(count), TIMED))
 
     def _applied(self, rows: DataFrame) -> DataFrame:
         return with_place(applied(self._step, rows, SOURCE))
@@ -166,7 +165,7 @@ def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBa
     """Runs of rows of one partition, in the order in which they stand."""
     if not batch.num_rows:
         return
-    topics, partitions = (pc.struct_field(batch.column(PLACE), name) for name in ("topic", "partition"))
+    topics, partitions = (pc.struct_field(batch.column(PLACE), [name]) for name in ("topic", "partition"))
     if topics.null_count:
         raise UsageError(f"the step behind source gives rows whose {PLACE} is null: each must be made of a record")
     begins = [0, *(n + 1 for n in _changes(topics, partitions)), batch.num_rows]

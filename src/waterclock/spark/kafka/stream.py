@@ -19,6 +19,7 @@ from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.rules.model import Rules
 from waterclock.spark.buckets import cores_of
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.source import reader
 from waterclock.spark.kafka.changes import ChangeLayout, ChangePacker
@@ -118,7 +119,7 @@ class TopicStream:
             self._packing = replace(self._packing, count=count)
         rows = self._by_connector(session) if self._topics.way == "connector" else self._by_python(session, live)
         rows = rows if self._stepped is None else self._stepped.packed(rows, count)
-        beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
+        beats = in_workers(names_of(session, self._checkpoint.heartbeats, 1, beat=True), reader(None), TIMED)
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:

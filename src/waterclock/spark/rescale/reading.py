@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.buckets import labels
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.rescale.parts import Clock, seen, split
 from waterclock.spark.state.bucket import StoredBucket
@@ -66,7 +67,7 @@ def look(session: SparkSession, checkpoint: Checkpoint) -> StateSeen:
     partitions = _partitions(session, checkpoint)
     values, blobs = _state(session, checkpoint, batch_id)
     sizes = {row.label: row.size for row in blobs.groupBy("label").agg(F.sum(F.length("blob")).alias("size")).collect()}
-    rows = values.mapInArrow(_look, _SEEN).collect()
+    rows = in_workers(values, _look, _SEEN).collect()
     clock = Clock()
     for row in rows:
         clock = clock.furthest(Clock(row.watermark, row.partitions))

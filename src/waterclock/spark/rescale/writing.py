@@ -20,6 +20,7 @@ from pyspark.sql import Row
 from waterclock.errors import StateMismatch
 from waterclock.rules.model import Rules
 from waterclock.spark.buckets import labels
+from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.operator import RulesProcessor
 from waterclock.spark.places.place import Place, is_remote
@@ -64,9 +65,9 @@ def lay_down(session: SparkSession, parts: DataFrame, folder: Place, count: int)
     parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(
         str(folder) if is_remote(folder) else f"file:{folder}"
     )
-    laid = (
-        session.read.schema(PARTS).parquet(literal(folder)).mapInArrow(_summed, "held long, deadlines long").collect()
-    )
+    laid = in_workers(
+        session.read.schema(PARTS).parquet(literal(folder)), _summed, "held long, deadlines long"
+    ).collect()
     return Written(sum(row.held for row in laid), sum(row.deadlines for row in laid), 0)
 
 

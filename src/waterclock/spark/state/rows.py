@@ -16,10 +16,21 @@ from waterclock.rules.events import Event
 from waterclock.rules.model import Rules
 from waterclock.rules.questions import Answers, tie
 from waterclock.rules.results import Key
-from waterclock.rules.truth import Moment
+from waterclock.rules.truth import Day, Moment
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state.carried import CarriedColumn, any_of, filled, plain
+
+_COMPARABLE = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_boolean,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 
 
 class Rows:
@@ -120,10 +131,13 @@ def _values(rows: pa.Table, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _comparable(column: pa.ChunkedArray) -> list[Any]:
-    if not pa.types.is_timestamp(column.type):
+    if pa.types.is_timestamp(column.type):
+        return [None if us is None else Moment(us) for us in column.cast(TIMESTAMP).cast(pa.int64()).to_pylist()]
+    if pa.types.is_date32(column.type):  # Spark's calendar goes further than Python's
+        return [None if day is None else Day(day) for day in column.cast(pa.int32()).to_pylist()]
+    if any(is_such(column.type) for is_such in _COMPARABLE):
         return column.to_pylist()  # type: ignore[no-any-return]
-    moments = column.cast(TIMESTAMP).cast(pa.int64()).to_pylist()
-    return [None if us is None else Moment(us) for us in moments]
+    return [Ellipsis if valid else None for valid in column.is_valid().to_pylist()]  # nothing else is asked of it
 
 
 def times(rows: pa.Table | pa.RecordBatch, name: str) -> list[int | None]:

@@ -13,7 +13,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.sinks import Mirror
-from waterclock.spark.layout import TYPES
+from waterclock.spark.layout import TYPES, check_each_once, refuse_own
 from waterclock.spark.toml.sink import check_mirror, check_mirror_rules
 from waterclock.spark.toml.values import LONGEST_US, one_of
 
@@ -46,19 +46,13 @@ def check_fits(columns: Mapping[str, str] | None, rules: Rules | None, mirror: o
 
 
 def check_names_of(columns: Iterable[str], where: str = "[source.columns]") -> None:
-    """Columns become columns of SQL, which does not tell case apart, and travel beside one of ours."""
-    seen = dict[str, str]()
-    for name in columns:
-        if not name.strip() or not name.isprintable() or set(name) & set("\"'`"):
-            raise UsageError(f"{where}: a column's name must be printable and without quotes, got {name!r}")
-        if name.casefold().startswith("_row_id"):
-            raise UsageError(f"{where}: {name!r} cannot be used: names that start with _row_id are waterclock's own")
-        same = seen.get(name.casefold())
-        if same == name:
-            raise UsageError(f"{where}: two columns are called {name!r}: rename one, or leave it out")
-        if same is not None:
-            raise UsageError(f"{where}: {same!r} and {name!r} differ by case only, which SQL does not tell apart")
-        seen[name.casefold()] = name
+    """Raise UsageError where columns could not be those of a table, or travel beside ours."""
+    names = list(columns)
+    for name in names:
+        if not name.strip() or not name.isprintable():
+            raise UsageError(f"{where}: a column's name must be printable and not empty, got {name!r}")
+    refuse_own(names, where)
+    check_each_once(names, where)
 
 
 def check_durations(rules: Rules) -> None:
