@@ -75,6 +75,7 @@ class Fetcher:
                 await self._link.connect()
                 await self._introduce()  # 1
                 await self._agree([self._replica.journal])  # 2
+                await self._replica.begin_copying()
                 while await self._round([self._replica.journal], 0):
                     pass
                 await self._agree(list(self._replica.topics.partitions()))  # 3
