@@ -38,6 +38,7 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
+from waterclock.broker.api.txn_markers import TxnMarkerApi
 from waterclock.broker.flusher import Flusher, Work
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import FlushFreezer
@@ -56,13 +57,13 @@ from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
 from waterclock.broker.replication.replica import begin_epoch, open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
-from waterclock.broker.runtime import RuntimeSettings
+from waterclock.broker.runtime import AT_START, BY_NOBODY, ConfigEntry, RuntimeSettings
 from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
-from waterclock.broker.settings import Settings
+from waterclock.broker.settings import ADVERTISED, Settings
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topic, Topics
@@ -106,6 +107,8 @@ class Core:
             self._guard(access)
             self.listener = listener or opened.enter_context(closing(self._listener((host, port), access)))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
+            said = BY_NOBODY if access.advertise is None else AT_START
+            self._listeners = ConfigEntry(ADVERTISED.name, access.listeners(host, self.listener.port), said)
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(self._flusher()))
@@ -183,7 +186,7 @@ class Core:
         apis = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
             TopicApis(self.identity, self.topics, self.runtime, self._topic_gone, not_kept),
-            ConfigApis(Resources(self.topics, self.runtime), not_kept),
+            ConfigApis(Resources(self.topics, self.runtime, self._listeners), not_kept),
             PartitionApis(self.identity, self.topics, self.replicas.in_sync),
             ElectionApis(self.topics),
             LogDirApis(self.folder, self.topics),
@@ -192,6 +195,7 @@ class Core:
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
+            TxnMarkerApi(self.topics, self.transactions.ending, self.clock.wall_ms),
             RecordApis(self.topics, self.deletions, self.upkeep),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
             self.sasl,
