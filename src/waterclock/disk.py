@@ -167,42 +167,53 @@ class WithoutLocks(Enum):
 
 
 class FolderLock:
-    """The right to work in `folder`, of one process at a time; the lock lies on the file `name` in it, which stays."""
+    """The right to work in `folder`, of one process at a time.
+
+    The lock lies on the folder itself and on the file `name` in it, which stays. The file is what other versions look at,
+    and what file systems can lock that lock no folders (NFS); the folder is there when somebody has removed the file.
+    """
 
     def __init__(self, folder: AnyPath, name: str, without_locks: WithoutLocks) -> None:
-        self._path, self._without_locks = os.path.join(folder, name), without_locks
-        self._fd: int | None = None
+        self._folder, self._path, self._without_locks = folder, os.path.join(folder, name), without_locks
+        self._fds: list[int] = []
 
     def take(self) -> None:
-        """Take it; again is the same. A lock whose file was removed or replaced meanwhile is taken anew.
+        """Take it; again is the same. A lock whose file or folder was removed or replaced meanwhile is taken anew.
 
-        BlockingIOError if another process, or another lock of this one, has it. OSError if the file cannot be made, or
-        if it cannot be locked and the policy is REFUSE.
+        BlockingIOError if another process, or another lock of this one, has it. OSError, which names the file, if that
+        cannot be made, or if it cannot be locked and the policy is REFUSE.
         """
         if self._holds():
             return
         self.release()
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            self._lock(self._folder, os.O_RDONLY | os.O_DIRECTORY, WithoutLocks.ALLOW)
+            self._lock(self._path, os.O_RDWR | os.O_CREAT, self._without_locks)
+        except OSError:
+            self.release()
+            raise
+        _taken.add(self)
+
+    def _lock(self, path: AnyPath, flags: int, without_locks: WithoutLocks) -> None:
+        fd = os.open(path, flags, 0o666)
+        self._fds.append(fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if isinstance(error, BlockingIOError) or self._without_locks is WithoutLocks.REFUSE:
-                os.close(fd)
-                raise
-        self._fd = fd
-        _taken.add(self)
+            if isinstance(error, BlockingIOError) or without_locks is WithoutLocks.REFUSE:
+                raise OSError(error.errno, error.strerror, path) from error
 
     def release(self) -> None:
         """Give it back; without it, this does nothing."""
-        fd, self._fd = self._fd, None
-        if fd is not None:
+        fds, self._fds = self._fds, []
+        for fd in fds:
             os.close(fd)
 
     def _holds(self) -> bool:
-        if self._fd is None:
-            return False
+        paths = (self._folder, self._path)
         with suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(self._fd), os.stat(self._path))
+            there = [os.path.samestat(os.fstat(fd), os.stat(path)) for fd, path in zip(self._fds, paths, strict=False)]
+            return len(there) == len(paths) and all(there)
         return False
 
 

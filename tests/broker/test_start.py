@@ -86,6 +86,20 @@ def test_a_data_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
         Broker(tmp_path / "file").start()
 
 
+def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(UsageError, match=rf"the data folder {tmp_path} cannot be used: {tmp_path}/lock: Is a directory"):
+        Broker(tmp_path).start()
+
+
+def test_a_second_broker_is_refused_where_somebody_has_removed_the_lock(tmp_path: Path) -> None:
+    """It made the file anew and locked that one: two brokers wrote into one folder."""
+    with Broker(tmp_path):
+        (tmp_path / "lock").unlink()
+        with pytest.raises(DataInUse, match=f"another broker has {tmp_path} open"):
+            Broker(tmp_path).start()
+
+
 # What a start that failed leaves open
 
 NOBODY = "127.0.0.1:9"
@@ -208,7 +222,7 @@ def no_locks(folder: Path) -> None:
     before = left_open()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fcntl.flock", refused)
-        with pytest.raises(UsageError, match="cannot be used: No locks available"):
+        with pytest.raises(UsageError, match=r"cannot be used: .*/lock: No locks available"):
             locked(str(folder))
     assert left_open() == before
 

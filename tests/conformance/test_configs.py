@@ -70,6 +70,72 @@ def test_the_type_of_a_setting_is_told(wire: Wire, topic: str) -> None:
     assert reply["cleanup.policy"] == 7
 
 
+# every setting that Apache Kafka 4.3 describes of a topic, by the type that it has there
+TOPIC_SETTINGS = {
+    1: {
+        "preallocate", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
+        "unclean.leader.election.enable",
+    },
+    2: {
+        "compression.type", "message.timestamp.type",
+    },
+    3: {
+        "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes",
+        "max.message.bytes", "min.insync.replicas", "segment.bytes", "segment.index.bytes",
+    },
+    5: {
+        "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms", "local.retention.bytes",
+        "local.retention.ms", "max.compaction.lag.ms", "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms", "min.compaction.lag.ms", "retention.bytes", "retention.ms",
+        "segment.jitter.ms", "segment.ms",
+    },
+    6: {
+        "min.cleanable.dirty.ratio",
+    },
+    7: {
+        "cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
+    },
+}  # fmt: skip
+# those that mean nothing without what Kafka has them for, with the value that means nothing
+NEUTRAL = {
+    "remote.storage.enable": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "local.retention.ms": "-2",
+    "local.retention.bytes": "-2",
+    "leader.replication.throttled.replicas": "",
+    "follower.replication.throttled.replicas": "",
+}
+
+
+def test_every_setting_of_a_topic_is_described_with_its_type(wire: Wire, topic: str) -> None:
+    found: dict[int, set[str]] = {}
+    for one in described(wire, topic).configs:
+        found.setdefault(one.config_type, set()).add(one.name)
+    assert found == TOPIC_SETTINGS
+
+
+@pytest.mark.parametrize(("key", "neutral"), NEUTRAL.items())
+def test_a_setting_for_what_a_broker_need_not_have_is_taken_with_the_value_that_means_nothing(
+    wire: Wire, new_topic: Any, key: str, neutral: str
+) -> None:
+    topic = new_topic(**{key: neutral})
+    assert value(wire, topic, key) == (neutral, FROM_TOPIC)
+    assert changed(wire, topic, key, SET, neutral) == "none"
+
+
+@pytest.mark.parametrize(("key", "text"), [("remote.storage.enable", "true"), (list(NEUTRAL)[-1], "bad")])
+def test_and_refused_with_another(wire: Wire, topic: str, key: str, text: str) -> None:
+    assert changed(wire, topic, key, SET, text) == "invalid_config"
+
+
+def test_where_clients_find_the_broker_is_described(wire: Wire, bootstrap: str) -> None:
+    node = wire.ask("metadata", 12, topics=[]).brokers[0].node_id
+    (reply,) = described(wire, str(node), "advertised.listeners", kind=BROKER).configs
+    assert f"PLAINTEXT://{bootstrap}" in reply.value.split(",")
+    assert (reply.read_only, reply.config_type) == (True, 7)
+
+
 def test_the_settings_of_an_unknown_topic_are_an_error(wire: Wire, name: str) -> None:
     assert described(wire, name).error_code.name == "unknown_topic_or_partition"
 

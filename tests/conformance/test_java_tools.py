@@ -22,6 +22,7 @@ TOPICS, OFFSETS, GROUPS = (
     TOOLS + "GetOffsetShell",
     TOOLS + "consumer.group.ConsumerGroupCommand",
 )
+TRANSACTIONS = TOOLS + "TransactionsCommand"
 PRODUCER, CONSUMER = TOOLS + "ConsoleProducer", TOOLS + "consumer.ConsoleConsumer"
 WITHIN_S = 90
 
@@ -103,6 +104,23 @@ def test_the_consumer_reads_what_is_committed_only(run: Run, dialogue: Dialogue,
     level = ["--isolation-level", "read_committed"]
     answer = run(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "2", *level)
     assert answer.split() == ["one", "two"]
+
+
+@pytest.mark.parametrize("by_offset", [True, False])
+def test_a_transaction_that_hangs_is_found_and_aborted(
+    run: Run, dialogue: Dialogue, topic: str, name: str, by_offset: bool
+) -> None:
+    producer = Transactional(dialogue, name)
+    producer.put(topic, b"hangs")
+    dialogue.produce(topic, batch(b"behind it"))
+    assert str(producer.id) in run(TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
+    who = ["--producer-id", str(producer.id), "--producer-epoch", str(producer.epoch), "--coordinator-epoch", "0"]
+    run(TRANSACTIONS, "abort", "--topic", topic, "--partition", "0", *(["--start-offset", "0"] if by_offset else who))
+    assert dialogue.offset(topic, LATEST, isolation=1).offset == 3
+    answer = run(
+        CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "1", "--isolation-level", "read_committed"
+    )
+    assert answer.split("\n")[0] == "behind it"
 
 
 def test_the_verifiable_producer_is_acknowledged_each_time(run: Run, dialogue: Dialogue, topic: str) -> None:

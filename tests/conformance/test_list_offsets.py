@@ -86,7 +86,9 @@ def test_the_last_offset_elsewhere_is_none_where_nothing_is_elsewhere(dialogue: 
     assert (reply.error_code.name, reply.offset) == ("none", -1)
 
 
-@pytest.mark.parametrize(("at", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-7, 10)])
+@pytest.mark.parametrize(
+    ("at", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 10), (-7, 11)]
+)
 def test_a_special_time_before_its_version_is_refused(dialogue: Dialogue, dated: str, at: int, version: int) -> None:
     assert dialogue.offset(dated, at, version=version).error_code.name == "unsupported_version"
 

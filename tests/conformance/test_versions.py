@@ -33,6 +33,7 @@ RANGES = {
     "add_partitions_to_txn": (0, 5),
     "add_offsets_to_txn": (0, 4),
     "end_txn": (0, 5),
+    "write_txn_markers": (1, 2),
     "txn_offset_commit": (0, 5),
     "describe_configs": (1, 4),
     "alter_configs": (0, 2),

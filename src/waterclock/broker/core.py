@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
@@ -37,30 +38,32 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
+from waterclock.broker.api.txn_markers import TxnMarkerApi
 from waterclock.broker.flusher import Flusher, Work
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
-from waterclock.broker.inventory import take_inventory
+from waterclock.broker.inventory import JOURNAL, take_inventory
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import settle
+from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.replay import replay
 from waterclock.broker.log.write_ahead import WriteAheadLog
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
-from waterclock.broker.replication.replica import open_journal
+from waterclock.broker.replication.replica import begin_epoch, open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
-from waterclock.broker.runtime import RuntimeSettings
+from waterclock.broker.runtime import AT_START, BY_NOBODY, ConfigEntry, RuntimeSettings
 from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
-from waterclock.broker.settings import Settings
+from waterclock.broker.settings import ADVERTISED, Settings
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topic, Topics
@@ -104,6 +107,8 @@ class Core:
             self._guard(access)
             self.listener = listener or opened.enter_context(closing(self._listener((host, port), access)))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
+            said = BY_NOBODY if access.advertise is None else AT_START
+            self._listeners = ConfigEntry(ADVERTISED.name, access.listeners(host, self.listener.port), said)
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(self._flusher()))
@@ -132,11 +137,19 @@ class Core:
         return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, attached, user)
 
     def _take_up(self) -> None:
-        """Go on with what the last time left: a follower, and transactions."""
+        """Go on with what the last time left: a promotion that was cut short, a follower, and transactions."""
+        self._begin_epoch()
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         self.transactions.ids.pass_over(one for p in self.topics.partitions() for one in p.producers.known)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
+
+    def _begin_epoch(self) -> None:
+        """In every log, if the promotion came no further than to remember that this broker leads: follower.py, step 4."""
+        epoch = self.leading.epoch
+        if epoch and Memo.load(os.path.join(self.folder, JOURNAL)).epoch < epoch:
+            journal = open_journal(self.folder, self.settings, self._stop)
+            begin_epoch([*self.topics.partitions(), journal], epoch)
 
     def _guard(self, access: Access) -> None:
         """Who may come in, and do what."""
@@ -173,7 +186,7 @@ class Core:
         apis = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
             TopicApis(self.identity, self.topics, self.runtime, self._topic_gone, not_kept),
-            ConfigApis(Resources(self.topics, self.runtime), not_kept),
+            ConfigApis(Resources(self.topics, self.runtime, self._listeners), not_kept),
             PartitionApis(self.identity, self.topics, self.replicas.in_sync),
             ElectionApis(self.topics),
             LogDirApis(self.folder, self.topics),
@@ -182,6 +195,7 @@ class Core:
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
+            TxnMarkerApi(self.topics, self.transactions.ending, self.clock.wall_ms),
             RecordApis(self.topics, self.deletions, self.upkeep),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
             self.sasl,
@@ -225,7 +239,7 @@ class Core:
             partition.deposed = True
         self.watermarks.changed(list(self.topics.partitions()))
         known = {"follows": address, "node": self.identity.node, "peer": self.identity.peer, "epoch": epoch}
-        known |= dict.fromkeys(("applied", "follower", "deposed"))
+        known |= dict.fromkeys(("applied", "copied_from", "follower", "deposed"))
         self.store.commit([Entry("self", *item) for item in known.items()], partial(self._resign, address))
 
     def _resign(self, address: str, done: bool) -> None:

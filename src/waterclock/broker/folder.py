@@ -16,7 +16,8 @@ def locked(folder: str) -> FolderLock:
     except BlockingIOError:
         raise DataInUse(f"another broker has {folder} open: stop it, or choose another folder with --data") from None
     except OSError as error:
+        what = "" if error.filename in (None, folder) else f"{error.filename}: "
         raise UsageError(
-            f"the data folder {folder} cannot be used: {error.strerror}. Choose another with --data"
+            f"the data folder {folder} cannot be used: {what}{error.strerror}. Choose another with --data"
         ) from None
     return lock

@@ -3,9 +3,11 @@
 To be promoted is:
 1. to copy no more, and to do what the journal says to its end;
 2. to make everything durable;
-3. to begin a new epoch in every partition;
-4. to remember that it leads, and whom it deposes. From here on it starts as a leader, whatever `--follow` says.
-A crash before 4 leaves a follower, which may be promoted again.
+3. to remember that it leads, in which epoch, and whom it deposes. From here on it starts as a leader, whatever `--follow`
+   says;
+4. to begin that epoch in every partition, in the journal last.
+A crash before 3 leaves a follower, which may be promoted again; one after it a leader, whose start does 4 (core.py). An
+epoch in a log that no leader was ever remembered for would be one that the living leader has never heard of.
 
 Rule 1: its folder is like a leader's: Core opens it.
 Rule 2: a client that produces or fetches here gets NOT_LEADER_OR_FOLLOWER, and finds the leader by Metadata.
@@ -215,10 +217,11 @@ class Follower:
         await self.replica.catch_up()
         await self.replica.flush()  # 2
         epoch = self.replica.next_epoch()
-        await self._loop.run_in_executor(None, self.replica.begin, epoch)  # 3
         deposed = {"address": self._leader, "epoch": epoch}
-        known = {"epoch": epoch, "deposed": deposed, "follows": None, "follower": None, "applied": None, "high": None}
-        await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 4
+        known = {"epoch": epoch, "deposed": deposed}
+        known |= dict.fromkeys(("follows", "follower", "applied", "copied_from", "high"))
+        await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 3
+        await self._loop.run_in_executor(None, self.replica.begin, epoch)  # 4
         if not self.over.done():
             self.over.set_result(LEAD)
 

@@ -18,6 +18,8 @@ from waterclock.errors import UsageError
 LONGEST: Final = 2**63 - 1
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
+LEADER_THROTTLED: Final = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED: Final = "follower.replication.throttled.replicas"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -97,7 +99,24 @@ def _principals(text: str) -> frozenset[str]:
     return frozenset(named)
 
 
-KINDS: Final[dict[Any, str]] = {_int: "number", _float: "number", _bool: "boolean", _list: "list", _policy: "list"}
+def _only(value: str, why: str) -> Callable[[str], str]:
+    """What has no meaning here but as it is, and is taken with that value: Kafka's tools copy a topic's settings whole."""
+
+    def read(text: str) -> str:
+        if text.lower() != value:
+            raise ValueError(f"must be {value or 'empty'} here: {why}")
+        return value
+
+    return read
+
+
+_not_tiered = _only("false", "all records are on this broker's disk, there is no remote storage")
+_as_retention = _only("-2", "without remote storage retention.ms and retention.bytes say all of it")
+_not_throttled = _only("", "a follower copies as fast as it can")
+KINDS: Final[dict[Any, str]] = {
+    _int: "number", _float: "number", _bool: "boolean", _list: "list", _policy: "list",
+    _not_tiered: "boolean", _as_retention: "long", _not_throttled: "list",
+}  # fmt: skip
 
 _TABLE: Final = (
     ("node.id", None, _int, "1", "the broker's id, kept in its folder; of a follower, unless set: not its leader's"),
@@ -135,6 +154,13 @@ _TABLE: Final = (
     ("log.roll.jitter.ms", "segment.jitter.ms", _int, "0", "accepted; none here"),
     ("log.preallocate", "preallocate", _bool, "false", "accepted; never here"),
     ("unclean.leader.election.enable", "unclean.leader.election.enable", _bool, "false", "accepted; there is no election"),
+    ("remote.storage.enable", "remote.storage.enable", _not_tiered, "false", "false alone: there is no remote storage"),
+    ("remote.log.copy.disable", "remote.log.copy.disable", _not_tiered, "false", "false alone: the same"),
+    ("remote.log.delete.on.disable", "remote.log.delete.on.disable", _not_tiered, "false", "false alone: the same"),
+    ("log.local.retention.ms", "local.retention.ms", _as_retention, "-2", "-2 alone: as log.retention.ms says"),
+    ("log.local.retention.bytes", "local.retention.bytes", _as_retention, "-2", "-2 alone: as log.retention.bytes says"),
+    (LEADER_THROTTLED, LEADER_THROTTLED, _not_throttled, "", "empty alone: nothing is throttled"),
+    (FOLLOWER_THROTTLED, FOLLOWER_THROTTLED, _not_throttled, "", "empty alone: nothing is throttled"),
     ("socket.request.max.bytes", None, _int, str(100 << 20), "the largest request"),
     ("max.connections", None, _int, "10000", "open connections; one more is closed"),
     ("connections.max.idle.ms", None, _int, "600000", "after which silence a connection is closed"),
@@ -171,6 +197,10 @@ _TABLE: Final = (
 )  # fmt: skip
 
 SETTINGS: Final = {row[0]: Setting(*row) for row in _TABLE}
+ADVERTISED: Final = Setting(
+    "advertised.listeners", None, _list, "", "where clients find the broker, as --advertise says it"
+)
+"""Described with the others, and not set by them."""
 TOPIC_SETTINGS: Final = {setting.topic: setting for setting in SETTINGS.values() if setting.topic is not None}
 
 

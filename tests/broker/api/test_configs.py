@@ -12,7 +12,7 @@ pytest.importorskip("crc32c")
 
 from tests.broker.admin import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, change, create, described, setting
 from tests.conformance.wire import Wire
-from waterclock.broker import Broker
+from waterclock.broker import Access, Broker
 
 THIS, ALL = "1", ""
 
@@ -122,6 +122,41 @@ def test_a_change_that_cannot_be_is_refused(
 ) -> None:
     assert change(wire, kind, name, deed) == error
     assert setting(wire, TOPIC, "t", "retention.ms") == ("5000", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("remote.storage.enable", "true", "must be false here: all records are on this broker's disk"),
+        ("remote.log.copy.disable", "true", "must be false here: all records are on this broker's disk"),
+        ("local.retention.ms", "1000", "must be -2 here: without remote storage retention.ms"),
+        ("local.retention.bytes", "-1", "must be -2 here: without remote storage retention.ms"),
+        ("leader.replication.throttled.replicas", "*", "must be empty here: a follower copies as fast as it can"),
+        ("follower.replication.throttled.replicas", "0:1", "must be empty here: a follower copies as fast as it can"),
+    ],
+)
+def test_what_means_nothing_here_is_refused_with_the_reason_where_it_would_mean_something(
+    wire: Wire, name: str, text: str, why: str
+) -> None:
+    made = create(wire, "new", configs={name: text})
+    assert made.error_code.name == "invalid_config"
+    assert why in made.error_message
+    assert change(wire, TOPIC, "t", (name, SET, text)) == "invalid_config"
+
+
+def test_where_clients_find_a_broker_cannot_be_changed_while_it_runs(wire: Wire) -> None:
+    deed = ("advertised.listeners", SET, "PLAINTEXT://elsewhere:1")
+    assert change(wire, BROKER, THIS, deed) == change(wire, BROKER, ALL, deed) == "invalid_request"
+
+
+@pytest.mark.parametrize(("advertise", "source"), [(None, 5), ("kafka.example.com", 4), ("kafka.example.com:7", 4)])
+def test_where_clients_find_a_broker_is_what_it_advertises(advertise: str | None, source: int) -> None:
+    with Broker(access=Access(advertise=advertise)) as broker, Wire(broker.bootstrap) as wire:
+        host, port = (advertise or "127.0.0.1").partition(":")[::2]
+        assert setting(wire, BROKER, THIS, "advertised.listeners") == (
+            f"PLAINTEXT://{host}:{port or broker.bootstrap.split(':')[1]}",
+            source,
+        )
 
 
 def test_one_wrong_setting_spoils_the_others_of_its_resource(wire: Wire) -> None:

@@ -80,8 +80,8 @@ class Oracle:
         found = [(t, o) for b in self.batches for o, t in b.moments().items() if t >= ms and self.start <= o < upto]
         return min(found, key=lambda row: row[1], default=(-1, -1))
 
-    def latest(self, upto: int) -> tuple[int, int]:
-        found = [(t, o) for b in self.batches for o, t in b.moments().items() if self.start <= o < upto]
+    def latest(self) -> tuple[int, int]:
+        found = [(t, o) for b in self.batches for o, t in b.moments().items() if self.start <= o]
         return max(found, key=lambda row: (row[0], -row[1]), default=(-1, -1))
 
     def compacted(self, upto: int, now_ms: int, keep_ms: int) -> dict[int, Rec]:

@@ -23,6 +23,7 @@ from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction
+from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.rewriting import emptied
 from waterclock.broker.settings import TopicSettings
 from waterclock.broker.wire.errors import Error
@@ -130,6 +131,17 @@ def test_rows_with_markers_before_the_start_stand_in_the_file_that_a_snapshot_vo
     again = opened(tmp_path, PLAIN)
     assert [row.last for row in rows(again)] == [3]
     assert [row.last for row in read_rows(again.active.path)] == [1, 3]
+
+
+def test_the_files_of_a_snapshot_are_flushed_in_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    """In a set's order each process did it in another one: no crash between two of them could be played again."""
+    log = open_partition("t", 0, str(tmp_path), PLAIN)
+    for number in range(20):
+        transact(log, 1, number, commit=False)
+        make_durable(log)
+        log.roll()
+    assert log.aborted.unsettled(log.end) == [f"{one.path}.aborted" for one in log.segments[:-1]]
+    assert log.aborted.unsettled(log.end) == []
 
 
 def test_nothing_is_vouched_for_in_segments_that_are_gone(tmp_path: Path) -> None:

@@ -96,6 +96,55 @@ def test_a_log_killed_at_any_step_of_a_cut_opens_and_can_be_cut_again(
     assert step > len(CHANGES)
 
 
+def begun_at(folder: Path, start: int) -> Partition:
+    """A durable log whose first segments are gone: three segments from `start` on, of two leaders."""
+    log = truncation.begin_anew(opened(folder), start)
+    log.memo.epochs = [(0, 0), (2, start - 20)]
+    log.memo.save()
+    for number in range(5):
+        log.mark(packed([b"%d" % number * 200], 1))
+        files = log.unflushed()
+        for segment, _ in files:
+            segment.flush()
+        log.flushed(log.end, files)
+    log.take_snapshot()
+    assert [segment.base for segment in log.segments] == [start, start + 2, start + 4]
+    return log
+
+
+@pytest.mark.parametrize(("end", "epochs"), [(100, [(0, 0), (2, 80)]), (90, [(0, 0), (2, 80)]), (50, [(0, 0)])])
+def test_a_log_cut_to_before_its_start_begins_anew_there(
+    tmp_path: Path, end: int, epochs: list[tuple[int, int]]
+) -> None:
+    """It stayed at its own start, ahead of what it had been cut to, and its leader took that for a copy of everything."""
+    log = truncation.cut(begun_at(tmp_path, 100), end)
+    assert (log.start, log.end, log.durable, log.memo.epochs) == (end, end, end, epochs)
+    log.mark(packed([b"next"], 1))
+    again = opened(tmp_path)
+    assert (again.start, again.end, offsets(again)) == (end, end + 1, [end])
+
+
+def test_a_log_that_has_no_epoch_left_after_a_cut_takes_the_first_that_comes(tmp_path: Path) -> None:
+    log = truncation.begin_anew(opened(tmp_path), 100)
+    log.memo.epochs = [(5, 100)]
+    assert truncation.cut(log, 50).memo.epochs == [(0, 50)]
+
+
+def test_a_log_killed_at_any_step_of_a_cut_to_before_its_start_still_shows_that_it_must_be_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in count():
+        folder = tmp_path / str(step)
+        if not killed_before(step, partial(truncation.cut, begun_at(folder, 100), 50), monkeypatch):
+            break
+        log = opened(folder)
+        assert log.memo.epochs == [(0, 0), (2, 80)] or (log.start, log.end) == (50, 50)
+        assert log.end in range(100, 106) or (log.start, log.end) == (50, 50)
+        log = truncation.cut(log, 50)
+        assert (log.start, log.end, log.memo.epochs) == (50, 50, [(0, 0)])
+    assert step > len(CHANGES)
+
+
 def test_a_log_killed_at_any_step_of_beginning_anew_opens_and_takes_what_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +36,7 @@ from waterclock.broker.log.records import packed
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
 from waterclock.broker.replication import journal
-from waterclock.broker.replication.fetcher import Fetcher, _append
+from waterclock.broker.replication.fetcher import _append
 from waterclock.broker.replication.link import LinkLost
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry
@@ -270,42 +268,7 @@ def test_a_follower_that_knows_a_later_epoch_follows_no_older_leader(
         assert "has never heard of epoch 7" in failed[0]
 
 
-# Agreeing and cutting
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
-    [
-        ([(0, 0)], [(0, 0)], 15),
-        ([(0, 0)], [(0, 0), (1, 12)], 12),
-        ([(0, 0), (1, 10)], [(0, 0), (2, 12)], 10),  # KIP-279: what is ours from 10 on, they have never had
-        ([(0, 0), (1, 10)], [(0, 0), (2, 7)], 7),
-        ([(0, 0), (1, 10)], [(0, 0), (1, 10), (2, 13)], 13),
-        ([(0, 0)], [(2, 4)], 0),  # they have begun anew
-    ],
-)
-def test_two_logs_part_where_their_epochs_do(
-    ours: list[tuple[int, int]], theirs: list[tuple[int, int]], expected: int
-) -> None:
-    own = TopicSettings(Settings({}), {})
-    here = Partition("t", 0, "", own, Memo("", epochs=ours))
-    here.end = 15
-    leader = Memo("", epochs=theirs)
-
-    class Leader:
-        address = "leader"
-
-        async def ask(self, key: int, version: int, **fields: Any) -> Any:
-            asked = fields["topics"][0].partitions[0]
-            epoch, end = leader.end_of(asked.leader_epoch, 20)
-            late = asked.current_leader_epoch > leader.epoch
-            said = SimpleNamespace(
-                error_code=Error.UNKNOWN_LEADER_EPOCH if late else Error.NONE, leader_epoch=epoch, end_offset=end
-            )
-            return SimpleNamespace(topics=[SimpleNamespace(partitions=[said])])
-
-    copying = Fetcher(SimpleNamespace(journal=None), Leader(), SimpleNamespace(node=2))  # type: ignore[arg-type]
-    assert asyncio.run(copying._common_end(here)) == expected
+# Cutting
 
 
 def opened(folder: Path) -> Partition:

@@ -115,6 +115,20 @@ def test_a_follower_that_lost_what_it_had_is_out_of_sync_and_holds_nobody_up() -
     assert (scene.in_sync, scene.partition.high) == (False, 6)
 
 
+def test_a_follower_that_asks_from_beyond_the_leaders_end_has_nothing_that_counts() -> None:
+    """It was taken for one that has everything, and what was acknowledged then had no copy."""
+    scene = Scene(least=2)
+    scene.replicas.attach(2)
+    scene.fetch(0)
+    scene.partition.end = 3  # appended, and not on the leader's own disk: nobody can have it
+    for offset in (1, 3, 14):
+        scene.fetch(offset)
+    scene.append(11)
+    assert scene.partition.high == 0
+    scene.fetch(14)
+    assert (scene.in_sync, scene.partition.high) == (True, 14)
+
+
 def test_a_partition_made_while_the_follower_is_away_does_not_wait_for_it() -> None:
     scene = Scene()
     scene.replicas.attach(2)

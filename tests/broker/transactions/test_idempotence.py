@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,12 @@ pytest.importorskip("kio")
 from tests.broker.transactions.client import Client, Id, batch
 from waterclock import ManualClock
 from waterclock.broker import Broker
-from waterclock.broker.log.batch import SEQUENCES
+from waterclock.broker.api.produce import AGAIN
+from waterclock.broker.log.batch import SEQUENCES, header_of
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.producers import Producers
+from waterclock.broker.log.segment import Segment
+from waterclock.broker.wire.errors import Error
 
 
 @pytest.fixture
@@ -54,6 +62,68 @@ def test_a_batch_that_repeats_another_only_in_part_is_out_of_order(client: Clien
 
 def test_a_producer_nobody_knows_may_begin_anywhere(client: Client) -> None:
     assert sent(client, client.ready(None), 57, 58) == [("NONE", 0), ("NONE", 1)]
+
+
+def refuse_one(broker: Broker, error: Error, patch: pytest.MonkeyPatch) -> None:
+    """The next batch is refused: by a disk, by too few replicas, or since its bytes have changed on their way."""
+    left = [1]
+
+    def once(real: Callable[..., Any], refusal: Callable[[], Any]) -> Callable[..., Any]:
+        def method(*arguments: Any) -> Any:
+            left[0] -= 1
+            return refusal() if left[0] >= 0 else real(*arguments)
+
+        return method
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if error is Error.KAFKA_STORAGE_ERROR:
+        patch.setattr(Segment, "append", once(Segment.append, full))
+    elif error is Error.CORRUPT_MESSAGE:
+        patch.setattr(Partition, "checked", once(Partition.checked, lambda: (error, None)))
+    else:
+        replicas = broker.inside.replicas
+        patch.setattr(replicas, "refused", once(replicas.refused, lambda: error))
+
+
+@pytest.mark.parametrize("error", sorted(AGAIN))
+def test_of_two_batches_on_their_way_the_second_is_not_taken_where_the_first_is_refused(
+    error: Error, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a producer that nobody knew it was, and the first one then was out of order for ever."""
+    with Broker() as broker, closing(Client(broker.bootstrap)) as client:
+        client.create("t")
+        producer = client.ready(None)
+        refuse_one(broker, error, monkeypatch)
+        assert sent(client, producer, 0, 1, 2) == [(error.name, -1), *[("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)] * 2]
+        assert sent(client, producer, 0, 1, 2) == [("NONE", 0), ("NONE", 1), ("NONE", 2)]
+
+
+def test_a_producer_that_gave_up_what_was_refused_goes_on_once_nothing_can_be_on_its_way_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Broker() as broker, closing(Client(broker.bootstrap)) as client:
+        client.create("t")
+        producer = client.ready(None)
+        refuse_one(broker, Error.KAFKA_STORAGE_ERROR, monkeypatch)
+        refused = [error for error, _ in sent(client, producer, *range(5))]
+        assert refused == ["KAFKA_STORAGE_ERROR"] + ["OUT_OF_ORDER_SEQUENCE_NUMBER"] * 4
+        assert sent(client, producer, 5, 6) == [("NONE", 0), ("NONE", 1)]
+        again = Id(client.ready(None).producer_id, 0)
+        refuse_one(broker, Error.KAFKA_STORAGE_ERROR, monkeypatch)
+        sent(client, again, 0)
+        assert sent(client, Id(again.producer_id, 1), 0) == [("NONE", 2)]  # with an epoch of its own
+
+
+def test_what_is_awaited_of_a_producer_is_forgotten_as_producers_are() -> None:
+    producers = Producers()
+    for number in range(3):
+        data = batch("a", Id(number, 0), 0, False)
+        producers.refused(header_of(data))
+    producers.forget(1 << 62)
+    later = header_of(batch("a", Id(0, 0), 1, False))
+    assert producers.check(later) == (Error.NONE, None)
 
 
 def test_a_new_epoch_begins_with_sequence_0_and_ends_the_old_one(client: Client) -> None:

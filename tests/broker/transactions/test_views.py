@@ -155,7 +155,17 @@ def test_the_last_epoch_is_left_to_markers(epoch: int, exhausted: bool) -> None:
     assert Record(1000, 5, epoch).exhausted is exhausted
 
 
-def test_a_producer_is_known_by_its_id_or_by_the_one_before_with_its_epochs_used_up() -> None:
-    record = Record(1000, 5, 0, previous_id=4)
-    known = [Id(5, 9), Id(4, LAST_EPOCH), Id(4, 3), Id(3, LAST_EPOCH)]
-    assert [record.knows(producer) for producer in known] == [True, True, False, False]
+@pytest.mark.parametrize(
+    ("record", "known", "unknown"),
+    [
+        (Record(1000), [Id(5, 9)], []),
+        (Record(1000, 5, 7), [Id(5, 7)], [Id(5, 6), Id(5, 8), Id(4, 7)]),
+        (Record(1000, 5, 7, last_epoch=6), [Id(5, 7), Id(5, 6)], [Id(5, 5), Id(4, 6)]),
+        (Record(1000, 5, 0, LAST_EPOCH, previous_id=4), [Id(5, 0), Id(4, LAST_EPOCH)], [Id(4, 3), Id(3, LAST_EPOCH)]),
+        (Record(1000, 5, 0, previous_id=4), [Id(5, 0)], [Id(4, LAST_EPOCH)]),  # claimed by a successor
+    ],
+)
+def test_a_producer_is_known_by_what_it_is_or_was_before_its_last_step(
+    record: Record, known: list[Id], unknown: list[Id]
+) -> None:
+    assert [one for one in known + unknown if record.knows(one)] == known  # type: ignore[arg-type]

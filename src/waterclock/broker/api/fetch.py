@@ -102,7 +102,8 @@ class DelayedFetch:
         if wanted.leader_epoch >= 0 and wanted.leader_epoch != partition.memo.epoch:
             older = wanted.leader_epoch < partition.memo.epoch
             return Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH
-        return Error.NONE if partition.start <= wanted.offset <= partition.end else Error.OFFSET_OUT_OF_RANGE
+        end = partition.durable if self._request.replica >= 0 else partition.end
+        return Error.NONE if partition.start <= wanted.offset <= end else Error.OFFSET_OUT_OF_RANGE
 
     def _readable(self, partition: Partition, wanted: FetchPartition, missing: int) -> int:
         """How many bytes can be read; no more is found out than whether they are enough."""

@@ -3,10 +3,11 @@
     timestamp    the offset
     -1           the reader's end: the high watermark, or the last stable offset for committed records
     -2, -4       the start
-    -3           the record with the latest timestamp
-    0 or more    the first record at or after it; -1 if there is none
+    -3           the record with the latest timestamp; -1 if that lies behind the reader's end, whatever lies before
+    -5, -6       -1: nothing is tiered here
+    0 or more    the first record at or after it; -1 if there is none before the reader's end
 An epoch's end is where the next one begins; of the latest one it is the log's end.
-Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here), KIP-320 (epochs, for readers).
+Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6), KIP-320 (epochs, for readers).
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 LIST_OFFSETS: Final = 2
 LEADER_EPOCH: Final = 23
 NOT_AVAILABLE_SINCE: Final = 5
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 log = logging.getLogger("waterclock.broker")
-FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
 class OffsetApis:
@@ -83,7 +84,10 @@ class OffsetApis:
         if requested.timestamp == LATEST and self._leading.replicas.unsure(partition):
             error = Error.OFFSET_NOT_AVAILABLE if request.version >= NOT_AVAILABLE_SINCE else Error.LEADER_NOT_AVAILABLE
             return _listed(request, requested.partition_index, error)
-        if request.version < FIRST_VERSION_OF.get(requested.timestamp, 0) or requested.timestamp < LATEST_TIERED:
+        if (
+            request.version < FIRST_VERSION_OF.get(requested.timestamp, 0)
+            or requested.timestamp < EARLIEST_PENDING_UPLOAD
+        ):
             return _listed(request, requested.partition_index, Error.UNSUPPORTED_VERSION)
         try:
             found = self._find(partition, requested.timestamp, partition.stable if committed else partition.high)
@@ -100,8 +104,9 @@ class OffsetApis:
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return Moment(-1, partition.start)
         if timestamp == MAX_TIMESTAMP:
-            return latest(partition, upto)
-        return Moment(-1, -1) if timestamp == LATEST_TIERED else first_at(partition, timestamp, upto)
+            found = latest(partition)
+            return found if found.offset < upto else NONE
+        return NONE if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD) else first_at(partition, timestamp, upto)
 
     def leader_epoch(self, request: Request) -> None:
         topics = request.body.topics

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from waterclock.broker.log.batch import CODEC, HEADER
+from waterclock.broker.log.batch import CODEC, HEADER, header_of
 from waterclock.broker.log.partition import ZSTD, Partition
 from waterclock.broker.log.records import keyless_in_steps
 from waterclock.broker.log.refusal import explain
@@ -44,6 +44,8 @@ ALL: Final = -1
 CODEC_AT: Final = 22  # the byte of a batch whose last bits name its compression
 ZSTD_SINCE: Final = 7  # the version of Produce. KIP-110
 VERSIONS: Final = (3, 13)
+AGAIN: Final = frozenset({Error.KAFKA_STORAGE_ERROR, Error.NOT_ENOUGH_REPLICAS, Error.CORRUPT_MESSAGE})
+"""Every producer sends a batch again that was refused so."""
 NOTHING_KNOWN: Final[Mapping[int, bool]] = {}  # of batches, by their identity: whether each record has a key
 
 Rows: TypeAlias = "list[tuple[bytes, list[ProducedPartition]]]"
@@ -227,6 +229,8 @@ class ProduceApi:
                 self.bytes += len(batch)
                 self._flusher.mark(partition)
         if error:
+            if error in AGAIN and len(batch) >= HEADER:
+                partition.producers.refused(header_of(batch))
             return ProducedPartition(
                 partition.number, error, -1, -1, -1, *explain(error, batch, partition.settings, now_ms)
             )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from waterclock.broker.runtime import ALL, BY_ALL, DYNAMIC, ConfigEntry, RuntimeSettings
-from waterclock.broker.settings import SETTINGS, TOPIC_SETTINGS, Setting, check_topic
+from waterclock.broker.settings import ADVERTISED, SETTINGS, TOPIC_SETTINGS, Setting, check_topic
 from waterclock.broker.store import Then
 from waterclock.broker.topics import Topic, Topics, why_illegal
 from waterclock.broker.wire.errors import Error
@@ -84,22 +84,24 @@ class TopicResource:
 
 
 class BrokerResource:
-    """This broker's settings, or with the level ALL what holds for every broker."""
+    """This broker's settings, which `listeners` belongs to, or with the level ALL what holds for every broker."""
 
-    def __init__(self, level: str, runtime: RuntimeSettings) -> None:
-        self._level, self._runtime = level, runtime
+    def __init__(self, level: str, runtime: RuntimeSettings, listeners: ConfigEntry) -> None:
+        self._level, self._runtime, self._listeners = level, runtime, listeners
 
     @property
     def given(self) -> dict[str, str]:
         return self._runtime.levels[self._level]
 
     def names(self) -> list[str]:
-        return sorted(SETTINGS) if self._level != ALL else sorted(SETTINGS.keys() & self.given)
+        return sorted([*SETTINGS, ADVERTISED.name]) if self._level != ALL else sorted(SETTINGS.keys() & self.given)
 
     def setting(self, name: str) -> Setting | None:
-        return SETTINGS.get(name)
+        return ADVERTISED if name == ADVERTISED.name else SETTINGS.get(name)
 
     def words(self, name: str) -> list[ConfigEntry]:
+        if name == ADVERTISED.name:
+            return [self._listeners]
         if self._level == ALL and name in self.given:
             return [ConfigEntry(name, self.given[name], BY_ALL)]
         return self._runtime.words(name)
@@ -108,7 +110,7 @@ class BrokerResource:
         return name not in DYNAMIC
 
     def check(self, given: Mapping[str, str]) -> None:
-        unknown = [name for name in given if name not in SETTINGS]
+        unknown = [name for name in given if self.setting(name) is None]
         if unknown:
             raise ResourceRefusal(Error.INVALID_CONFIG, f"Unknown broker config name: {unknown[0]}")
         fixed = [name for name in given if name not in DYNAMIC]
@@ -124,16 +126,16 @@ class BrokerResource:
 
 
 class Resources:
-    """Finds resources by kind and name; Refused if there is none."""
+    """Finds resources by kind and name; Refused if there is none. `listeners` says where clients find this broker."""
 
-    def __init__(self, topics: Topics, runtime: RuntimeSettings) -> None:
-        self._topics, self._runtime = topics, runtime
+    def __init__(self, topics: Topics, runtime: RuntimeSettings, listeners: ConfigEntry) -> None:
+        self._topics, self._runtime, self._listeners = topics, runtime, listeners
 
     def find(self, kind: int, name: str) -> Resource:
         if kind == TOPIC:
             return self._topic(name)
         if kind == BROKER:
-            return BrokerResource(self._level(name), self._runtime)
+            return BrokerResource(self._level(name), self._runtime, self._listeners)
         raise ResourceRefusal(Error.INVALID_REQUEST, f"Resources of type {kind} have no settings here")
 
     def _topic(self, name: str) -> Resource:

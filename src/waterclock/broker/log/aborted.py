@@ -51,7 +51,7 @@ class AbortedTransactions:
     def __init__(self) -> None:
         self._have([])
         self._written = 0
-        self._unflushed: set[str] = set()
+        self._unflushed: dict[str, None] = {}  # in the order of writing, not of hashes: the same at each run
         self._homes: dict[int, RowsChecksum] = {}  # by the bases of the segments with the markers
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class AbortedTransactions:
                 self._written += 1
 
     def _append(self, path: str, row: AbortedTransaction) -> None:
-        self._unflushed.add(path)
+        self._unflushed[path] = None
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             at = os.fstat(fd).st_size // ROW.size * ROW.size  # a row that was cut off is overwritten
@@ -99,14 +99,14 @@ class AbortedTransactions:
         finally:
             os.close(fd)
 
-    def unsettled(self, before: int) -> set[str] | None:
+    def unsettled(self, before: int) -> list[str] | None:
         """The files with rows of markers before offset `before` that may not be on the disk: whoever asks flushes them.
 
         None if such a row is in no file yet.
         """
         if self._written < len(self._rows) and self._rows[self._written].last < before:
             return None
-        files, self._unflushed = self._unflushed, set()
+        files, self._unflushed = list(self._unflushed), {}
         return files
 
     def vouched(self, start: int) -> dict[int, RowsChecksum]:

@@ -94,6 +94,11 @@ class Memo:
         """The present leader's epoch."""
         return self.epochs[-1][0]
 
+    def forget_from(self, end: int) -> None:
+        """The log was cut to `end`. Of an epoch that began there, or later, there is nothing."""
+        self.epochs = [row for row in self.epochs if row[1] < end] or [(0, end)]
+        self.start, self.cleaned = min(self.start, end), min(self.cleaned, end)
+
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` and the offset after its last record; (-1, -1) where all are later. KIP-101."""
         row = bisect_right(self.epochs, (epoch, 1 << 63)) - 1

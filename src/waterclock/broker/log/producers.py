@@ -8,10 +8,14 @@
     the same             the one that follows               appended
     the same             another                            OUT_OF_ORDER_SEQUENCE_NUMBER
     any                  no transaction, while one is open  INVALID_TXN_STATE
+    of a producer nobody knows                              appended
+      ... whose first one was refused, and comes again      OUT_OF_ORDER_SEQUENCE_NUMBER, until that one has come
 
 A marker with a newer epoch ends what is known of the older one's batches: the next sequence is 0.
 
 Rule 1: a producer nobody knows may start with any sequence: its state may have been lost with the records it stood on.
+    One of its batches that was refused for a while (a full disk, too few replicas) is the one that it starts with: those
+    that were on their way behind it would be appended, and it would be out of order for ever, as with Apache Kafka.
 Rule 2: transactions are open from their first batch to their marker, and kept in the order of their first offsets.
 Source: KIP-98, KIP-360 (unknown producers), KIP-890 (epochs that rise with every transaction).
 """
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from waterclock.broker.log.batch import SEQUENCES, Batch
@@ -58,6 +63,16 @@ class Producer:
         return next((sent.end for sent in reversed(self.sent) if sent.end < offset), None)
 
 
+@dataclass(slots=True)
+class AwaitedBatch:
+    """The first batch of a producer nobody knows, which was refused; and how many may have been on their way behind it."""
+
+    epoch: int
+    sequence: int
+    last_timestamp: int
+    behind: int = KEPT - 1  # no client has more batches on their way to a partition than are kept here
+
+
 class AbortedTransaction(NamedTuple):
     """A transaction that was aborted: its producer, its first offset, the offset of its marker."""
 
@@ -72,6 +87,7 @@ class Producers:
     def __init__(self) -> None:
         self.known: dict[int, Producer] = {}
         self.open: dict[int, int] = {}  # producer -> first offset of its transaction, in the order of the offsets
+        self._awaited: dict[int, AwaitedBatch] = {}
 
     def first_open(self) -> int | None:
         """The offset of the first record whose transaction is undecided."""
@@ -81,12 +97,30 @@ class Producers:
         """Whether the batch may be appended; the batch that it repeats, if it was appended before."""
         known = self.known.get(batch.producer_id)
         if known is None:
-            return Error.NONE, None
+            return self._not_known(batch), None
         if batch.producer_id in self.open and not batch.transactional:
             return Error.INVALID_TXN_STATE, None
         if batch.producer_epoch != known.epoch or not known.sent:
             return self._other_epoch(known, batch), None
         return self._same_epoch(known, batch)
+
+    def _not_known(self, batch: Batch) -> Error:
+        awaited = self._awaited.get(batch.producer_id)
+        if awaited is None or awaited.epoch != batch.producer_epoch or awaited.sequence == batch.sequence:
+            return Error.NONE
+        awaited.behind -= 1
+        if not awaited.behind:  # what comes after these was sent after the refusal was heard of
+            del self._awaited[batch.producer_id]
+        return Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def refused(self, batch: Batch) -> None:
+        """A batch was refused with an error after which its producer sends it again."""
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        if producer_id < 0 or producer_id in self.known:
+            return
+        awaited = self._awaited.get(producer_id)
+        if awaited is None or awaited.epoch < epoch or awaited.sequence == batch.sequence:
+            self._awaited[producer_id] = AwaitedBatch(epoch, batch.sequence, batch.max_timestamp)
 
     def _other_epoch(self, known: Producer, batch: Batch) -> Error:
         if batch.producer_epoch < known.epoch:
@@ -104,6 +138,7 @@ class Producers:
 
     def appended(self, batch: Batch) -> None:
         """The batch stands in the log now, with its final offsets."""
+        self._awaited.pop(batch.producer_id, None)
         known = self.known.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
             known = self.known[batch.producer_id] = Producer(batch.producer_epoch)
@@ -126,6 +161,7 @@ class Producers:
         old = [p for p, known in self.known.items() if known.last_timestamp < before_ms and p not in self.open]
         for producer_id in old:
             del self.known[producer_id]
+        self._awaited = {p: awaited for p, awaited in self._awaited.items() if awaited.last_timestamp >= before_ms}
 
     def dump(self) -> bytes:
         """All of it as bytes, for a snapshot."""

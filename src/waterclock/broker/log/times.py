@@ -36,15 +36,15 @@ def first_at(partition: Partition, timestamp: int, upto: int) -> Moment:
     return NONE
 
 
-def latest(partition: Partition, upto: int) -> Moment:
-    """The record with the latest timestamp before `upto`, the first of those: what timestamp -3 asks for. KIP-734."""
+def latest(partition: Partition) -> Moment:
+    """The record with the latest timestamp of all, the first of those: what timestamp -3 asks for. KIP-734."""
     best = NONE
     for segment in partition.segments:
         time, start = _latest(partition, segment), max(partition.start, segment.base)
-        if segment.base < upto and time > best.timestamp:
-            found = _in_segment(segment, time, start, upto)
-            if found is NONE:  # the latest of all lies outside of what may be read: the long way
-                found = _latest_in(segment, start, upto, best.timestamp)
+        if time > best.timestamp:
+            found = _in_segment(segment, time, start, partition.end)
+            if found is NONE:  # the latest of all lies before the start: the long way
+                found = _latest_in(segment, start, best.timestamp)
             best = best if found is NONE else found
     return best
 
@@ -64,15 +64,13 @@ def _in_segment(segment: Segment, timestamp: int, start: int, upto: int) -> Mome
     return NONE
 
 
-def _latest_in(segment: Segment, start: int, upto: int, least: int) -> Moment:
+def _latest_in(segment: Segment, start: int, least: int) -> Moment:
     """The first of the latest records of a segment that are later than `least`."""
     best = Moment(least, -1)
     for at, batch in segment.headers():
-        if batch.base >= upto:
-            break
         if batch.max_timestamp > best.timestamp and batch.last >= start:
             for moment in _moments(segment, at, batch):
-                if moment.timestamp > best.timestamp and start <= moment.offset < upto:
+                if moment.timestamp > best.timestamp and start <= moment.offset:
                     best = moment
     return best if best.offset >= 0 else NONE
 

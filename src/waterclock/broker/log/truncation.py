@@ -1,11 +1,12 @@
 """Cutting a partition: what a follower does with records that its leader does not have, any more or yet. KIP-101.
 
-    cut           the tail goes, which no leader acknowledged
+    cut           the tail goes, which no leader acknowledged; before its own start: everything, and the log begins there
     begin_anew    everything goes: what comes next at the leader begins behind the end here
     begin_at      the start moves along with the leader's
 
 Rule 1: the files are cut and the partition is opened anew: what it knows of producers and transactions is found again.
 Rule 2: a crash between any two steps leaves a partition that can be opened, with records that are cut again, or gone.
+    Whose they were is forgotten last: by that the next start finds that there is something to cut (fetcher.py).
 """
 
 from __future__ import annotations
@@ -23,17 +24,15 @@ def cut(partition: Partition, end: int) -> Partition:
     """The partition without the records from offset `end` on; it takes the place of the one that was given."""
     _drop_snapshots(partition, end)
     for segment in [s for s in partition.segments if s.base >= end][::-1]:
-        if segment is not partition.segments[0]:
-            segment.delete()
-            partition.segments.remove(segment)
-    last = partition.active
-    last.cut(_first_byte(last, end))
-    last.flush()  # before the memo forgets whose records they were: none of them must come back
-    memo = partition.memo
-    memo.epochs = [row for row in memo.epochs if row[1] < end] or [memo.epochs[0]]
-    memo.start, memo.cleaned = min(memo.start, end), min(memo.cleaned, end)
-    memo.save()
+        segment.delete()
+        partition.segments.remove(segment)
+    if partition.segments:
+        last = partition.active
+        last.cut(_first_byte(last, end))
+        last.flush()  # before the memo forgets whose records they were: none of them must come back
     flush_folder(partition.folder)
+    partition.memo.forget_from(end)
+    partition.memo.save()
     return open_partition(partition.topic, partition.number, partition.folder, partition.settings)
 
 

@@ -1,8 +1,8 @@
 """The follower's copying: everything the leader has, in rounds, each durable here before the next is asked for.
 
 1. After each connection: is it a leader that can be followed here?
-2. Agree on the journal: where this log and the leader's part, by epochs, the tail here is cut. Copy it to its end, and do
-   what it says: then the topics here are the leader's.
+2. Agree on the journal: where this log and the leader's part, by epochs, the tail here is cut; where they part before
+   this log's start it begins anew. Copy it to its end, and do what it says: then the topics here are the leader's.
 3. Agree on every partition.
 4. Fetch from the end of every partition; append the batches as they are, put them onto the disk; do what the journal
    says. The next fetch, from the new ends, is what the leader learns it by. And again.
@@ -75,6 +75,7 @@ class Fetcher:
                 await self._link.connect()
                 await self._introduce()  # 1
                 await self._agree([self._replica.journal])  # 2
+                await self._replica.begin_copying()
                 while await self._round([self._replica.journal], 0):
                     pass
                 await self._agree(list(self._replica.topics.partitions()))  # 3
@@ -146,9 +147,9 @@ class Fetcher:
     # 2 and 3
 
     async def _agree(self, partitions: list[Partition]) -> None:
-        """Cut what the leader does not have."""
+        """Cut what the leader does not have; of a log without records too: its end says that all before it was here."""
         for partition in partitions:
-            while partition.end > partition.start:
+            while partition.end > partition.memo.epochs[0][1]:
                 end = await self._common_end(partition)
                 if end >= partition.end:
                     break
@@ -158,23 +159,31 @@ class Fetcher:
                 partition = new
 
     async def _common_end(self, partition: Partition) -> int:
-        """Up to where this log and the leader's can be the same."""
-        epoch = partition.memo.epoch
-        error, theirs, end = await self._end_at_leader(partition, epoch, -1)
-        if error == Error.UNKNOWN_TOPIC_OR_PARTITION and partition is not self._replica.journal:
-            return partition.end  # it is being deleted
-        if error:
-            raise LinkLost(f"{self._link.address} refuses to be followed: {error.name}")
-        if theirs < 0:
-            error, _, _ = await self._end_at_leader(partition, epoch, epoch)
-            if error == Error.UNKNOWN_LEADER_EPOCH:
-                raise CannotFollow(
-                    f"{self._link.address} has never heard of epoch {epoch}, which this broker has: it is no leader "
-                    f"any more. Follow the one that is"
-                )
-            return partition.start
-        ours = partition.memo.end_of(theirs, partition.end)[1]
-        return min(end, partition.end, max(ours, partition.start))
+        """Up to where this log and the leader's are the same, which may lie before this one's start."""
+        epoch, end = partition.memo.epoch, partition.end
+        while True:
+            error, theirs, their_end = await self._end_at_leader(partition, epoch, -1)
+            if error == Error.UNKNOWN_TOPIC_OR_PARTITION and partition is not self._replica.journal:
+                return partition.end  # it is being deleted
+            if error:
+                raise LinkLost(f"{self._link.address} refuses to be followed: {error.name}")
+            if theirs < 0:
+                await self._check_that_leads(partition, epoch)
+                return 0
+            ours, our_end = partition.memo.end_of(theirs, partition.end)
+            end = min(end, their_end, our_end)
+            if ours in (theirs, -1):
+                return max(end, 0)
+            epoch = ours  # they never had the epoch asked for, nor is theirs here: the same question of the one before
+
+    async def _check_that_leads(self, partition: Partition, epoch: int) -> None:
+        """CannotFollow where all that the other knows is older than `epoch`."""
+        error, _, _ = await self._end_at_leader(partition, epoch, epoch)
+        if error == Error.UNKNOWN_LEADER_EPOCH:
+            raise CannotFollow(
+                f"{self._link.address} has never heard of epoch {epoch}, which this broker has: it is no leader "
+                f"any more. Follow the one that is"
+            )
 
     async def _end_at_leader(self, partition: Partition, epoch: int, current: int) -> tuple[Error, int, int]:
         """The leader's last epoch up to `epoch`, and where it ends; `current` is what this one takes for its epoch."""

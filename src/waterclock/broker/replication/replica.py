@@ -1,7 +1,8 @@
 """What a follower has: the store, the topics, and the journal of the leader's store, which both are kept by.
 
 Rule 1: the journal is durable here before what it says is done; up to where it is done stands in the store, in the same
-    commit. What is missing after a crash is done at the next start, or before this broker leads.
+    commit. What is missing after a crash is done at the next start, or before this broker leads. So from where on it is
+    to be done stands in the store before the first record is copied.
     Where the disk is full it stays undone, and is tried again.
 Rule 2: a reset is done whole: the records of one that has not come to its end change nothing.
 """
@@ -74,11 +75,18 @@ class Replica:
         self._begin_reading()
 
     def _begin_reading(self) -> None:
-        """Read the journal from where it was done; what a leader of before left in it says nothing here."""
-        end = self.journal.end
-        self._read = end if self.applied is None else max(self.journal.start, min(self.applied, end))
+        """Read the journal from where it was done; what was in it before this broker followed says nothing here."""
+        end, kept = self.journal.end, self.store.load("self")
+        done = kept.get("applied", kept.get("copied_from"))
+        self._read = end if done is None else max(self.journal.start, min(done, end))
         self._done = self._read
         self._gather_anew()
+
+    async def begin_copying(self) -> None:
+        """The journal is the leader's as far as it goes: what is behind that is done from now on, whatever happens."""
+        known = "copied_from" if self.applied is None else "applied"
+        if self.store.load("self").get(known) != self._read:
+            await self.keep([Entry("self", known, self._read)])
 
     def _gather_anew(self) -> None:
         """From what is done on."""
@@ -172,7 +180,13 @@ class Replica:
 
     def begin(self, epoch: int) -> None:
         """Begin the new leader's epoch in every partition, from its end on."""
-        for partition in self.partitions():
+        begin_epoch([*self.topics.partitions(), self.journal], epoch)
+
+
+def begin_epoch(partitions: Iterable[Partition], epoch: int) -> None:
+    """Begin an epoch in each partition that is in an earlier one. The journal comes last: where it has it, all have."""
+    for partition in partitions:
+        if partition.memo.epoch < epoch:
             partition.memo.epochs.append((epoch, partition.end))
             partition.memo.save()
 

@@ -3,12 +3,14 @@
     the follower                                                              then it is
     has fetched from the high watermark or later                              in sync
     has fetched from before it                                                out of sync
+    has fetched from beyond the leader's end                                  what it was
     was not at the leader's end for replica.lag.time.max.ms                   out of sync
 
 At the leader's end is also who fetches, each time, from where that end was at the fetch before: under a steady load
 nobody is ever further.
 
-Rule 1: a follower that fetches from an offset has everything before it on its disk.
+Rule 1: a follower that fetches from an offset has everything before it on its disk. From beyond the leader's durable end
+    it can have nothing of this leader's: it is refused (api/fetch.py), and counts for nothing.
 Rule 2: the high watermark is the durable end of the leader, and of the follower while it is in sync or catches up. It
     never falls, and stands still while fewer replicas are in sync than min.insync.replicas says.
 Rule 3: a follower that the leader knew before its restart stays in sync, and one that is there is in sync for every new
@@ -115,7 +117,7 @@ class Replicas:
     def fetched(self, partition: Partition, offset: int) -> None:
         """The follower has everything before `offset`."""
         state, now_ns = self._state(partition), self._clock.monotonic_ns()
-        if state is None:
+        if state is None or offset > partition.durable:
             return
         if offset < state.end:
             state.caught_up_ns = NEVER  # it has lost what it had

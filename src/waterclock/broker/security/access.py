@@ -92,6 +92,16 @@ class Access:
             raise UsageError(f"--advertise takes HOST or HOST:PORT, got {self.advertise!r}")
         return name.strip("[]"), int(number)
 
+    def listeners(self, host: str, port: int) -> str:
+        """The same as Kafka's advertised.listeners.
+
+        >>> Access(users=("alice:secret",)).listeners("::1", 9092)
+        'SASL_PLAINTEXT://[::1]:9092'
+        """
+        name, number = self.advertised(host, port)
+        protocol = f"{'SASL_' if self.users else ''}{'SSL' if self.tls_cert else 'PLAINTEXT'}"
+        return f"{protocol}://{f'[{name}]' if ':' in name else name}:{number}"
+
 
 def is_loopback(host: str) -> bool:
     """Whether an address is this machine's own only.

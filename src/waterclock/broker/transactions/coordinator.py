@@ -136,11 +136,7 @@ class TransactionCoordinator:
         elif record.producer_id == NONE or (record.exhausted and (last is None or last.epoch == record.epoch)):
             self._renew(transaction, lambda new: record.rotated(new, last, timeout_ms, self.wall_ms()), then)
         else:
-            renewed = record.renewed(last, timeout_ms, self.wall_ms())
-            if isinstance(renewed, Error):
-                then(renewed, NOBODY)
-            else:
-                self._give(transaction, renewed, then)
+            self._give(transaction, record.renewed(last, timeout_ms, self.wall_ms()), then)
 
     def _renew(self, transaction: Transaction, next_record: Callable[[int], Record], then: Given) -> None:
         """The next record needs another producer id."""

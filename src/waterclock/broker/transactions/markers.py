@@ -143,7 +143,13 @@ class MarkerWriter:
 
     def append(self, partition: Partition, record: Record, now_ms: int) -> Error:
         """Append a marker; it becomes durable with the next flush."""
-        data = marker(record.producer_id, record.epoch, record.commits, COORDINATOR_EPOCH, now_ms)
+        return self.write(partition, *record.id, record.commits, COORDINATOR_EPOCH, now_ms)
+
+    def write(
+        self, partition: Partition, producer_id: int, epoch: int, commits: bool, coordinator_epoch: int, now_ms: int
+    ) -> Error:
+        """The same, whoever decided the end."""
+        data = marker(producer_id, epoch, commits, coordinator_epoch, now_ms)
         error, _ = partition.mark(data)
         if not error:
             self._flusher.mark(partition)

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.topics import TopicPartition
 from waterclock.broker.transactions.states import BEFORE, DECIDED, State
-from waterclock.broker.wire.errors import Error
 
 NONE: Final = -1
 LAST_EPOCH: Final = 0x7FFE
@@ -65,19 +64,23 @@ class Record:
     # InitProducerId
 
     def knows(self, last: ProducerId) -> bool:
-        """Whether a producer that says what it was may go on under this name. KIP-360."""
-        again = last.producer_id == self.previous_id and last.epoch >= LAST_EPOCH
-        return self.epoch == NONE or last.producer_id == self.producer_id or again
+        """Whether a producer that says what it was may go on under this name. KIP-360.
 
-    def renewed(self, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record | Error:
-        """With the next epoch; with the present one if the request was sent again; PRODUCER_FENCED for an old one."""
+        By its epoch too, while a transaction is open: an old one's claim would abort its successor's.
+        """
+        if self.epoch == NONE:
+            return True
+        if last.producer_id == self.producer_id:
+            return last.epoch in (self.epoch, self.last_epoch)
+        return last == ProducerId(self.previous_id, self.last_epoch)
+
+    def renewed(self, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record:
+        """With the next epoch; with the present one if the request was sent again. `last` is one that it knows."""
         epoch, last_epoch = self.epoch + 1, NONE
         if last is not None and self.epoch in (NONE, last.epoch):
             last_epoch = self.epoch
-        elif last is not None and last.epoch == self.last_epoch:
-            epoch, last_epoch = self.epoch, self.last_epoch
         elif last is not None:
-            return Error.PRODUCER_FENCED
+            epoch, last_epoch = self.epoch, self.last_epoch
         return self._empty(self.producer_id, epoch, last_epoch, self.previous_id, timeout_ms, now_ms)
 
     def rotated(self, producer_id: int, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record:

@@ -16,6 +16,8 @@ Protocol 2: the epoch distinguishes a request that is sent again (the epoch befo
     Prepare...        PRODUCER_FENCED            PRODUCER_FENCED    CONCURRENT_TRANSACTIONS    INVALID_TXN_STATE
     Complete...       INVALID_TXN_STATE          done               NONE                       INVALID_TXN_STATE
 
+Rule 1: the epoch before is the same producer's only if the last end raised the epoch, by protocol 2. After an end by
+    protocol 1 it is a replaced one's: PRODUCER_FENCED. Apache Kafka does not look, and gives it its successor's epoch.
 Source: KIP-890; the transaction coordinator of Apache Kafka 4.3, whose answers these are.
 """
 
@@ -60,8 +62,9 @@ def _repeated(record: Record, commit: bool) -> Error:
 
 
 def _second(record: Record, busy: bool, producer: ProducerId, commit: bool) -> Error | None:
-    rotated = producer == ProducerId(record.previous_id, LAST_EPOCH) and record.epoch == 0
-    again = rotated or record.epoch == producer.epoch + 1
+    raised = record.protocol == 2  # Rule 1
+    rotated = raised and record.epoch == 0 and producer == ProducerId(record.previous_id, LAST_EPOCH)
+    again = rotated or (raised and record.epoch == producer.epoch + 1)
     if busy:
         return Error.CONCURRENT_TRANSACTIONS
     if record.producer_id != producer.producer_id and not rotated:
