@@ -20,17 +20,17 @@ Rule 3: `_lock` is held to change the alarm, never while a callback runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
-from weakref import WeakSet, ref
+from weakref import ref
 
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
 from waterclock.timer.built import Adder, WayBack
 from waterclock.timer.cap import Cap, WhenFull
+from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
@@ -50,8 +50,6 @@ Ts = TypeVarTuple("Ts")
 
 NEVER = 2**63 - 1  # the largest number that fits 64 bits; no deadline is as late
 AWAKE = -(2**63)
-
-_LIVE: WeakSet[Drive] = WeakSet()
 
 
 class Drive(Adder, TickRunner):
@@ -80,7 +78,7 @@ class Drive(Adder, TickRunner):
         self._wakeups = 0
         self._closed = False
         self._start_empty()
-        _LIVE.add(self)
+        make_new_in_child(self)
 
     def _start_empty(self) -> None:
         """A new wheel with nothing in it: at the start, and in a forked child."""
@@ -275,9 +273,14 @@ class Drive(Adder, TickRunner):
     # Forking
 
     def _after_fork(self) -> None:
-        """In the child: the parent's timers are over, the lock may be held by a thread that is not here."""
-        forsaken = self._wheel
+        """In the child: the parent's timers are over, the locks may be held by a thread that is not here."""
+        forsaken, periodic = self._wheel, tuple(self._periodic)
+        self._turned = False
+        if self._offload is not None:
+            self._offload.renew_lock()
         self._start_empty()
+        for handle in periodic:
+            handle.end()
         if isinstance(forsaken, LockedWheel):
             forsaken.forsake()
         else:
@@ -302,12 +305,3 @@ def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, 
     if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
         raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
     return max_pending, when_full
-
-
-def _empty_in_the_child() -> None:
-    for drive in tuple(_LIVE):
-        drive._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_empty_in_the_child)

@@ -27,8 +27,12 @@ class Offload:
         self._report = report
         self._histogram = histogram
         self._stopwatch = stopwatch
-        self._lock = Lock()
+        self.renew_lock()
         self.due_ns = 0  # the tick that is being run
+
+    def renew_lock(self) -> None:
+        """At the start, and in a forked child."""
+        self._lock = Lock()  # of the histogram
 
     def before(self, add: Callable[..., Handle]) -> Callable[..., Handle]:
         """The way into the wheel, `add`, with the executor at its end."""
