@@ -15,10 +15,9 @@ Rule 5: hot steps say `acquire` and `release`, C calls when compiled; docstrings
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
+from waterclock.purgatory.arguments import answered, as_several, as_timeout, closed, no_operation, not_callable, used
 from waterclock.purgatory.built import Completions
 from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
@@ -26,6 +25,7 @@ from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
 from waterclock.purgatory.wakers import new_waker
 from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.report import report
+from waterclock.timer.units import MOST_S
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Timer
@@ -60,7 +60,7 @@ class DelayedOperation:
         self._try_complete: Any = try_complete
         self._on_complete: Any = on_complete
         self._on_expire: Any = on_expire
-        self._timeout_s = timeout_s if type(timeout_s) is float and isfinite(timeout_s) else as_timeout(timeout_s)
+        self._timeout_s = timeout_s if type(timeout_s) is float and abs(timeout_s) < MOST_S else as_timeout(timeout_s)
         self._timeout: Any = None  # the timer's handle
         self._outcome: Outcome | None = None
         self._purgatory = _NOWHERE
@@ -250,11 +250,11 @@ class Purgatory:
     def _take(self, op: DelayedOperation) -> None:
         """Take in a new operation, with its lock. It may be over by now: then every step finds that."""
         if not isinstance(op, DelayedOperation):
-            raise not_an_operation(op)
+            raise no_operation(op)
         _NOWHERE._lock.acquire()
         try:
             if self._closed or op._purgatory is not _NOWHERE:
-                raise closed(self._name) if self._closed else used_before(op)
+                raise closed(self._name) if self._closed else used(op)
             op._purgatory = self
             op._holder, op._again, op._heard = self._lock.me(), False, False
         finally:
@@ -376,7 +376,7 @@ class Purgatory:
         if try_complete is None:
             return False
         try:
-            if try_complete(op):
+            if (answer := try_complete(op)) is True or (answer and answered(answer)):
                 self._end(op, COMPLETED)
         except Exception as error:
             report(self._on_error, error, op)

@@ -28,6 +28,7 @@ from weakref import ref
 
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
+from waterclock.timer.awaited import Taker, is_asynchronous, refused
 from waterclock.timer.built import Adder, WayBack
 from waterclock.timer.cap import Cap, WhenFull
 from waterclock.timer.forking import make_new_in_child
@@ -56,6 +57,7 @@ class Drive(Adder, TickRunner):
     """What `Timer` and `AsyncTimer` have in common; not for use by itself."""
 
     _lock: AbstractContextManager[Any]
+    _returned: Taker
 
     def __init__(
         self,
@@ -73,7 +75,9 @@ class Drive(Adder, TickRunner):
         self._now_ns = self._stopwatch.now_ns
         self._report = report
         self._histogram = Histogram()
-        self._offload = None if executor is None else Offload(executor, report, self._histogram, self._stopwatch)
+        self._offload = (
+            None if executor is None else Offload(executor, report, self._returned, self._histogram, self._stopwatch)
+        )
         self._most, self._when_full = _checked(max_pending, when_full)
         self._wakeups = 0
         self._closed = False
@@ -84,12 +88,13 @@ class Drive(Adder, TickRunner):
         """A new wheel with nothing in it: at the start, and in a forked child."""
         self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
         self._wheel._reschedule = WayBack(ref(self)).reschedule
+        self._wheel._returned = self._returned.take
         self._cap = None
         self._add: Callable[..., Handle] = self._wheel.add_at  # on the wheel, never on self: a driver is no cycle
         if self._offload is not None:
             self._add = self._offload.before(self._add)
         if self._most is not None:
-            self._cap = Cap(self._wheel, self._add, self._most, self._when_full, self._report)
+            self._cap = Cap(self._wheel, self._add, self._most, self._when_full, self._report, self._returned)
             self._add = self._cap.add
         self._periodic: set[PeriodicHandle] = set()
         self._fired = 0
@@ -127,7 +132,8 @@ class Drive(Adder, TickRunner):
         beat, "burst" makes up for each, "delay" counts anew from the end of the late call. An error in a call is
         reported, and the beat goes on. jitter: by how many seconds each call is put off, drawn evenly from 0 to it, or
         given by a function; the beat stays. `ValueError` for an interval under a nanosecond, another `missed`, or a jitter
-        beyond the interval. `max_pending` does not refuse it.
+        beyond the interval. `max_pending` does not refuse it. Of a coroutine function of an `AsyncTimer` a call ends with
+        its task.
 
         >>> from waterclock import ManualClock, Timer
         >>> timer = Timer(clock=ManualClock())
@@ -139,9 +145,15 @@ class Drive(Adder, TickRunner):
         """
         if missed not in tuple(NEXT_BEAT):
             raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
-        if not callable(fn):
-            raise TypeError(f"callback must be callable, got {fn!r}")
+        self._check(fn)
         return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, jitter, fn, args)
+
+    def _check(self, fn: Any, name: str = "callback") -> None:
+        """`TypeError` for what cannot be called here, or would never run."""
+        if not callable(fn):
+            raise TypeError(f"{name} must be callable, got {fn!r}")
+        if self._refuses_asynchronous and is_asynchronous(fn):
+            raise refused(fn)
 
     def _look(self, handle: Handle, deadline: int) -> None:
         """A timer was added that the driver may not know of."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from waterclock.timer.awaited import Taker
 from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.report import Report
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 class Offload:
     """Stands before the wheel: what is added runs in `executor` when its time comes."""
 
-    def __init__(self, executor: Executor, report: Report, histogram: Histogram, stopwatch: Stopwatch) -> None:
+    def __init__(
+        self, executor: Executor, report: Report, returned: Taker, histogram: Histogram, stopwatch: Stopwatch
+    ) -> None:
         self._executor = executor
         self._report = report
+        self._returned = returned
         self._histogram = histogram
         self._stopwatch = stopwatch
         self.renew_lock()
@@ -57,10 +61,10 @@ class Offload:
         lateness_ns = self._stopwatch.now_ns() - due_ns
         with self._lock:
             self._histogram.record(lateness_ns, 1)
+        returned = None
         try:
-            fn(*argument)
+            returned = fn(*argument)
         except BaseException as error:  # no one reads the future: what is not reported here would be lost
             self._report(error)
         finally:
-            if then is not None:
-                then()
+            self._returned.take(returned, then)
