@@ -11,6 +11,7 @@ Rule 3: it runs where the timer's callbacks run, and what it raises goes where t
     runs begins anew.
 Rule 4: a key that does not wait costs nothing. A call is O(1) and asks the wheel once in `quiet_s`: expiring_map.py.
 Rule 5: threads are the timer's; after its `close()` a key's first call raises `TimerClosed`, and nothing runs any more.
+Rule 6: a coroutine function is a task under an `AsyncTimer`; under a `Timer` it is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from waterclock.keyed.expiring_map import ExpiringMap
+from waterclock.timer.drive import driver
+from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -52,14 +55,20 @@ class Debounce(Generic[K, P]):
         *,
         most_s: float | None = None,
     ) -> None:
-        if not callable(fn):
-            raise TypeError(f"callback must be callable, got {fn!r}")
+        driver(timer)._check(fn)
         nanoseconds("quiet_s", quiet_s, least=1)
         self._timer = timer
         self._quiet_s = quiet_s
         self._most_ns = None if most_s is None else nanoseconds("most_s", most_s, least=1)
         self._fn = fn
-        self._waiting: ExpiringMap[K, tuple[Any, Any, int]] = ExpiringMap(timer, quiet_s, on_evict=self._run)
+        self._after_fork()
+        make_new_in_child(self)
+
+    def _after_fork(self) -> None:
+        """Begin without a key; in a forked child what waits is the parent's (forking.py)."""
+        self._waiting: ExpiringMap[K, tuple[Any, Any, int]] = ExpiringMap(
+            self._timer, self._quiet_s, on_evict=self._run
+        )
 
     def __call__(self, key: K, *args: P.args, **kwargs: P.kwargs) -> None:
         if self._most_ns is None:
@@ -77,7 +86,7 @@ class Debounce(Generic[K, P]):
         call = self._waiting.pop(key, None)
         if call is None:
             return False
-        self._fn(key, *call[0], **call[1])
+        self._timer._returned.take(self._run(key, call, "flushed"))
         return True
 
     def cancel(self, key: K) -> bool:
@@ -102,8 +111,8 @@ class Debounce(Generic[K, P]):
     def __bool__(self) -> bool:
         return True
 
-    def _run(self, key: K, call: tuple[Any, Any, int], why: str) -> None:
-        self._fn(key, *call[0], **call[1])
+    def _run(self, key: K, call: tuple[Any, Any, int], why: str) -> object:
+        return self._fn(key, *call[0], **call[1])
 
     def __repr__(self) -> str:
         return f"<Debounce, {len(self)} keys waiting, quiet={float(self._quiet_s)}, callback={self._fn!r}>"

@@ -5,7 +5,8 @@
     60 comes                  the timer finds 100, and waits for that
     100 comes                 the entry leaves, and `on_evict(key, value, "expired")` is called
 
-Rule 1: an entry is read until its time has come, and never from then on, even where the timer is late.
+Rule 1: an entry is read until its time has come, and never from then on, even where the timer is late. But `dict(map)`
+    and `{**map}` get all that is there when they begin: copying.py.
 Rule 2: it leaves the memory at the timer's tick. Nobody has to read it, and nothing walks through the map.
 Rule 3: setting a key starts its time anew, and so does `touch`. Reading does not.
 Rule 4: where `max_entries` are there, one more key makes room first: the entry leaves that was set or touched longest ago.
@@ -14,20 +15,26 @@ Rule 5: `on_evict` is told of entries that left by themselves, "expired" or "ful
     by whoever set the new key.
 Rule 6: all but iterating, `clear` and copying is O(1). Iterating goes over a copy.
 Rule 7: under a `Timer` every method may be called from any thread; under an `AsyncTimer` from its loop's.
-Rule 8: the map of a timer that was closed takes no new key any more; its entries are read for as long as they have left.
+Rule 8: the map of a timer that was closed takes no key and touches none; its entries are read as long as they have left.
+Rule 9: a forked child has the entries, each for as long as it has left. `on_evict` is told of them in the parent; in the
+    child of those that were set or touched there, or made room there.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
+from collections.abc import Callable, Hashable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from contextlib import suppress
-from threading import RLock  # re-entrant: the collector may run a destructor that uses the map, right in the middle
+from threading import RLock, get_ident  # RLock: the collector may run a destructor that uses the map, in the middle
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from weakref import ref
 
 from waterclock.errors import TimerClosed
+from waterclock.keyed.copying import KEPT_NS, Copies
 from waterclock.timer.drive import driver
-from waterclock.timer.units import nanoseconds
+from waterclock.timer.forking import make_new_in_child
+from waterclock.timer.units import MOST_NS, nanoseconds, within_reach
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Handle, Timer
@@ -69,7 +76,7 @@ class ExpiringMap(MutableMapping[K, V]):
     (0, 1, 1, None)
     """
 
-    __slots__ = ("__weakref__", "_entries", "_lock", "_most", "_on_evict", "_timer", "_ttl_ns")
+    __slots__ = ("__weakref__", "_copies", "_entries", "_lock", "_most", "_on_evict", "_timer", "_ttl_ns")
 
     def __init__(
         self,
@@ -81,40 +88,53 @@ class ExpiringMap(MutableMapping[K, V]):
     ) -> None:
         if max_entries is not None and (not isinstance(max_entries, int) or max_entries < 1):
             raise ValueError(f"max_entries must be a whole number from 1, or None, got {max_entries!r}")
-        if on_evict is not None and not callable(on_evict):
-            raise TypeError(f"on_evict must be callable, got {on_evict!r}")
         self._timer: Timer | AsyncTimer = driver(timer)
+        if on_evict is not None:
+            self._timer._check(on_evict, "on_evict")
         self._ttl_ns = nanoseconds("ttl_s", ttl_s, least=1)
         self._most = max_entries
         self._on_evict = on_evict
         self._entries: OrderedDict[K, Entry[K, V]] = OrderedDict()  # the one that was set or touched longest ago first
-        self._lock = RLock()
+        self._after_fork()
+        make_new_in_child(self)
 
     # Reading
 
     def __getitem__(self, key: K) -> V:
         entry = self._entries.get(key)
         if entry is None or entry.due_ns <= self._timer._now_ns():
-            raise KeyError(key)
+            value: V = self._copies.read(key, sys._getframe(1))
+            return value
         return entry.value
 
     def __contains__(self, key: object) -> bool:
+        """Whether it is there: set, not taken out, and its time has not come."""
         entry = self._entries.get(key)  # type: ignore[arg-type]
         return entry is not None and entry.due_ns > self._timer._now_ns()
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._copy())
+        """Over a copy of the keys."""
+        return iter([entry.key for entry in self._alive()])
+
+    def keys(self) -> KeysView[K]:
+        """The keys of this moment, as a copy; to `dict(map)` their values, too."""
+        entries = {entry.key: entry.value for entry in self._alive()}
+        if self._copies.keep(entries, sys._getframe(1)):
+            _let_go_later(self, get_ident())
+        return entries.keys()
 
     def items(self) -> ItemsView[K, V]:
-        return self._copy().items()
+        """The keys and values of this moment, as a copy."""
+        return {entry.key: entry.value for entry in self._alive()}.items()
 
     def values(self) -> ValuesView[V]:
-        return self._copy().values()
+        """The values of this moment, as a copy."""
+        return {entry.key: entry.value for entry in self._alive()}.values()
 
-    def _copy(self) -> dict[K, V]:
+    def _alive(self) -> list[Entry[K, V]]:
         with self._lock:
             now_ns = self._timer._now_ns()
-            return {key: entry.value for key, entry in self._entries.items() if entry.due_ns > now_ns}
+            return [entry for entry in self._entries.values() if entry.due_ns > now_ns]
 
     def __len__(self) -> int:
         """How many are there, with those whose time has come and that the timer, being late, has not taken out yet."""
@@ -133,7 +153,7 @@ class ExpiringMap(MutableMapping[K, V]):
         self._set(key, value, self._ttl_ns)
 
     def set(self, key: K, value: V, ttl_s: float) -> None:
-        """As `map[key] = value`, with a time of its own."""
+        """As `map[key] = value`, with a time of its own: `ValueError` for one that is no number above zero, or too far."""
         self._set(key, value, nanoseconds("ttl_s", ttl_s, least=1))
 
     def setdefault(self, key: K, default: V = None) -> V:  # type: ignore[assignment]
@@ -147,14 +167,21 @@ class ExpiringMap(MutableMapping[K, V]):
         return default
 
     def touch(self, key: K, ttl_s: float | None = None) -> bool:
-        """Start the key's time anew, with a time of its own where one is given; False where it is not there."""
+        """Start the key's time anew, with a time of its own where one is given; False where it is not there.
+
+        Errors are those of `set`, and leave the entry as it was.
+        """
         ttl_ns = self._ttl_ns if ttl_s is None else nanoseconds("ttl_s", ttl_s, least=1)
         with self._lock:
             entry, now_ns = self._entries.get(key), self._timer._now_ns()
             if entry is None or entry.due_ns <= now_ns:
                 return False
-            self._renew(entry, now_ns + ttl_ns)
-            return True
+            if entry.handle.pending:
+                self._renew(entry, now_ns + ttl_ns)
+                return True
+            left = self._put(key, entry.value, ttl_ns)
+        self._tell_all(left)
+        return True
 
     def __delitem__(self, key: K) -> None:
         self._take(key)
@@ -177,9 +204,13 @@ class ExpiringMap(MutableMapping[K, V]):
     def popitem(self) -> tuple[K, V]:
         """Take out the entry that was set or touched last; `KeyError` where the map is empty."""
         with self._lock:
-            for key in reversed(self._entries):
-                if key in self:
-                    return key, self._take(key).value
+            now_ns = self._timer._now_ns()
+            entry = next((one for one in reversed(self._entries.values()) if one.due_ns > now_ns), None)
+            if entry is not None:
+                self._remove(entry, None)
+        if entry is not None:
+            self._timer._left()
+            return entry.key, entry.value
         raise KeyError("the map is empty")
 
     def clear(self) -> None:
@@ -202,8 +233,8 @@ class ExpiringMap(MutableMapping[K, V]):
         """Under the lock; what left for it, which is to be told and let go of when the lock is free."""
         entry, now_ns = self._entries.get(key), self._timer._now_ns()
         if entry is not None and entry.due_ns > now_ns and entry.handle.pending:
-            before, entry.value = entry.value, value
             self._renew(entry, now_ns + ttl_ns)
+            before, entry.value = entry.value, value
             return [(key, before, None)]
         new = Entry(self, key, value, now_ns + ttl_ns)
         new.handle = self._timer._add_and_look(new.due_ns, _lapse, new)
@@ -224,10 +255,12 @@ class ExpiringMap(MutableMapping[K, V]):
 
     def _renew(self, entry: Entry[K, V], due_ns: int) -> None:
         """Under the lock: the timer is moved where it would come too late, and else finds out by itself."""
-        entry.due_ns = due_ns
-        self._entries.move_to_end(entry.key)
+        if due_ns > MOST_NS:
+            within_reach(due_ns)  # raises, as for a new one
         if due_ns < entry.handle.when() * 1e9:
             self._timer._move(entry.handle, due_ns)
+        entry.due_ns = due_ns
+        self._entries.move_to_end(entry.key)
 
     def _take(self, key: K) -> Entry[K, V]:
         with self._lock:
@@ -249,9 +282,16 @@ class ExpiringMap(MutableMapping[K, V]):
         for key, value, why in left:
             if why is not None and self._on_evict is not None:
                 try:
-                    self._on_evict(key, value, why)
+                    self._timer._returned.take(self._on_evict(key, value, why))
                 except Exception as error:
                     self._timer._report(error)
+
+    def _after_fork(self) -> None:
+        """At the start, and in a forked child: entries stay, and their timers were the parent's (rule 9)."""
+        self._lock = RLock()
+        self._copies = Copies()
+        if self._entries and not self._timer._closed:  # they leave the memory when the child's timer has its turn
+            self._timer._wheel.add_at(self._timer._now_ns() + self._ttl_ns, _sweep, ref(self))
 
     def __repr__(self) -> str:
         return f"<ExpiringMap, {len(self)} entries, ttl={self._ttl_ns / 1e9}>"
@@ -283,6 +323,33 @@ def _lapse(entry: Entry[Any, Any]) -> None:
 def _wait_on(entry: Entry[Any, Any], of: ExpiringMap[Any, Any]) -> None:
     with suppress(TimerClosed):  # rule 8
         entry.handle = of._timer._add_and_look(entry.due_ns, _lapse, entry)
+
+
+def _sweep(me: ref[ExpiringMap[Any, Any]]) -> None:
+    """In a forked child: let go of entries of the parent's whose time has come; nobody is told (rule 9)."""
+    if (of := me()) is None:
+        return
+    with of._lock:
+        now_ns = of._timer._now_ns()
+        inherited = [entry for entry in of._entries.values() if not entry.handle.pending]
+        for entry in inherited:
+            if entry.due_ns <= now_ns:
+                del of._entries[entry.key]
+        latest_ns = max((entry.due_ns for entry in inherited), default=now_ns)
+        if latest_ns > now_ns:
+            with suppress(TimerClosed):
+                of._timer._add_and_look(latest_ns, _sweep, me)
+
+
+def _let_go_later(of: ExpiringMap[Any, Any], thread: int) -> None:
+    with suppress(TimerClosed):
+        of._timer._add_and_look(of._timer._now_ns() + KEPT_NS, _let_go, (ref(of), thread))
+
+
+def _let_go(kept: tuple[ref[ExpiringMap[Any, Any]], int]) -> None:
+    of, thread = kept[0](), kept[1]
+    if of is not None and not of._copies.let_go(thread):
+        _let_go_later(of, thread)
 
 
 def _nothing() -> None:

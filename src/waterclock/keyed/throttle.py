@@ -11,6 +11,8 @@ Rule 4: what runs at the end of an interval runs where the timer's callbacks run
 Rule 5: a key that rested for an interval costs nothing. A call is O(1).
 Rule 6: threads are the timer's; after its `close()` a key's first call raises `TimerClosed` and is not run, and what was
     put off does not come.
+Rule 7: a coroutine function is a task under an `AsyncTimer`, where it runs at once, too, and its errors go where the
+    timer's go; under a `Timer` it is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.drive import driver
+from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -70,12 +73,16 @@ class Throttle(Generic[K, P]):
     ) -> None:
         if meanwhile not in ("last", "drop"):
             raise ValueError(f"meanwhile must be 'last' or 'drop', got {meanwhile!r}")
-        if not callable(fn):
-            raise TypeError(f"callback must be callable, got {fn!r}")
         self._timer: Timer | AsyncTimer = driver(timer)
+        self._timer._check(fn)
         self._interval_ns = nanoseconds("interval_s", interval_s, least=1)
         self._fn = fn
         self._keeps = meanwhile == "last"
+        self._after_fork()
+        make_new_in_child(self)
+
+    def _after_fork(self) -> None:
+        """Begin without a key; in a forked child what was put off is the parent's (forking.py)."""
         self._intervals: dict[K, Interval] = {}
         self._lock = RLock()
 
@@ -93,7 +100,7 @@ class Throttle(Generic[K, P]):
                 interval.handle.cancel()  # it is over, and its timer late
             self._intervals[key] = new
         del before
-        self._fn(key, *args, **kwargs)
+        self._timer._returned.take(self._fn(key, *args, **kwargs))
         return True
 
     def cancel(self, key: K) -> bool:
@@ -149,8 +156,8 @@ def _begin_anew(of: Throttle[Any, Any], key: Any) -> bool:
     return True
 
 
-def _run(fn: Callable[..., object], key: Any, call: tuple[Any, Any]) -> None:
-    fn(key, *call[0], **call[1])
+def _run(fn: Callable[..., object], key: Any, call: tuple[Any, Any]) -> object:
+    return fn(key, *call[0], **call[1])
 
 
 def _nothing() -> None:

@@ -12,5 +12,6 @@ cdef class Completions:
     @cython.locals(completion=tuple)
     cdef void _run_rest(self, unsigned long me) except *
     cdef void _run(self, object op, object on_complete, object on_expire) except *
+    cdef void _call(self, object op, object deed) except *
     cdef tuple _next(self, unsigned long me)
     cdef void _ends(self, unsigned long me) except *

@@ -38,12 +38,15 @@ cdef class Purgatory:
     cpdef Py_ssize_t check_and_complete(self, key) except -1
     @cython.locals(op=DelayedOperation)
     cpdef list cancel_for_key(self, key)
-    @cython.locals(watch_list=WatchList)
     cpdef Py_ssize_t watched_for(self, key) except -1
     @cython.locals(watch_list=WatchList)
     cpdef list fullest_keys(self, n=*)
-    @cython.locals(watch_list=WatchList, op=DelayedOperation)
+    @cython.locals(op=DelayedOperation)
     cpdef list close(self)
+    @cython.locals(watch_list=WatchList)
+    cdef list _waiting(self)
+    @cython.locals(op=DelayedOperation)
+    cpdef void _after_fork(self) except *
     cdef void _take(self, DelayedOperation op) except *
     @cython.locals(watch_list=WatchList)
     cdef void _watch(self, DelayedOperation op, tuple keys) except *

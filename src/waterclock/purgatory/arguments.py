@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from math import isfinite
 from typing import Any
 
 from waterclock.errors import PurgatoryClosed
+from waterclock.timer.awaited import unawaited
+from waterclock.timer.units import MOST_S
 
 
 def as_several(keys: Iterable[Hashable]) -> tuple[Hashable, ...]:
@@ -32,14 +33,21 @@ def as_timeout(timeout_s: Any) -> float | None:
     if timeout_s is None:
         return None
     try:
-        finite = isfinite(timeout_s)
+        within = -MOST_S < timeout_s < MOST_S
     except TypeError:
         raise TypeError(f"timeout_s must be a number of seconds or None, got {timeout_s!r}") from None
-    except OverflowError:
-        finite = False
-    if not finite:
-        raise ValueError(f"timeout_s must be a finite number of seconds, or None to wait for ever, got {timeout_s}")
+    if not within:
+        raise ValueError(
+            f"timeout_s must be a finite number of seconds within 146 years, or None to wait for ever, got {timeout_s}"
+        )
     return timeout_s  # type: ignore[no-any-return]
+
+
+def answered(answer: Any) -> bool:
+    """What a `try_complete` that did not say True has said; `TypeError` for a coroutine, which would be a yes."""
+    if (error := unawaited(answer)) is not None:
+        raise error
+    return bool(answer)
 
 
 def not_callable(**callables: Any) -> TypeError:
@@ -48,11 +56,11 @@ def not_callable(**callables: Any) -> TypeError:
     return TypeError(f"{name} must be callable with the operation as its argument, got {value!r}")
 
 
-def not_an_operation(op: Any) -> TypeError:
+def no_operation(op: Any) -> TypeError:
     return TypeError(f"op must be a DelayedOperation, got {op!r}")
 
 
-def used_before(op: Any) -> ValueError:
+def used(op: Any) -> ValueError:
     return ValueError(f"op was handed to a purgatory before, and an operation is used once: make a new one; got {op!r}")
 
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from waterclock.timer.awaited import unawaited
 from waterclock.timer.report import report
 
 if TYPE_CHECKING:
@@ -73,15 +74,17 @@ class Completions:
             raise stopped
 
     def _run(self, op: Any, on_complete: Any, on_expire: Any) -> None:
+        self._call(op, on_complete)
+        if on_expire is not None:
+            self._call(op, on_expire)
+
+    def _call(self, op: Any, deed: Any) -> None:
         try:
-            on_complete(op)
+            returned = deed(op)
+            if returned is not None and (unheard := unawaited(returned)) is not None:
+                report(self._on_error, unheard, op)
         except Exception as error:
             report(self._on_error, error, op)
-        if on_expire is not None:
-            try:
-                on_expire(op)
-            except Exception as error:
-                report(self._on_error, error, op)
 
     def _next(self, me: int) -> Completion | None:
         """What this thread runs next. None: nothing, and it runs none any more."""

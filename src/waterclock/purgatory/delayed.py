@@ -14,18 +14,18 @@ Rule 5: hot steps say `acquire` and `release`, C calls when compiled; docstrings
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterable
-from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
+from waterclock.purgatory.arguments import answered, as_several, as_timeout, closed, no_operation, not_callable, used
 from waterclock.purgatory.built import Completions
 from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
 from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
 from waterclock.purgatory.wakers import new_waker
+from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.report import report
+from waterclock.timer.units import MOST_S
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Timer
@@ -60,7 +60,7 @@ class DelayedOperation:
         self._try_complete: Any = try_complete
         self._on_complete: Any = on_complete
         self._on_expire: Any = on_expire
-        self._timeout_s = timeout_s if type(timeout_s) is float and isfinite(timeout_s) else as_timeout(timeout_s)
+        self._timeout_s = timeout_s if type(timeout_s) is float and abs(timeout_s) < MOST_S else as_timeout(timeout_s)
         self._timeout: Any = None  # the timer's handle
         self._outcome: Outcome | None = None
         self._purgatory = _NOWHERE
@@ -141,15 +141,21 @@ class Purgatory:
     def __init__(
         self, name: str, timer: Timer | AsyncTimer, on_error: Callable[[Exception, DelayedOperation], Any] | None = None
     ) -> None:
-        self._name, self._timer, self._on_error = name, timer, on_error
-        self._lock = Lock()
+        self._name, self._timer, self._on_error, self._closed = name, timer, on_error, False
         self._lists: dict[Hashable, WatchList] = {}
-        self._closed = self._catching_up = False
-        self._watched = self._delayed = 0
+        self._after_fork()
+        make_new_in_child(self)
+
+    def _after_fork(self) -> None:
+        """Begin empty; in a forked child what waits is the parent's, and is over here (forking.py)."""
+        forsaken, self._lists, self._lock, self._catching_up = self._waiting(), {}, Lock(), False
+        self._watched = self._delayed = self._asking = 0  # the last: questions that triggers ask now, in all threads
         self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}
-        self._completions = Completions(self._lock, on_error)
-        self._asking = 0  # questions that triggers ask now, in all threads
+        self._completions = Completions(self._lock, self._on_error)
         self._later: list[DelayedOperation] = []  # triggered too deep
+        for op in forsaken:
+            op._outcome, op._place = CANCELLED, None
+            op._timeout = op._on_complete = op._on_expire = op._try_complete = None
 
     def try_complete_else_watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Ask the operation; if it is not over, watch it under all of `keys` and ask once more. True: it is over.
@@ -208,9 +214,7 @@ class Purgatory:
 
     def watched_for(self, key: Hashable) -> int:
         """How many operations wait under `key`."""
-        with self._lock:
-            watch_list = self._lists.get(key)
-            return 0 if watch_list is None else len(watch_list.operations)
+        return len(self._watchers(key))
 
     def fullest_keys(self, n: int = 10) -> list[tuple[Hashable, int]]:
         """The `n` keys with most operations, and how many; the fullest first, of equal ones the oldest. O(keys)."""
@@ -231,23 +235,26 @@ class Purgatory:
     def close(self) -> list[DelayedOperation]:
         """End everything that waits as "cancelled", and return it; a second time an empty list. Afterwards
         `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it."""
-        waiting: dict[DelayedOperation, Any] = {}
         with self._lock:
             self._closed = True
-            for watch_list in self._lists.values():
-                waiting.update(watch_list.operations)
-        return [op for op in list(waiting) if self._end(op, CANCELLED)]
+            waiting = self._waiting()
+        return [op for op in waiting if self._end(op, CANCELLED)]
+
+    def _waiting(self) -> list[DelayedOperation]:
+        """Under the lock: all that wait, each once."""
+        waiting: dict[DelayedOperation, Any] = {}
+        for watch_list in self._lists.values():
+            waiting.update(watch_list.operations)
+        return list(waiting)
 
     def _take(self, op: DelayedOperation) -> None:
         """Take in a new operation, with its lock. It may be over by now: then every step finds that."""
         if not isinstance(op, DelayedOperation):
-            raise not_an_operation(op)
+            raise no_operation(op)
         _NOWHERE._lock.acquire()
         try:
-            if self._closed:
-                raise closed(self._name)
-            if op._purgatory is not _NOWHERE:
-                raise used_before(op)
+            if self._closed or op._purgatory is not _NOWHERE:
+                raise closed(self._name) if self._closed else used(op)
             op._purgatory = self
             op._holder, op._again, op._heard = self._lock.me(), False, False
         finally:
@@ -262,11 +269,8 @@ class Purgatory:
             if op._outcome is not None:
                 return
             for key in keys:
-                watch_list = self._lists.get(key)
-                if watch_list is None:
-                    watch_list = self._lists.setdefault(key, WatchList(key))
-                if watch_list.add(op):
-                    self._watched += 1
+                watch_list = self._lists.get(key) or self._lists.setdefault(key, WatchList(key))
+                self._watched += watch_list.add(op)
         finally:
             self._delayed += op._place is not None
             self._lock.release()
@@ -313,11 +317,10 @@ class Purgatory:
     def _withdraw(self, op: DelayedOperation) -> bool:
         """A watch failed half-way: as if it had never been. False where somebody ended the operation meanwhile."""
         with self._lock:
-            if op._outcome is not None:
-                return False
-            self._unwatch(op)
-            op._purgatory = _NOWHERE
-            return True
+            if op._outcome is None:
+                self._unwatch(op)
+                op._purgatory = _NOWHERE
+            return op._outcome is None
 
     def _attempt(self, op: DelayedOperation, heard: bool) -> bool:
         """A trigger: ask one operation; True: it was completed here. `heard`: its own question leaves word no more."""
@@ -373,7 +376,7 @@ class Purgatory:
         if try_complete is None:
             return False
         try:
-            if try_complete(op):
+            if (answer := try_complete(op)) is True or (answer and answered(answer)):
                 self._end(op, COMPLETED)
         except Exception as error:
             report(self._on_error, error, op)
@@ -394,6 +397,4 @@ def _expire(op: DelayedOperation) -> None:
     op._purgatory._end(op, EXPIRED)
 
 
-# Where an operation is before a purgatory has it. In a forked child its lock may be held by a thread that is not there.
-_NOWHERE = Purgatory("nowhere", None)  # type: ignore[arg-type]
-os.register_at_fork(after_in_child=lambda: _NOWHERE.__init__("nowhere", None))  # type: ignore[misc]
+_NOWHERE = Purgatory("nowhere", None)  # type: ignore[arg-type]  # where an operation is before one has it

@@ -21,23 +21,44 @@ from functools import partial
 
 from waterclock.clock import SystemClock
 from waterclock.timer import adding as plain
+from waterclock.timer.awaited import is_asynchronous, refused
 
 cdef extern from "../clock.h":
     const bint MACHINE_CLOCK
     int64_t machine_now_ns() noexcept
 
+cdef extern from "Python.h":
+    bint PyFunction_Check(object)
+    bint PyMethod_Check(object)
+    object PyMethod_GET_FUNCTION(object)
+    bint PyCFunction_Check(object)
+    bint PyType_Check(object)
+
 cdef extern from *:
     """
+    #define IS_ASYNCHRONOUS(fn) ((((PyCodeObject *)PyFunction_GET_CODE(fn))->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR)) != 0)
     /* A year of nanoseconds, and what a sum of it and any clock of ours is far from: 2**62. */
     #define ORDINARY_NS 3.2e16
     #define ORDINARY_MOMENT (INT64_C(1) << 61)
     """
+    bint IS_ASYNCHRONOUS(object)
     const double ORDINARY_NS
     const int64_t ORDINARY_MOMENT
 
 cdef object machine_clock = SystemClock.monotonic_ns
 cdef object call_later = plain.Adder.call_later, add_and_look = plain.Adder._add_and_look, bound = plain.bound
 cdef object deadline_in = plain.Adder._deadline_in, move_in = plain.Adder._move_in
+
+
+cdef bint never_runs(fn) except -1:
+    """awaited.py's `is_asynchronous`, for what most callbacks are without a call."""
+    if PyMethod_Check(fn):
+        fn = PyMethod_GET_FUNCTION(fn)
+    elif type(fn) is partial:
+        return never_runs((<object>fn).func)
+    if PyFunction_Check(fn):
+        return IS_ASYNCHRONOUS(fn)
+    return not PyCFunction_Check(fn) and not PyType_Check(fn) and is_asynchronous(fn)
 
 
 cdef inline bint is_ordinary(delay_s, int64_t *ns) noexcept:
@@ -62,6 +83,7 @@ cdef class Adder:
     """How timers come into a driver and are moved in it; the driver itself is drive.py's."""
 
     cdef public int64_t _alarm_ns
+    cdef public bint _refuses_asynchronous
     cdef object add, read          # what `_add` and `_now_ns` were set to
     cdef object direct             # the wheel, where it is compiled and nothing stands before it; or None
     cdef bint by_machine           # whether `read` is the machine's clock, and C can read it
@@ -115,6 +137,8 @@ cdef class Adder:
         or ends more than 146 years after the clock's zero.
         """
         cdef int64_t deadline
+        if self._refuses_asynchronous and never_runs(fn):
+            raise refused(fn)
         if not self.takes(delay_s, &deadline):
             return call_later(self, delay_s, fn, *args)
         if not args:

@@ -22,7 +22,8 @@ from math import floor
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 from weakref import ref
 
-from waterclock.timer.units import nanoseconds
+from waterclock.timer.awaited import is_asynchronous, refused
+from waterclock.timer.units import nanoseconds, within_reach
 
 if TYPE_CHECKING:
     from waterclock.timer.handles import Handle
@@ -46,6 +47,7 @@ class Adder:
     _add: Callable[..., Handle]
     _now_ns: Callable[[], int]
     _alarm_ns: int
+    _refuses_asynchronous = False  # a thread has no loop that could run them
 
     if TYPE_CHECKING:  # drive.py has them
 
@@ -66,7 +68,8 @@ class Adder:
         """Call `fn(*args)` once `delay_s` seconds have passed; zero or less means at the driver's next turn.
 
         `TimerClosed` after `close()`, `TimerFull` as `when_full` says, `ValueError` for a delay that is no number
-        or ends more than 146 years after the clock's zero.
+        or ends more than 146 years after the clock's zero. A coroutine function is a task of an `AsyncTimer`'s loop, and
+        of a `Timer` a `TypeError`.
 
         >>> from waterclock import ManualClock, Timer
         >>> timer = Timer(clock=ManualClock())
@@ -75,6 +78,8 @@ class Adder:
         a quarter
         (0, 1, False)
         """
+        if self._refuses_asynchronous and is_asynchronous(fn):
+            raise refused(fn)
         try:
             deadline = self._now_ns() + floor(delay_s * 1e9 + 0.5)  # nanoseconds(), without the price of a call
         except (OverflowError, ValueError, TypeError):
@@ -97,6 +102,8 @@ class Adder:
         >>> timer.call_at(60.0, print).when()
         60.0
         """
+        if self._refuses_asynchronous and is_asynchronous(fn):
+            raise refused(fn)
         deadline = nanoseconds("when_s", when_s)
         handle = self._add(deadline, bound(fn, args) if args else fn)
         if deadline < self._alarm_ns:
@@ -111,8 +118,8 @@ class Adder:
         return handle
 
     def _deadline_in(self, delay_s: float, /) -> int:
-        """The nanosecond of the driver's time that is `delay_s` seconds from now."""
-        return self._now_ns() + nanoseconds("delay_s", delay_s)
+        """The nanosecond of the driver's time that is `delay_s` seconds from now; `ValueError` as for `call_later`."""
+        return within_reach(self._now_ns() + nanoseconds("delay_s", delay_s))
 
     def _move_in(self, handle: Handle, delay_s: float, /) -> bool:
         """What `reschedule` of the handles in the wheel does, in their driver's unit."""

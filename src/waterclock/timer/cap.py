@@ -17,6 +17,7 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from waterclock.errors import TimerFull
+from waterclock.timer.awaited import Taker
 from waterclock.timer.handles import CappedHandle, Handle, RanHandle
 from waterclock.timer.report import Report
 
@@ -27,12 +28,13 @@ Add = Callable[..., Handle]
 class Cap:
     """Stands before `add`, the way into the wheel, and lets `most` timers wait."""
 
-    def __init__(self, wheel: Sized, add: Add, most: int, when_full: WhenFull, report: Report) -> None:
+    def __init__(self, wheel: Sized, add: Add, most: int, when_full: WhenFull, report: Report, returned: Taker) -> None:
         self._wheel = wheel
         self._add = add
         self._most = most
         self._when_full = when_full
         self._report = report
+        self._returned = returned
         self._freed = Condition()
         self._driver: int | None = None  # the thread that runs callbacks now
         self._handles: WeakSet[CappedHandle] = WeakSet()
@@ -89,7 +91,7 @@ class Cap:
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
         try:
-            fn(*argument)
+            self._returned.take(fn(*argument))
         except Exception as error:
             self._report(error)
         return RanHandle(deadline)

@@ -20,17 +20,18 @@ Rule 3: `_lock` is held to change the alarm, never while a callback runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
-from weakref import WeakSet, ref
+from weakref import ref
 
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
+from waterclock.timer.awaited import Taker, is_asynchronous, refused
 from waterclock.timer.built import Adder, WayBack
 from waterclock.timer.cap import Cap, WhenFull
+from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
@@ -51,13 +52,12 @@ Ts = TypeVarTuple("Ts")
 NEVER = 2**63 - 1  # the largest number that fits 64 bits; no deadline is as late
 AWAKE = -(2**63)
 
-_LIVE: WeakSet[Drive] = WeakSet()
-
 
 class Drive(Adder, TickRunner):
     """What `Timer` and `AsyncTimer` have in common; not for use by itself."""
 
     _lock: AbstractContextManager[Any]
+    _returned: Taker
 
     def __init__(
         self,
@@ -75,23 +75,26 @@ class Drive(Adder, TickRunner):
         self._now_ns = self._stopwatch.now_ns
         self._report = report
         self._histogram = Histogram()
-        self._offload = None if executor is None else Offload(executor, report, self._histogram, self._stopwatch)
+        self._offload = (
+            None if executor is None else Offload(executor, report, self._returned, self._histogram, self._stopwatch)
+        )
         self._most, self._when_full = _checked(max_pending, when_full)
         self._wakeups = 0
         self._closed = False
         self._start_empty()
-        _LIVE.add(self)
+        make_new_in_child(self)
 
     def _start_empty(self) -> None:
         """A new wheel with nothing in it: at the start, and in a forked child."""
         self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
         self._wheel._reschedule = WayBack(ref(self)).reschedule
+        self._wheel._returned = self._returned.take
         self._cap = None
         self._add: Callable[..., Handle] = self._wheel.add_at  # on the wheel, never on self: a driver is no cycle
         if self._offload is not None:
             self._add = self._offload.before(self._add)
         if self._most is not None:
-            self._cap = Cap(self._wheel, self._add, self._most, self._when_full, self._report)
+            self._cap = Cap(self._wheel, self._add, self._most, self._when_full, self._report, self._returned)
             self._add = self._cap.add
         self._periodic: set[PeriodicHandle] = set()
         self._fired = 0
@@ -129,7 +132,8 @@ class Drive(Adder, TickRunner):
         beat, "burst" makes up for each, "delay" counts anew from the end of the late call. An error in a call is
         reported, and the beat goes on. jitter: by how many seconds each call is put off, drawn evenly from 0 to it, or
         given by a function; the beat stays. `ValueError` for an interval under a nanosecond, another `missed`, or a jitter
-        beyond the interval. `max_pending` does not refuse it.
+        beyond the interval. `max_pending` does not refuse it. Of a coroutine function of an `AsyncTimer` a call ends with
+        its task.
 
         >>> from waterclock import ManualClock, Timer
         >>> timer = Timer(clock=ManualClock())
@@ -141,9 +145,15 @@ class Drive(Adder, TickRunner):
         """
         if missed not in tuple(NEXT_BEAT):
             raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
-        if not callable(fn):
-            raise TypeError(f"callback must be callable, got {fn!r}")
+        self._check(fn)
         return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, jitter, fn, args)
+
+    def _check(self, fn: Any, name: str = "callback") -> None:
+        """`TypeError` for what cannot be called here, or would never run."""
+        if not callable(fn):
+            raise TypeError(f"{name} must be callable, got {fn!r}")
+        if self._refuses_asynchronous and is_asynchronous(fn):
+            raise refused(fn)
 
     def _look(self, handle: Handle, deadline: int) -> None:
         """A timer was added that the driver may not know of."""
@@ -275,9 +285,14 @@ class Drive(Adder, TickRunner):
     # Forking
 
     def _after_fork(self) -> None:
-        """In the child: the parent's timers are over, the lock may be held by a thread that is not here."""
-        forsaken = self._wheel
+        """In the child: the parent's timers are over, the locks may be held by a thread that is not here."""
+        forsaken, periodic = self._wheel, tuple(self._periodic)
+        self._turned = False
+        if self._offload is not None:
+            self._offload.renew_lock()
         self._start_empty()
+        for handle in periodic:
+            handle.end()
         if isinstance(forsaken, LockedWheel):
             forsaken.forsake()
         else:
@@ -302,12 +317,3 @@ def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, 
     if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
         raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
     return max_pending, when_full
-
-
-def _empty_in_the_child() -> None:
-    for drive in tuple(_LIVE):
-        drive._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_empty_in_the_child)

@@ -26,7 +26,6 @@ from waterclock.errors import TimerClosed
 from waterclock.timer.built import Touch
 from waterclock.timer.drive import Drive, driver
 from waterclock.timer.units import nanoseconds
-from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
@@ -52,9 +51,8 @@ class IdleTimeout(Touch):
     __slots__ = ("__weakref__", "_args", "_ended", "_fn", "_idle_ns", "_inner")
 
     def __init__(self, timer: Drive, idle_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> None:
-        if not callable(fn):
-            raise TypeError(f"callback must be callable, got {fn!r}")
         self._drive: Drive = driver(timer)
+        timer._check(fn)
         self._idle_ns = nanoseconds("idle_s", idle_s, least=1)
         self._fn: Callable[..., object] = fn
         self._args: tuple[Any, ...] = args
@@ -95,7 +93,7 @@ class IdleTimeout(Touch):
             if not self._waits():
                 return False
             now_ns = drive._now_ns()
-            due_ns = whole("deadline", now_ns + nanoseconds("delay_s", delay_s), -MAX_TIME, MAX_TIME)
+            due_ns = drive._deadline_in(delay_s)
             drive._move(self._inner, self._held_for(due_ns, now_ns))
             self._touched_ns = due_ns - self._idle_ns
         return True

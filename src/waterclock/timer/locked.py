@@ -89,6 +89,7 @@ class LockedWheel:
         self._taken: tuple[Any, ...] | None = None
         self._advancing = False
         self._reschedule: Callable[[LockedHandle, Any], bool] | None = None
+        self._returned: Callable[[Any], object] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -112,7 +113,9 @@ class LockedWheel:
             while ran != limit and (call := self._next_due(now)) is not None:
                 ran += 1
                 try:
-                    call[0](*call[1:])
+                    returned = call[0](*call[1:])
+                    if returned is not None and self._returned is not None:
+                        self._returned(returned)
                 except Exception as error:
                     errors.append(error)
         except BaseException as stop:

@@ -17,7 +17,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
 from waterclock.clock import Clock, ManualClock
@@ -25,14 +26,16 @@ from waterclock.errors import TimerClosed, UsageError
 from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, Drive
 from waterclock.timer.idle import IdleTimeout
-from waterclock.timer.loop_binding import LoopBinding, LoopThread
+from waterclock.timer.loop_binding import LoopBinding, LoopThread, Tasks
 from waterclock.timer.manual_loop import LoopClock, ManualLoop, clock_in_loop
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.timeouts import Timeout
-from waterclock.wheel import QUIET_S, TimingWheel, tidy
+from waterclock.wheel import TimingWheel
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    from waterclock.timer.handles import Handle
 
 ROUND_UP_S = 1e-6
 COARSE_NS = 1_000_000
@@ -73,10 +76,11 @@ class AsyncTimer(Drive):
         self._alarm: asyncio.TimerHandle | None = None
         self._due_ns: int | None = None  # what the alarm was set for
         self._sleepers: set[asyncio.Future[Any]] = set()
-        self._tidies = False  # whether the loop is asked to give memory back after a burst
         clock = clock_in_loop(clock)
         self._loop_clock = clock if isinstance(clock, LoopClock) else None
-        super().__init__(tick_s, clock, executor, Report(self._binding.report), max_pending, when_full)
+        report = Report(self._binding.report)
+        self._returned: Tasks = Tasks(self._binding, report)
+        super().__init__(tick_s, clock, executor, report, max_pending, when_full)
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
         return TimingWheel(tick_ns, start_ns)
@@ -116,9 +120,6 @@ class AsyncTimer(Drive):
             by_hand = self._loop_clock
             when_s = loop.time() + wait_ns / 1e9 + ROUND_UP_S if by_hand is None else by_hand.seconds_in(wait_ns)
             self._alarm = loop.call_at(when_s, self._wake, context=self._binding.context)
-        if not self._tidies and self._loop_clock is None and tidy():
-            self._tidies = True
-            loop.call_later(QUIET_S, _give_back, loop, ref(self))
 
     def _wake(self) -> None:
         loop, now_ns = self._binding.loop(), self._now_ns()
@@ -148,10 +149,36 @@ class AsyncTimer(Drive):
         self.__dict__.pop("_add_and_look", None)
         self._alarm = None
         self._sleepers = set()
-        self._tidies = False
+        self._returned.forget()
         super()._after_fork()
 
     # Awaiting
+
+    async def aclose(self) -> list[Handle]:
+        """As `close()`, and wait for the tasks of callbacks that are coroutine functions; `async with` ends so.
+
+        >>> import asyncio
+        >>> async def work(name: str) -> None:
+        ...     await asyncio.sleep(0.001)
+        ...     print(name, "is done")
+        >>> async def main() -> None:
+        ...     async with AsyncTimer() as timer:
+        ...         timer.call_later(0, work, "a task")
+        ...         await timer.sleep(0.002)
+        >>> asyncio.run(main())
+        a task is done
+        """
+        handles = self.close()
+        await self._returned.ended()
+        return handles
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     async def sleep(self, delay_s: float) -> None:
         """Wait `delay_s` seconds; zero or less gives the loop one turn. `TimerClosed` where the timer is closed meanwhile.
@@ -214,14 +241,6 @@ def _add_and_look(me: ref[AsyncTimer], *timer: Any) -> Any:
     driver = me()
     assert driver is not None  # it calls itself
     return type(driver)._add_and_look(driver, *timer)
-
-
-def _give_back(loop: asyncio.AbstractEventLoop, me: ref[AsyncTimer]) -> None:
-    """Memory of a burst that no other burst took."""
-    if tidy():
-        loop.call_later(QUIET_S, _give_back, loop, me)
-    elif (timer := me()) is not None:
-        timer._tidies = False
 
 
 def _rouse(sleeper: asyncio.Future[None]) -> None:

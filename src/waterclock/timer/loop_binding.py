@@ -3,6 +3,7 @@
 Rule 1: the loop is bound on first use, and for good: a timer in another loop would wait for a loop that does not run.
 Rule 2: a loop that is in debug mode when it is bound lets nobody but its own thread in while it runs, as it does for its
     own timers. Without debug mode nobody asks.
+Rule 3: what a callback returned that is to be awaited becomes a task, which is kept until it has ended.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from functools import partial
 from threading import get_ident
 from typing import Any
 
-from waterclock.timer.report import OnError, hand_to_python
+from waterclock.timer.awaited import Then, is_awaitable, unawaited
+from waterclock.timer.report import OnError, Report, hand_to_python
 
 
 class LoopThread:
@@ -74,7 +77,7 @@ class LoopBinding:
 
     def report(self, error: BaseException) -> None:
         """Hand an error of a callback to `on_error`, else to the loop's exception handler, in the loop's thread."""
-        if self._loop is None or self._runs_here():
+        if self._loop is None or self.runs_here():
             self._tell(error)
         else:
             self.soon(self._tell, error)
@@ -82,13 +85,62 @@ class LoopBinding:
     def _tell(self, error: BaseException) -> None:
         if self._on_error is not None:
             self._on_error(error)
-        elif self._runs_here() and self._loop is not None:
+        elif self.runs_here() and self._loop is not None:
             self._loop.call_exception_handler({"message": "a callback of an AsyncTimer failed", "exception": error})
         else:
             hand_to_python(error)
 
-    def _runs_here(self) -> bool:
+    def runs_here(self) -> bool:
+        """Whether this is the loop's thread, while it runs."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return False
+
+
+class Tasks:
+    """What an AsyncTimer does with what its callbacks return."""
+
+    def __init__(self, binding: LoopBinding, report: Report) -> None:
+        self._binding = binding
+        self._report = report
+        self._running: set[asyncio.Future[Any]] = set()
+
+    def take(self, returned: object, then: Then | None = None) -> None:
+        """Make a task of what is to be awaited, from any thread; go on when it has ended."""
+        if not is_awaitable(returned):
+            if then is not None:
+                then()
+        elif self._binding.runs_here():
+            self._start(returned, then)
+        else:
+            self._binding.soon(self._start, returned, then)
+
+    def forget(self) -> None:
+        """In a forked child: the tasks are the parent's."""
+        self._running = set()
+
+    async def ended(self) -> None:
+        """Wait for all of them, but for the one that waits here."""
+        me = asyncio.current_task()
+        while others := self._running - {me}:
+            await asyncio.wait(others)
+
+    def _start(self, awaitable: Any, then: Then | None) -> None:
+        try:
+            asyncio.get_running_loop()
+            task = asyncio.ensure_future(awaitable)
+        except (RuntimeError, ValueError) as error:  # turned by hand without a loop; a future of another loop
+            self._report(unawaited(awaitable) or error)
+            if then is not None:
+                then()
+            return
+        self._running.add(task)
+        task.add_done_callback(partial(self._end, then))
+
+    def _end(self, then: Then | None, task: asyncio.Future[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._report(error)
+        if then is not None:
+            then()

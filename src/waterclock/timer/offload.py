@@ -10,6 +10,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from waterclock.timer.awaited import Taker
 from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.report import Report
@@ -22,13 +23,20 @@ if TYPE_CHECKING:
 class Offload:
     """Stands before the wheel: what is added runs in `executor` when its time comes."""
 
-    def __init__(self, executor: Executor, report: Report, histogram: Histogram, stopwatch: Stopwatch) -> None:
+    def __init__(
+        self, executor: Executor, report: Report, returned: Taker, histogram: Histogram, stopwatch: Stopwatch
+    ) -> None:
         self._executor = executor
         self._report = report
+        self._returned = returned
         self._histogram = histogram
         self._stopwatch = stopwatch
-        self._lock = Lock()
+        self.renew_lock()
         self.due_ns = 0  # the tick that is being run
+
+    def renew_lock(self) -> None:
+        """At the start, and in a forked child."""
+        self._lock = Lock()  # of the histogram
 
     def before(self, add: Callable[..., Handle]) -> Callable[..., Handle]:
         """The way into the wheel, `add`, with the executor at its end."""
@@ -53,10 +61,10 @@ class Offload:
         lateness_ns = self._stopwatch.now_ns() - due_ns
         with self._lock:
             self._histogram.record(lateness_ns, 1)
+        returned = None
         try:
-            fn(*argument)
+            returned = fn(*argument)
         except BaseException as error:  # no one reads the future: what is not reported here would be lost
             self._report(error)
         finally:
-            if then is not None:
-                then()
+            self._returned.take(returned, then)

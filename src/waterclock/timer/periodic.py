@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.units import nanoseconds
-from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
@@ -135,8 +134,7 @@ class PeriodicHandle:
         with self._drive._lock:
             if self._over:
                 return False
-            beat_ns = self._drive._now_ns() + max(nanoseconds("delay_s", delay_s), 0)  # no beat lies in the past
-            whole("deadline", beat_ns, -MAX_TIME, MAX_TIME)  # at once, and not when the call that runs has ended
+            beat_ns = max(self._drive._deadline_in(delay_s), self._drive._now_ns())  # no beat lies in the past
             if self._inner is not None and self._drive._move(self._inner, beat_ns):
                 self._beat_ns = self._due_ns = beat_ns
             else:

@@ -13,8 +13,7 @@ Rule 1: while something waits the thread keeps its Timer alive; while nothing do
     all; one with `every` goes on until that is cancelled.
 Rule 2: the thread ends where its Timer is gone or closed, or where its bell is no longer the Timer's: it is then a
     thread of another process, in a forked child.
-Rule 3: after a burst it wakes once more, to give back the memory that no other burst took.
-Rule 4: it never dies of a callback. What a callback raises is reported, whatever it is.
+Rule 3: it never dies of a callback. What a callback raises is reported, whatever it is.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from waterclock.clock import Clock
+from waterclock.timer.awaited import NoLoop
 from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, NEVER, Drive
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.report import OnError, Report
-from waterclock.wheel import COMPILED, QUIET_S, TimingWheel, tidy
+from waterclock.wheel import COMPILED, TimingWheel
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -100,7 +100,10 @@ class Timer(Drive):
     ) -> None:
         self._name = name
         self._make_locks()
-        super().__init__(tick_s, clock, executor, Report(on_error), max_pending, when_full)
+        self._refuses_asynchronous = True
+        report = Report(on_error)
+        self._returned = NoLoop(report)
+        super().__init__(tick_s, clock, executor, report, max_pending, when_full)
 
     def _make_locks(self) -> None:
         # re-entrant: the collector may run a destructor, or the interpreter a signal's handler, that adds a timer
@@ -172,9 +175,9 @@ def _serve(me: ref[Timer], bell: Bell) -> None:
         wait_s = timer._work(bell)
         if wait_s is None:
             del timer
-            bell.wait(QUIET_S if tidy() else -1)
+            bell.wait()
         else:
-            bell.wait(min(wait_s, LONGEST_WAIT_S, QUIET_S if tidy() else LONGEST_WAIT_S))
+            bell.wait(min(wait_s, LONGEST_WAIT_S))
 
 
 def _ask_for_exact_wake_ups() -> None:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
+from waterclock.timer.awaited import Taker
 from waterclock.timer.cap import Cap
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.offload import Offload
@@ -36,6 +37,7 @@ class TickRunner:
     _now_ns: Callable[[], int]
     _manual: ManualClock | None
     _report: Report
+    _returned: Taker
     _offload: Offload | None
     _cap: Cap | None
     _histogram: Histogram
@@ -129,9 +131,11 @@ class TickRunner:
         """Run a periodic callback where callbacks run, and `then` in the driver when it has ended."""
         if self._offload is None:
             try:
-                fn(*args)
-            finally:
+                returned = fn(*args)
+            except BaseException:
                 then()
+                raise
+            self._returned.take(returned, then)
             return
         try:
             self._offload.submit(fn, args, self._from_executor(then))

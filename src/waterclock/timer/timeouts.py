@@ -54,8 +54,9 @@ class Timeout:
         """Let it expire at another moment; one that has passed expires it at the loop's next turn."""
         if self._state != "entered":
             raise RuntimeError(f"a timeout is rescheduled inside its block, and before it expires; it is {self._state}")
+        deadline_ns = None if when_s is None else nanoseconds("when_s", when_s)
         self._disarm()
-        self._deadline_ns = None if when_s is None else nanoseconds("when_s", when_s)
+        self._deadline_ns = deadline_ns
         self._arm()
 
     def __repr__(self) -> str:

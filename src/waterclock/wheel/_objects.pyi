@@ -19,6 +19,7 @@ class TimerHandle:
 
 @final
 class TimingWheel:
+    _returned: Callable[[Any], object] | None
     _reschedule: Callable[[TimerHandle, Any], bool] | None
     def __init__(
         self,
@@ -48,3 +49,4 @@ class TimingWheel:
     def _check(self) -> int: ...
 
 def _tidy() -> bool: ...
+def _when_spare(listener: Callable[[], object]) -> None: ...

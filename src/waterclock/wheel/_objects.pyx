@@ -132,6 +132,7 @@ cdef class TimingWheel:
     cdef Wheel wheel
     cdef list errors               # of callbacks in this advance; being an object it has Cython make GC slots
     cdef public object _reschedule # a driver's, which has a unit of its own and a sleeper to wake; or None
+    cdef public object _returned   # is given what a callback returned that is to be awaited; or None
     cdef int64_t clock, tick, base                 # base: the time of tick 0
     cdef int64_t round_up, fired
     cdef bint advancing
@@ -315,6 +316,8 @@ cdef class TimingWheel:
             Py_DECREF(<object>argument)
         if unlikely(result == NULL):
             return self.note_failure()
+        if unlikely(is_awaitable(result)) and self._returned is not None:
+            return hand_on(self, result)
         Py_DECREF(<object>result)
         return 1
 

@@ -43,7 +43,32 @@ static PyObject *arena_alloc(PyTypeObject *type, Py_ssize_t n) {
     return handle;
 }
 
-static void arena_free(void *handle) { slab_give(&arena, handle); }
+/* Python's, called where the reserve has begun to hold what is to go back; see slab.h. It runs in a destructor. */
+static PyObject *reserve_listener;
+
+static void reserve_listen(PyObject *listener) {
+    Py_INCREF(listener);
+    Py_XSETREF(reserve_listener, listener);
+}
+
+static void reserve_tell(void) {
+    PyObject *type, *value, *trace, *done;
+    reserve_began = 0;
+    if (reserve_listener == NULL)
+        return;
+    PyErr_Fetch(&type, &value, &trace);
+    done = PyObject_CallNoArgs(reserve_listener);
+    if (done == NULL)
+        PyErr_WriteUnraisable(reserve_listener);
+    Py_XDECREF(done);
+    PyErr_Restore(type, value, trace);
+}
+
+static void arena_free(void *handle) {
+    slab_give(&arena, handle);
+    if (unlikely(reserve_began))
+        reserve_tell();
+}
 
 /* For the wheel: without the way through tp_new. */
 static inline PyObject *handle_new(PyObject *type) {
@@ -59,7 +84,11 @@ static inline PyObject *handle_new(PyObject *type) {
 #ifdef Py_GIL_DISABLED
 static PyMutex structures;
 static inline void lock(void) { PyMutex_Lock(&structures); }
-static inline void unlock(void) { PyMutex_Unlock(&structures); }
+static inline void unlock(void) {
+    PyMutex_Unlock(&structures);
+    if (unlikely(reserve_began))
+        reserve_tell();
+}
 #else
 static inline void lock(void) {}
 static inline void unlock(void) {}
@@ -100,6 +129,12 @@ static void use_collector(PyObject *type, traverseproc traverse, inquiry clear) 
 
 /* As PyCallable_Check, without the call. */
 static inline int is_callable(PyObject *value) { return Py_TYPE(value)->tp_call != NULL; }
+
+/* Whether something is to be awaited: a coroutine, a future, whatever has `__await__`. */
+static inline int is_awaitable(PyObject *value) {
+    const PyAsyncMethods *of = Py_TYPE(value)->tp_as_async;
+    return of != NULL && of->am_await != NULL;
+}
 
 /* Whether a whole number is a small one, which is read where it stands. Most delays are. */
 static inline int is_small(PyObject *value, long long *number) {

@@ -15,6 +15,19 @@ cdef int move_within(wheel, handle, int64_t deadline, int64_t *before) except -1
     return (<TimingWheel>wheel).move(<TimerHandle>handle, deadline)
 
 
+cdef int hand_on(TimingWheel wheel, PyObject *result) except -1:
+    """To the driver, with the reference."""
+    returned = <object>result
+    Py_DECREF(returned)
+    wheel._returned(returned)
+    return 1
+
+
+def _when_spare(listener):
+    """Call `listener()`, in whatever thread, when there begins to be something that `_tidy` gives back in a second."""
+    reserve_listen(listener)
+
+
 def _tidy():
     """Give memory back that nobody took for a second; whether there is more that will be, when its second is over."""
     lock()

@@ -93,12 +93,11 @@ class TimingWheel:
         self._queue: Queue = []
         self._due = TimerTaskList(self._counter)  # of the tick the clock stands at; run before any bucket is opened
         self._bottom = Level(1, self._tick, sizes_of(slots), self._now, self._counter)
-        self._base = self._reached = (
-            self._now
-        )  # for occupancy() only; `_open`: timers of the running one's tick may wait
-        self._open = False
-        self._advancing = False
+        # for occupancy() only; `_open`: timers of the running one's tick may wait
+        self._base = self._reached = self._now
+        self._open = self._advancing = False
         self._reschedule: Callable[[TimerHandle, Any], bool] | None = None  # a driver's, with a unit of its own
+        self._returned: Callable[[Any], object] = id  # a driver's, for what a callback returned
         self._added = self._fired = self._cancelled = self._cascaded = self._opened = self._sequence = 0
 
     @property
@@ -328,7 +327,7 @@ class TimingWheel:
             ran += 1
             self._fired += 1
             try:
-                callback(*arguments)
+                self._returned(callback(*arguments))
             except Exception as error:
                 errors.append(error)
         return ran

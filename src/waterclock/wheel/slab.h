@@ -13,6 +13,8 @@
  * Rule 4: what was let go of is kept in reserve for a second, as bursts follow bursts, and fresh pages cost more than all
  *         else of an add. What nobody took within it goes back to the system at the next turn, or when a block is let go
  *         of; but for SPARES. The reserve is a stack: those that lie longest lie at the bottom.
+ * Rule 5: who sleeps until a timer that was cancelled has no turn: `reserve_began` says that there is something to be
+ *         given back in a second, from the moment on where that was not so before. arena.h passes it on.
  *
  * Under AddressSanitizer every slot is an allocation of its own, so that a use after free is seen.
  */
@@ -82,6 +84,7 @@ static struct {
     int64_t since_ns;
 } reserve[RESERVE];
 static int reserved;
+static int reserve_began;
 
 static char *block_map(void) { return reserved > 0 ? (char *)reserve[--reserved].block : system_map(); }
 
@@ -103,6 +106,7 @@ static void block_unmap(void *block) {
     }
     reserve[reserved].block = block;
     reserve[reserved++].since_ns = now_ns;
+    reserve_began |= reserved == SPARES + 1;
 }
 
 /* At each turn; true while there is something that will be given back. */
@@ -231,6 +235,8 @@ static void slab_free(Slab *s) {
 }
 
 #else /* under AddressSanitizer: the owner stands before the slot; memory does not run out there */
+
+static int reserve_began; /* never */
 
 static inline void *slab_take(Slab *s) {
     size_t size = (size_t)1 << s->shift;

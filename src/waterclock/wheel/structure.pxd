@@ -16,6 +16,8 @@ cdef extern from "check.h":
     void use_collector(object, traverseproc, inquiry) noexcept
     object handle_new(object)
     bint is_callable(object) noexcept
+    bint is_awaitable(PyObject *) noexcept
+    void reserve_listen(object) noexcept
     int64_t saturated(object, int *) noexcept
     int64_t saturated_sum(int64_t, int64_t) noexcept
     int raise_set() except -1
