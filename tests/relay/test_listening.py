@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError
 from tests.relay.world import World
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.asking import _json_text
 from waterclock.relay.listening import _Heard, reading
+from waterclock.relay.looking import json_text
 
 
 def test_what_the_topic_holds_is_read_and_then_what_comes(world: World) -> None:
@@ -44,5 +44,5 @@ def test_that_kafka_is_away_is_said_once_until_something_comes(capsys: pytest.Ca
 
 
 def test_what_is_no_text_is_base64_under_another_name() -> None:
-    assert _json_text("value", b"\xff\x00") == {"value_base64": "/wA="}
-    assert (_json_text("value", None), _json_text("value", "ü".encode())) == ({"value": None}, {"value": "ü"})
+    assert json_text("value", b"\xff\x00") == {"value_base64": "/wA="}
+    assert (json_text("value", None), json_text("value", "ü".encode())) == ({"value": None}, {"value": "ü"})

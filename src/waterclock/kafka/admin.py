@@ -22,6 +22,10 @@ T = TypeVar("T")
 _PATIENCE_S = 30.0
 _MADE_WITHIN_S = 5.0
 _AGAIN_AFTER_S = 0.1
+# While a question waits for a controller that is known and away, two threads of librdkafka 2.16 spin, and use up a
+# processor: it connects where there is a question. A client that keeps its connections does not, and looks for a broker
+# after a pause that grows; one that bootstraps anew when no broker answers begins with the first pause each time.
+_ASKING = {"enable.sparse.connections": False, "metadata.recovery.strategy": "none"}
 _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
 
 
@@ -33,7 +37,7 @@ class Admin:
     def __init__(self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S) -> None:
         self._servers, self._patience_s = settings["bootstrap.servers"], patience_s
         try:
-            self.client = AdminClient(dict(settings))
+            self.client = AdminClient({**settings, **_ASKING})
         except (KafkaException, TypeError, ValueError) as error:
             raise UsageError(f"The Kafka client cannot be made: {words_of(error)}. Look at its settings.") from None
 

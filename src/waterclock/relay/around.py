@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
-from waterclock.kafka.settings import SENDING
+from waterclock.kafka.settings import LASTING, SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
 from waterclock.relay.pace import TIMEOUT_MS
@@ -24,9 +24,6 @@ from waterclock.relay.store import Identity, PartitionStore
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics
 
-# who comes back is there at once: one client that waits for longer than another would read less than it delivers
-# (a new client's second connection is held back for half of the first of these)
-_BACK_AT_ONCE: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 500}
 # librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
 # it for ever in a transaction (its issues 5511 and 5456), whatever time it is given: no user's setting wins over this one
 _STAYING: Final = {"metadata.recovery.strategy": "none"}
@@ -111,7 +108,7 @@ def staying(settings: Mapping[str, Any]) -> dict[str, Any]:
     >>> staying({"reconnect.backoff.ms": 9, "metadata.recovery.strategy": "rebootstrap"})["metadata.recovery.strategy"]
     'none'
     """
-    return {**_BACK_AT_ONCE, **settings, **_STAYING}
+    return {**LASTING, **settings, **_STAYING}
 
 
 def in_silence(log: str, done: int, all: int) -> None:

@@ -19,7 +19,7 @@ from waterclock.clock import SystemClock
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs import Logs
-from waterclock.relay.looking import Due, Listed, Shown
+from waterclock.relay.looking import Due, Messages, Overview
 from waterclock.relay.process import kafka_settings
 from waterclock.relay.progress import Progress
 from waterclock.relay.recurring import Found, Soonest, when
@@ -34,7 +34,7 @@ from waterclock.relay.view import Seen, View, bounds_of
 _SLICE: Final = 10_000
 
 
-def ls(arguments: Namespace, servers: str) -> Listed:
+def ls(arguments: Namespace, servers: str) -> Overview:
     """What is pending, and what of it recurs."""
     spans, soonest = _Spans(SystemClock().wall_ms()), Soonest()
     with _views(arguments, servers) as views:
@@ -44,7 +44,7 @@ def ls(arguments: Namespace, servers: str) -> Listed:
                 if seen.request.flags & Flag.SERIES:
                     soonest.add(place, [_found(seen)])
     told = soonest.told()
-    return Listed(spans.counts(), [asdict(one) for one in told.series], told.more, [])
+    return Overview(spans.counts(), [asdict(one) for one in told.series], told.more, [])
 
 
 def due(arguments: Namespace, servers: str) -> Due:
@@ -60,13 +60,13 @@ def _due_of(view: View) -> dict[str, Any]:
     return {"pending": count, "next_due_ms": first_ms, "caught_up": True}
 
 
-def show(arguments: Namespace, servers: str) -> Shown:
+def show(arguments: Namespace, servers: str) -> Messages:
     """The messages of an id."""
     found: list[MessageStatistics] = []
     with _views(arguments, servers) as views:
         for place, view in views:
             found += [_message(place, seen) for seen in view.of(arguments.id.encode("utf-8", "surrogateescape"))]
-    return Shown([asdict(one) for one in sorted(found, key=lambda one: one.due_ms)], [])
+    return Messages([asdict(one) for one in sorted(found, key=lambda one: one.due_ms)], [])
 
 
 def _message(place: str, seen: Seen) -> MessageStatistics:

@@ -16,12 +16,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
-from waterclock.relay.looking import Due, Listed, Shown
+from waterclock.relay.looking import Due, Messages, Overview
 
 _PATIENCE_S = 10.0
 
 
-def ls(doors: Sequence[str]) -> Listed:
+def ls(doors: Sequence[str]) -> Overview:
     """What is pending, and what of it recurs."""
     told = [_statistics(door) for door in doors]
     recurring = [_asked(door, "series/", dict) for door in doors]
@@ -29,7 +29,7 @@ def ls(doors: Sequence[str]) -> Listed:
     for span in (span for one in told for span in one["spans"]):
         counts[span["start_ms"], span["end_ms"], span["target"]] += span["pending"]
     series = [one for each in recurring for one in each["series"]]
-    return Listed(counts, series, sum(each["more"] for each in recurring), _missing(told))
+    return Overview(counts, series, sum(each["more"] for each in recurring), _missing(told))
 
 
 def due(doors: Sequence[str]) -> Due:
@@ -38,10 +38,10 @@ def due(doors: Sequence[str]) -> Due:
     return Due({int(number): each for one in told for number, each in one["partitions"].items()}, _missing(told))
 
 
-def show(doors: Sequence[str], id: str) -> Shown:
+def show(doors: Sequence[str], id: str) -> Messages:
     """The messages of an id."""
     found = [one for door in doors for one in _asked(door, f"ids/{quote(os.fsencode(id), safe='')}", list)]
-    return Shown(found, _missing([_statistics(door) for door in doors]))
+    return Messages(found, _missing([_statistics(door) for door in doors]))
 
 
 def _statistics(door: str) -> Any:

@@ -14,14 +14,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from waterclock.relay.store.salvage import Salvage, Saved
+from waterclock.relay.store.salvage import Leftover, Salvage
 from waterclock.rules.durations import from_us
 
 _SPAN = ("start_ms", "end_ms", "target", "pending")
 _Spans = Mapping[tuple[int, int, str], int]  # from, to, topic -> how many
 
 
-class Listed(NamedTuple):
+class Overview(NamedTuple):
     """What is pending by span and topic, what recurs, how much more does, and the partitions of which nothing is told."""
 
     counts: _Spans
@@ -37,14 +37,14 @@ class Due(NamedTuple):
     missing: Sequence[int]
 
 
-class Shown(NamedTuple):
+class Messages(NamedTuple):
     """The messages of an id, each as `MessageStatistics` has it."""
 
     messages: Sequence[Any]
     missing: Sequence[int]
 
 
-def print_listed(told: Listed, as_json: bool) -> int:
+def print_listed(told: Overview, as_json: bool) -> int:
     """Print what is pending, and what of it recurs; the exit code."""
     spans: list[dict[str, Any]] = [dict(zip(_SPAN, (*key, n), strict=True)) for key, n in sorted(told.counts.items())]
     series = sorted(told.series, key=itemgetter("next_due_ms", "origin"))
@@ -91,7 +91,7 @@ def _reading(partition: Any) -> str:
     return f"is being read: at offset {partition['position']:,} of {partition['reads_to']:,}"
 
 
-def print_shown(told: Shown, as_json: bool) -> int:
+def print_shown(told: Messages, as_json: bool) -> int:
     """Print the messages of an id; the exit code: 1 for none."""
     found = told.messages
     if as_json:
@@ -128,14 +128,14 @@ def print_files(folder: str, as_json: bool) -> int:
     return 1 if salvage.damaged else 0
 
 
-def _file(saved: Saved) -> str:
+def _file(saved: Leftover) -> str:
     payload = saved.payload
     parts = [moment(saved.due_ms), saved.topic or "?"]
     parts += [part.decode("utf-8", "backslashreplace") for part in (payload.key, payload.value) if part is not None]
     return "  ".join([*parts, f"({saved.origin})"])
 
 
-def _json_file(saved: Saved) -> str:
+def _json_file(saved: Leftover) -> str:
     payload = saved.payload
     told = {"origin": saved.origin, "due_ms": saved.due_ms, "topic": saved.topic, "id": payload.id.decode() or None}
     texts = {**json_text("key", payload.key), **json_text("value", payload.value)}

@@ -164,7 +164,7 @@ def test_a_crash_while_a_store_is_set_aside_leaves_one_that_is_empty_and_all_of_
     before = {path.name for path in store.folder.iterdir()}
     with monkeypatch.context() as patch:
         patch.setattr(os, step, crash)
-        patch.setattr("waterclock.disk.write_whole", lambda path, data: None)
+        patch.setattr("waterclock.relay.store.folder.write_whole", lambda path, data: None)
         with pytest.raises(Crash):
             store.set_aside("a test wants it", None)
     store.close()
@@ -179,7 +179,7 @@ def test_a_crash_while_a_store_is_cleared_leaves_one_that_is_empty(
 ) -> None:
     store = prepared(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr("waterclock.disk.flush_folder", crash)
+        patch.setattr("waterclock.relay.store.folder.flush_folder", crash)
         with pytest.raises(Crash):
             store.clear()
     store.close()

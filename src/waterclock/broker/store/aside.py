@@ -8,26 +8,27 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from waterclock import disk
+from waterclock.disk import free_name, make_folder, write_whole
+from waterclock.disk import set_aside as renamed
 
 FOLDER: Final = "unknown"
 
 
 def set_aside(data: str, path: str) -> str:
     """Move a file or folder aside within the data folder `data`, durably; where it lies now. OSError."""
-    return disk.set_aside(path, _place(data, os.path.basename(path)))
+    return renamed(path, _place(data, os.path.basename(path)))
 
 
 def set_bytes_aside(data: str, path: str, at: int, size: int) -> str:
     """Keep `size` bytes from byte `at` of a file; where they lie now. The file stays as it is. OSError."""
-    place = disk.free_name(_place(data, f"{os.path.basename(path)}.{at}"))
+    place = free_name(_place(data, f"{os.path.basename(path)}.{at}"))
     with open(path, "rb") as file:
         file.seek(at)
-        disk.write_whole(place, file.read(size), 0o600)
+        write_whole(place, file.read(size), 0o600)
     return place
 
 
 def _place(data: str, name: str) -> str:
     folder = os.path.join(data, FOLDER)
-    disk.make_folder(folder)
+    make_folder(folder)
     return os.path.join(folder, name)

@@ -20,8 +20,7 @@ from pathlib import Path
 from re import ASCII, sub
 from typing import Final
 
-from waterclock import disk
-from waterclock.disk import FolderLock, WithoutLocks
+from waterclock.disk import FolderLock, WithoutLocks, flush_folder, free_name, make_folder, set_aside, write_whole
 from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
 from waterclock.relay.store.files import HEADER, OURS
@@ -41,7 +40,7 @@ class Folder:
         self._take()
 
     def _take(self) -> None:
-        disk.make_folder(self.path)
+        make_folder(self.path)
         try:
             self._lock.take()
         except BlockingIOError:
@@ -64,25 +63,26 @@ class Folder:
             self.clear()
             return
         with suppress(OSError):  # the name says it too
-            disk.write_whole(self.path / WHY, f"{why}\n".encode())  # 1
+            write_whole(self.path / WHY, f"{why}\n".encode())  # 1
         kind = "spare" if is_spare else "aside"
         before = list(self.path.parent.glob(f"{self.path.name}.spare.*")) if is_spare else []
-        place = disk.set_aside(self.path, self.path.with_name(f"{self.path.name}.{kind}.{_words(why, wall_ms)}"))  # 2
+        place = set_aside(self.path, self.path.with_name(f"{self.path.name}.{kind}.{_words(why, wall_ms)}"))  # 2
         self._take()  # 3
         _say(self.path, place, why, f"{count} messages" if pending is not None else f"up to {count} messages", is_spare)
         for each in before:
             shutil.rmtree(each, ignore_errors=True)  # 4
 
-    def copy_aside(self, why: str, wall_ms: int) -> Path:
-        """Keep a copy of it as it is; where that lies. OSError."""
-        place = Path(disk.free_name(self.path.with_name(f"{self.path.name}.aside.{_words(why, wall_ms)}")))
+    def copy_aside(self, why: str, wall_ms: int) -> None:
+        """Keep a copy of it as it is. OSError."""
+        place = free_name(self.path.with_name(f"{self.path.name}.aside.{_words(why, wall_ms)}"))
         shutil.copytree(self.path, place)
-        return place
+        log.warning("%s: %s: what was filed behind that is kept, in %s. `waterclock relay files` prints it; rm -r that "
+                    "folder once nobody needs it", self.path, why, place)  # fmt: skip
 
     def clear(self) -> None:
         """Remove our files from it, the manifest first: a crash leaves files that nobody believes. OSError."""
         (self.path / manifest.NAME).unlink(missing_ok=True)
-        disk.flush_folder(self.path)
+        flush_folder(self.path)
         for path in [path for path in self.path.iterdir() if OURS.fullmatch(path.name)]:
             path.unlink()
 

@@ -29,7 +29,7 @@ from waterclock.relay.store.slots import FIRST_SLOT
 _SLICE: Final = 8_192  # rows
 
 
-class Saved(NamedTuple):
+class Leftover(NamedTuple):
     """A message: its origin, when it is due (ms since the epoch), the topic (None: not known), and what is handed on."""
 
     origin: int
@@ -70,7 +70,7 @@ class Salvage:
         """Whether it is known what was pending."""
         return self._origins is not None
 
-    def messages(self) -> Iterator[Saved]:
+    def messages(self) -> Iterator[Leftover]:
         """Each message once, in the order of the files, which is about that of due times."""
         seen = set[int]()
         for path in self._indexes:
@@ -94,14 +94,14 @@ class Salvage:
         values = self._origins.values(origins)
         return np.asarray((values >= FIRST_SLOT) | ((values == State.UNKNOWN) & (origins >= self._filed_to)))
 
-    def _saved(self, path: Path, row: Any) -> Saved | None:
+    def _saved(self, path: Path, row: Any) -> Leftover | None:
         blob = _read(path.with_suffix(".data"), int(row["pos"]), int(row["length"]))
         if zlib.crc32(blob) != row["crc"] or not blob:
             self.damaged += 1
             return None
         number = int(row["target"])
         topic = self._targets[number] if number < len(self._targets) else None
-        return Saved(int(row["origin"]), int(row["due"]), topic, unpack(blob))
+        return Leftover(int(row["origin"]), int(row["due"]), topic, unpack(blob))
 
 
 def _read(path: Path, at: int, size: int) -> bytes:

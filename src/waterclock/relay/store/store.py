@@ -14,7 +14,6 @@ Rule 5: where the input was cut off, these files may be the last copy of what is
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -41,7 +40,6 @@ from waterclock.relay.store.spans import HOUR_MS, Level, Span
 from waterclock.relay.store.spantable import SpanTable, past_ms
 from waterclock.relay.store.targets import Targets
 
-log = logging.getLogger("waterclock.relay")
 DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files go before it ends
 READ_ROWS: Final = 8_192  # messages read at once
 TIDY_ROWS: Final = 2_048  # rows moved in one step of `tidy`
@@ -90,8 +88,7 @@ class PartitionStore:
         stored = manifest.read(self.folder, self.identity)  # 1
         if stored is not None:
             self._restore(stored)  # 2
-        names = self._table.names() | self.ledger.names() | self._ids.names()
-        if self._files.keep_only(names) and stored is None:  # 3
+        if self._files.keep_only(self._table.names() | self.ledger.names() | self._ids.names()) and stored is None:  # 3
             raise StoreDamaged("there are files and no manifest")
 
     def _restore(self, stored: dict[str, Any]) -> None:
@@ -369,20 +366,18 @@ class PartitionStore:
         return 0 if self.notes.get("swept", 0) >= low else self.ledger.origins.pending_below(low)
 
     def skip_to(self, low: int) -> None:
-        """The input begins at `low`, behind what is filed: what comes next stands there. What no checkpoint named is kept
-        in a copy of the folder: it may be of what is gone. OSError if the disk refuses that."""
+        """The input begins at `low`, behind what is filed. What no checkpoint named may be of what is gone: a copy of the
+        folder is kept. OSError."""
         if self._files.has_rows_behind():
-            place = self._place.copy_aside("the log was cut off behind the last checkpoint", self._clock.wall_ms())
-            log.warning("%s: what was filed after the last checkpoint is kept in %s; rm -r it", self.folder, place)
+            self._place.copy_aside("the log was cut off behind the last checkpoint", self._clock.wall_ms())
         self.data_position = self._began = low
 
     def set_aside(self, why: str, low: int | None) -> None:
-        """Empty the store: its folder gets another name, and is said. `rebuilt` is `why` from now on. The owner reads the
-        log, which begins at `low` (None: nobody knows), from its start. OSError."""
+        """Empty the store: its folder gets another name. The log, read anew, begins at `low` (None: not known)."""
         self._begin_anew(why, self.pending, low is not None and not self.last_copies(low))
 
     def clear(self) -> None:
-        """Empty the store, for room: its files are believed, and the log has all of it. OSError."""
+        """Empty it for room: the files are believed, and the log has all of it. OSError."""
         self._files.close()
         self._place.clear()
         self._clear()

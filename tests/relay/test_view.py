@@ -1,0 +1,109 @@
+"""`ls`, `due` and `show` from the logs alone, beside any relay; `files`, of a folder that was set aside."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.relay.lapping import YEAR_MS, cut_off, lap, lapping, owner_of
+from tests.relay.test_last_copy import cut
+from tests.relay.world import World, step_quietly, step_until
+from waterclock import cli
+
+
+def ask(world: World, *command: str) -> int:
+    return cli.main(["relay", *command, "--bootstrap", world.broker.bootstrap, "--topic", world.topic, "--json"])
+
+
+def told(capsys: pytest.CaptureFixture[str], world: World, *command: str) -> dict[str, list[dict[str, object]]]:
+    capsys.readouterr()
+    ask(world, *command)
+    found: dict[str, list[dict[str, object]]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_an_ids_messages_are_shown_with_what_became_of_each_though_no_relay_runs(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    relay = world.started()
+    world.send("fired", in_ms=0, id="a")
+    world.send("cancelled", in_ms=1_000, id="a")
+    step_until(world.values, relay)
+    world.put(None, delay_id="a", delay_action="cancel")
+    step_quietly(relay)
+    world.close(relay)
+    world.send("pending", in_ms=YEAR_MS, id="a")
+    world.send("another's", in_ms=YEAR_MS, id="b")
+    shown = told(capsys, world, "show", "a")["messages"]
+    assert [(one["origin"], one["state"]) for one in shown] == [
+        (f"{world.topic}-0-0", "fired"),
+        (f"{world.topic}-0-1", "cancelled"),
+        (f"{world.topic}-0-3", "pending"),
+    ]
+    assert (ask(world, "show", "b"), ask(world, "show", "nobody")) == (0, 1)
+
+
+def test_what_was_moved_on_is_listed_once_and_what_is_due_next_is_said(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    relay = lapping(world)
+    world.send("far", in_ms=YEAR_MS, id="a")
+    step_quietly(relay)
+    lap(world, relay)
+    (span,) = told(capsys, world, "ls")["pending"]
+    assert (span["target"], span["pending"]) == (world.target, 1)
+    (partition,) = told(capsys, world, "due")["partitions"]
+    due_ms = owner_of(relay).store.next_due
+    assert (partition["partition"], partition["pending"], partition["next_due_ms"]) == (0, 1, due_ms)
+    (message,) = told(capsys, world, "show", "a")["messages"]
+    assert (message["origin"], message["state"], message["due_ms"]) == (f"{world.topic}-0-0", "pending", due_ms)
+
+
+def test_where_no_snapshot_says_what_was_settled_before_nothing_is_listed(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.send("now", in_ms=0)
+    relay = world.started()
+    step_until(world.values, relay)
+    step_quietly(relay)
+    cut(world, 1, f"{world.topic}.settled")
+    assert ask(world, "ls") == 2
+    assert "no snapshot of what was settled before can be read" in capsys.readouterr().err
+
+
+def test_with_a_snapshot_what_was_cut_off_is_known(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    relay = lapping(world)
+    world.send("far", in_ms=YEAR_MS, id="a")
+    step_quietly(relay)
+    cut_off(world, relay)
+    assert sum(int(str(span["pending"])) for span in told(capsys, world, "ls")["pending"]) == 1
+
+
+def test_a_topic_that_is_no_relays_is_refused_with_a_sentence(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["relay", "ls", "--bootstrap", world.broker.bootstrap, "--topic", world.target]) == 2
+    assert f"There is no topic {world.target}.settled" in capsys.readouterr().err
+
+
+def test_the_messages_of_a_folder_that_was_set_aside_are_printed(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    relay = world.started()
+    world.put(
+        b"hello", key=b"\xff", deliver_to=world.target, deliver_at=world.now_ms + YEAR_MS, delay_id="a", trace="x"
+    )
+    step_quietly(relay)
+    folder = owner_of(relay).store.folder
+    world.close(relay)
+    assert cli.main(["relay", "files", str(folder), "--json"]) == 0
+    captured = capsys.readouterr()
+    printed = json.loads(captured.out)
+    assert (printed["origin"], printed["topic"], printed["id"], printed["value"]) == (0, world.target, "a", "hello")
+    assert printed["key_base64"] == "/w=="
+    assert {"name": "trace", "value": "x"} in printed["headers"]
+    assert captured.err == "waterclock: 1 messages\n"
+    (data,) = folder.glob("*.data")
+    data.write_bytes(data.read_bytes()[:-1] + b"?")
+    assert cli.main(["relay", "files", str(folder)]) == 1
+    assert "1 are damaged, and are not printed" in capsys.readouterr().err
+    assert cli.main(["relay", "files", str(world.folder)]) == 2
