@@ -16,6 +16,9 @@ from waterclock.sinks import LastBatch, Mirror, apply_once
 from waterclock.spark import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")
+STRANGE = (
+    "a.b", ".select", "select", 'a"b', "é", "1", "'", "`", "x`y", "?", "%s", "$1", "[0]", "*", "\\", "🕰",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -32,14 +35,26 @@ def refusal(store: Store, event: pa.Schema) -> str:
 
 @pytest.mark.parametrize("any_store", [*DATABASES, "iceberg", "parquet", "topic"], indirect=True)
 def test_columns_of_any_printable_name_have_their_place(store: Store) -> None:
-    names = ("a b", "a.b", "select", 'a"b', "é", "1", "'", "?", "%", "%s", "$1", "\\", "🕰")
+    names = ("a b", "%", *STRANGE)
     schema = frames.result_schema(pa.string(), pa.schema([(name, pa.string()) for name in names]))
-    row = {"kind": "event", "key": "k", "rule": "pass", "event": dict.fromkeys(names, "v")}
+    row = {"kind": "event", "key": "k", "rule": "pass", "event": {name: f"of {name}" for name in names}}
     with closing(store.sink()) as sink:
         for _ in range(2):
             sink.open(schema)
         apply_once(sink, replace(batch(0), results=pa.Table.from_pylist([row], schema=schema)))
-    assert store.look('kind, "event_a b", "event_select", "event_🕰"') == [("event", "v", "v", "v")]
+    found = store.look('kind, "event_a b", "event_select", "event_.select", "event_🕰"')
+    assert found == [("event", "of a b", "of select", "of .select", "of 🕰")]
+
+
+@pytest.mark.parametrize("any_store", ["delta", "delta by executors"], indirect=True)
+def test_columns_of_any_name_that_delta_lake_takes_have_their_place_and_others_are_refused(store: Store) -> None:
+    schema = frames.result_schema(pa.string(), pa.schema([(name, pa.string()) for name in STRANGE]))
+    row = {"kind": "event", "key": "k", "rule": "pass", "event": {name: f"of {name}" for name in STRANGE}}
+    with closing(store.sink()) as sink:
+        sink.open(schema)
+        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist([row], schema=schema)))
+    assert store.look('kind, "event_.select", "event_select"') == [("event", "of .select", "of select")]
+    assert "cannot be in a table of Delta Lake: no spaces" in refusal(store, pa.schema([("a b", pa.string())]))
 
 
 # A table that differs

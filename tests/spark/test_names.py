@@ -32,7 +32,9 @@ from waterclock.sinks import Mirror, SQLiteSink
 from waterclock.sinks.delta_merge import newer
 from waterclock.spark import Pipeline, folder, frames, topics
 from waterclock.spark.by_place import in_workers
+from waterclock.spark.steps import ResultStep
 from waterclock.spark.toml.fitting import check_names_of
+from waterclock.spark.toml.steps import Step
 from waterclock.testing import Broker
 
 ROLES = ("order", "at", "what", "id", "n", "more", "due")
@@ -182,6 +184,15 @@ def test_on_spark_takes_and_gives_columns_of_any_name(spark: SparkSession, tmp_p
     assert list(one.event.asDict()) == list(name.values())
     with pytest.raises(UsageError, match=r"rules\.on_spark\(\): two columns are called .* rename one"):
         frame.select("*", frame[f"`{name['n'].replace('`', '``')}`"]).transform(rules_of(name).on_spark())
+
+
+@pytest.mark.spark
+def test_a_query_over_results_sees_events_with_columns_of_any_name(spark: SparkSession) -> None:
+    event = {name: f"of {name}" for name in STRANGE}
+    results = pa.table({"key": ["k"], "event": pa.array([event])})
+    named = ", ".join(f"event.`{name.replace('`', '``')}` AS `{name.replace('`', '``')}`" for name in STRANGE)
+    step = ResultStep(Step(f"SELECT {named} FROM results", None, Path.cwd()), spark, results.schema)
+    assert step.of(spark, results).to_pylist() == [event]
 
 
 @pytest.mark.spark

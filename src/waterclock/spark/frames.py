@@ -72,10 +72,11 @@ def chosen(results: pa.Table, names: Iterable[str]) -> pa.Table:
     event = results.schema.field("event").type if "event" in there else None
     fields = {field.name for field in event} if event is not None and pa.types.is_struct(event) else set()
     for name in names:
-        if name not in there and name.removeprefix(_EVENT) in fields:
+        own = name.removeprefix(_EVENT)
+        if name not in there and own in fields:
             columns[name] = pc.struct_field(
-                results.column("event"), [name.removeprefix(_EVENT)]
-            )  # a path, not to be read
+                results.column("event"), [own]
+            )  # alone, `.order` would be a path to `order`
     return pa.table(columns).replace_schema_metadata(results.schema.metadata)
 
 

@@ -127,7 +127,7 @@ def test_a_dataframe_that_cannot_be_a_source_is_refused_at_the_call(spark: Spark
     with pytest.raises(UsageError, match=r"the rules name the column 'at'"):
         run(rows.drop("at"), tmp_path)
     with pytest.raises(UsageError, match=r"Pipeline\(source=\): a column's name must be printable"):
-        run(rows.withColumn("it's", F.lit(1)), tmp_path)
+        run(rows.withColumn("a\tb", F.lit(1)), tmp_path)
     with pytest.raises(UsageError, match=r"Pipeline\(source=\): two columns are called 'n': rename one"):
         run(rows.selectExpr("*", "n"), tmp_path)
     with pytest.raises(UsageError, match=r"the column 'event_x' is of the type struct.*not kept in SQLite: cast it"):

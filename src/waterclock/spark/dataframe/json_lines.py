@@ -4,11 +4,12 @@ Spark's reader of JSON keeps no line that it could read, and of a name that an o
 the files are read as text, and `from_json`, the same code with the same options, reads each line.
 
 Rule 1: a line that holds a list is a row for each of its elements, as for Spark's reader of files.
-Rule 2: no value wins over another one: where an object has a name twice that is read, at any depth, its line is a dead letter.
-Rule 3: so is a line that names none of the columns, as where all its names are written in another case: a row of nulls would
-        tell nothing of it.
-Rule 4: what cannot be read so is left to Spark's reader, with the last value of two: another encoding than UTF-8, and folders
-        whose names are columns (day=2026-01-31).
+Rule 2: no value wins over another one: where an object has a name twice that is read, at any depth, its line is a dead
+        letter.
+Rule 3: so is a line that names none of the columns, as where all its names are written in another case: a row of nulls
+        would say nothing of it.
+Rule 4: what cannot be read so is left to Spark's reader, with the last value of two: another encoding than UTF-8, and
+        folders whose names are columns (day=2026-01-31).
 """
 
 from __future__ import annotations
