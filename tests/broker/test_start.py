@@ -88,7 +88,9 @@ def test_a_data_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
 
 def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
-    with pytest.raises(UsageError, match=rf"the data folder {tmp_path} cannot be used: {tmp_path}/lock: Is a directory"):
+    with pytest.raises(
+        UsageError, match=rf"the data folder {tmp_path} cannot be used: {tmp_path}/lock: Is a directory"
+    ):
         Broker(tmp_path).start()
 
 

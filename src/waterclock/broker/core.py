@@ -57,6 +57,7 @@ from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
 from waterclock.broker.replication.replica import begin_epoch, open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
+from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.runtime import AT_START, BY_NOBODY, ConfigEntry, RuntimeSettings
 from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
@@ -109,13 +110,16 @@ class Core:
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             said = BY_NOBODY if access.advertise is None else AT_START
             self._listeners = ConfigEntry(ADVERTISED.name, access.listeners(host, self.listener.port), said)
-            self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
+            self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches, self._news)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(self._flusher()))
             self.freezer = FlushFreezer(self.topics, self.flusher)
             self.tenure = Tenure(loop, self.identity, self.store, access.link, self.depose)
             self.leading = self._leader(access)
             self.upkeep = self._upkeep()
+            self._laggards = Rhythm(self.timer, settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
+            self._highs = Rhythm(self.timer, HIGHS_EVERY_S, self._keep_highs)
+            self._opened = False
             self.scrub = Scrub(self.topics.partitions, self.worker, clock)
             self._stop.remove()
             self._take_up()
@@ -133,8 +137,12 @@ class Core:
         take_inventory(self.folder, self.store, self._stop, copied=False)
 
     def _leader(self, access: Access) -> Leader:
-        attached, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
-        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, attached, user)
+        user = (access.link.user or "") if access.users else None
+        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, self._attached, user)
+
+    def _attached(self, address: str) -> None:
+        self.tenure.followed_by(address)
+        self._news()
 
     def _take_up(self) -> None:
         """Go on with what the last time left: a promotion that was cut short, a follower, and transactions."""
@@ -209,15 +217,23 @@ class Core:
         return table
 
     def _overdue(self) -> Overdue:
-        overdue = Overdue(lambda: self.leading.too_few, self.clock.monotonic_ns)
-        self.timer.every(EVERY_S, overdue.look)
+        overdue = Overdue(lambda: self.leading.too_few, self.clock.monotonic_ns, lambda: rhythm.wake())
+        rhythm = Rhythm(self.timer, EVERY_S, overdue.look)
         return overdue
+
+    def _news(self) -> None:
+        """A high watermark or a start has moved, settings are others, a follower has come: what looks on time is woken."""
+        if self._opened:
+            self.upkeep.news()
+            for rhythm in (self._highs, self._laggards, self.transactions.forgetting):
+                rhythm.wake()
 
     def _settings_changed(self) -> None:
         for topic in self.topics:
             topic.settings.refresh()
         if self.leading.journal is not None:
             self.leading.journal.partition.settings.refresh()
+        self._news()
 
     def _journal(self) -> Journal:
         partition = open_journal(self.folder, self.settings, self._stop)
@@ -292,18 +308,23 @@ class Core:
         self.listener.open(self.sasl.guarded(self.table), self.table)
         self.upkeep.begin(self.timer)
         self.scrub.begin(self.timer, self.settings["log.initial.task.delay.ms"] / 1000)
-        self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
-        self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
+        self.topics.configured = self._news
+        self._opened = True
+        self._news()
         self.tenure.begin()
 
     async def shut_out(self) -> None:
         """Before it lets clients in: see that nobody else answers them."""
         await self.tenure.shut_out(self.over)
 
-    def _drop_laggards(self) -> None:
+    def _keep_highs(self) -> float | None:
+        return self.leading.keep_highs(self.topics.partitions())
+
+    def _drop_laggards(self) -> float | None:
         """Unless it is not known who leads: then nothing is acknowledged without the follower, which may be the leader."""
         if self.tenure.lease.holds:
             self.replicas.drop_laggards()
+        return None if self.replicas.follower is None else 0.0
 
     async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""

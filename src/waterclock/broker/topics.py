@@ -64,6 +64,10 @@ def _nobody_waits(done: bool) -> None:
     """For who does not ask how it ended."""
 
 
+def _nobody_asks() -> None:
+    """Nobody wants to hear of settings."""
+
+
 def _labelled(topic: Topic, then: Then, error: Exception | None) -> None:
     if error is not None:  # the store has them
         log.warning("the folder of the topic %s does not have its new settings: %s", topic.name, error)
@@ -111,6 +115,8 @@ class Topics:
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
         self.sight: Sight | None = None
+        self.configured: Callable[[], object] = _nobody_asks
+        """Hears that a topic has other settings."""
         """Who may see which of them; None: everybody all."""
         self._namesakes = Namesakes()
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
@@ -227,6 +233,7 @@ class Topics:
         """Other settings for a topic, until the store refuses; UsageError, and nothing changed, if one cannot be."""
         before = topic.settings.given
         topic.settings.replace(given)
+        self.configured()
 
         def configured(done: bool) -> None:
             if done:

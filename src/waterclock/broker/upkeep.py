@@ -1,11 +1,12 @@
 """What becomes of old records: retention, compaction, deletion on request.
 
-    every                              is done
+    every, while there may be work     is done
     log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/retention.py)
     log.cleaner.backoff.ms             the partition with most to compact is compacted, one at a time (log/compaction.py)
 
-Rule 1: what takes long is done by the upkeep's thread (worker.py); the loop's thread alone swaps segments.
-Rule 2: a partition whose compaction failed halfway is left alone until the next start, which finishes it. One whose log is
+Rule 1: both sleep while nothing can be due, and are woken by `news` (rhythm.py).
+Rule 2: what takes long is done by the upkeep's thread (worker.py); the loop's thread alone swaps segments.
+Rule 3: a partition whose compaction failed halfway is left alone until the next start, which finishes it. One whose log is
     damaged is not compacted until then: it would be tried, and said, again and again before all others.
 """
 
@@ -15,14 +16,15 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import compaction, snapshot
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.retention import retire
+from waterclock.broker.log.retention import due_in_ms, retire
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import abandon
+from waterclock.broker.rhythm import Rhythm
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from waterclock.broker.worker import Worker
     from waterclock.timer import AsyncTimer
 
+LONGEST_S: Final = 3600.0  # the date may be set, and machines sleep: neither moves the timer's clock
 log = logging.getLogger("waterclock.broker")
 
 
@@ -51,28 +54,42 @@ class Upkeep:
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
         self._damaged: set[Partition] = set()
+        self._rhythms: list[Rhythm] = []
 
     def begin(self, timer: AsyncTimer) -> None:
         """From now on, by the timer."""
-        timer.every(self._settings["log.retention.check.interval.ms"] / 1000, self.retain)
-        timer.every(self._settings["log.cleaner.backoff.ms"] / 1000, self.compact)
+        self._rhythms = [
+            Rhythm(timer, self._settings["log.retention.check.interval.ms"] / 1000, self.retain),
+            Rhythm(timer, self._settings["log.cleaner.backoff.ms"] / 1000, self.compact),
+        ]
+        self.news()
+
+    def news(self) -> None:
+        """Something has been written, a start or a high watermark has moved, or settings are others now."""
+        for rhythm in self._rhythms:
+            rhythm.wake()
 
     # Retention
 
-    def retain(self) -> None:
-        """Let go of what retention says."""
-        now_ms, moved = self._wall_ms(), []
+    def retain(self) -> float | None:
+        """Let go of what retention says; in how many seconds there may be more, or None if nothing grows too old."""
+        now_ms, moved, dues = self._wall_ms(), [], []
         for partition in self._topics.partitions():
             try:
                 gone = retire(partition, now_ms)
+                dues.append(due_in_ms(partition, now_ms))
             except (OSError, LogDamaged) as error:
                 log.error("retention of %s-%d failed: %s", partition.topic, partition.number, error)
+                dues.append(0)
                 continue
             if gone:
                 moved.append(partition)
                 self.retired += len(gone)
                 self.worker.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
-        self._changed(moved)
+        if moved:
+            self._changed(moved)
+        due_ms = min((due for due in dues if due is not None), default=None)
+        return None if due_ms is None else min(due_ms / 1000, LONGEST_S)
 
     # Deletion on request
 
@@ -93,10 +110,14 @@ class Upkeep:
 
     # Compaction
 
-    def compact(self) -> None:
-        """Begin the compaction that has most to do, unless one is at work."""
-        if self.compacting is not None:
-            return
+    def compact(self) -> float | None:
+        """Begin the compaction that has most to do, unless one is at work; None if no log has anything to compact."""
+        if self.compacting is None:
+            self._begin_compaction()
+        some = any(_compactable(partition) for partition in self._topics.partitions())
+        return 0.0 if some else None
+
+    def _begin_compaction(self) -> None:
         partition, plan = max(self._plans(), key=lambda found: found[1].share, default=(None, None))
         if partition is None or plan is None:
             return
@@ -116,7 +137,7 @@ class Upkeep:
         now_ms = self._wall_ms()
         for partition in self._topics.partitions():
             free = not partition.upkept and partition not in self._damaged
-            if partition.settings.compact and free and len(partition.segments) > 1:
+            if free and _compactable(partition):
                 try:
                     plan = compaction.plan(partition, now_ms)
                 except (OSError, LogDamaged) as error:
@@ -148,6 +169,11 @@ class Upkeep:
     def _leave_damaged(self, partition: Partition, error: Exception) -> None:
         if isinstance(error, LogDamaged):
             self._damaged = {known for known in self._damaged if not known.deleted} | {partition}
+
+
+def _compactable(partition: Partition) -> bool:
+    """Whether its policy is to be compacted, and a segment is closed."""
+    return partition.settings.compact and len(partition.segments) > 1
 
 
 def _remove(folder: str, segments: list[Segment]) -> None:

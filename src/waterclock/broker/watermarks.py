@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Watermarks:
-    """Raises high watermarks, and asks the operations that wait in `produces` and `fetches`."""
+    """Raises high watermarks, and asks the operations that wait in `produces` and `fetches`; `news()` hears of it."""
 
-    def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory) -> None:
-        self._ready, self._produces, self._fetches = ready, produces, fetches
+    def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory, news: Callable[[], object]) -> None:
+        self._ready, self._produces, self._fetches, self._news = ready, produces, fetches, news
 
     def flushed(self, work: list[Work], raise_high: Callable[[Partition], None]) -> None:
         """The flusher has made this durable; `raise_high` raises a partition's high watermark as far as it may be."""
@@ -38,3 +38,4 @@ class Watermarks:
         for partition in partitions:
             self._fetches.check_and_complete(partition)
         self._ready.send()
+        self._news()

@@ -148,20 +148,22 @@ def test_a_follower_that_begins_beyond_its_leaders_end_copies_what_comes_and_cou
     """As an earlier version left it, which had cut a log to before its start: it counted, and copied nothing."""
     with client(both.one) as raw:
         raw.produce("t", b"0")
-        both.two.close()
-        folder = tmp_path / "two" / "journal" if name == TOPIC else next((tmp_path / "two" / "topics").iterdir())
-        log = open_partition(name, 0, str(folder), OWN)
-        end, epochs = log.end, log.memo.epochs
-        log = begin_anew(log, end + 10)
-        log.memo.epochs = epochs
-        log.memo.save()
-        del log
-        both.again("two").start()
-        both.synced()
+    both.two.promote()
+    until(lambda: not both.one.leads, "the old leader follows")
+    both.synced(both.two)
+    both.one.close()
+    folder = tmp_path / "one" / "journal" if name == TOPIC else next((tmp_path / "one" / "topics").iterdir())
+    log = open_partition(name, 0, str(folder), OWN)
+    log = begin_anew(log, log.end + 10)
+    log.memo.epochs = [(0, 0)]
+    log.memo.save()
+    del log
+    both.again("one").start()
+    with client(both.two) as raw:
         assert raw.produce("t", b"1") == (Error.NONE, 1)
-    assert values(both.two)[-1:] == [b"1"]
-    both.one.create_topic("later")
-    until(lambda: both.two.call(lambda: "later" in following(both.two).topics.by_name))
+    until(lambda: values(both.one)[-1:] == [b"1"], "it is copied")
+    both.two.create_topic("later")
+    until(lambda: both.one.call(lambda: "later" in following(both.one).topics.by_name))
 
 
 def test_the_old_leaders_log_that_begins_behind_the_new_leaders_end_is_copied_from_where_they_part(

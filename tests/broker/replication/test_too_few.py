@@ -144,7 +144,7 @@ def test_while_enough_are_in_sync_nobody_is_given_up() -> None:
     """Who makes thousands of topics waits longer."""
     now_ns = [0]
     request: Any = SimpleNamespace(slot=SimpleNamespace(parts=None, gone=False), key=8)
-    overdue = Overdue(lambda: False, lambda: now_ns[0])
+    overdue = Overdue(lambda: False, lambda: now_ns[0], lambda: None)
     overdue.watch(request)
     now_ns[0] = 10**12
     overdue.look()
@@ -153,7 +153,7 @@ def test_while_enough_are_in_sync_nobody_is_given_up() -> None:
 
 def test_a_request_that_is_answered_or_gone_is_not_kept(tmp_path: Path) -> None:
     requests: list[Any] = [SimpleNamespace(slot=SimpleNamespace(parts=None, gone=False), key=8) for _ in range(5)]
-    overdue = Overdue(lambda: False, lambda: 0)
+    overdue = Overdue(lambda: False, lambda: 0, lambda: None)
     for request in requests:
         overdue.watch(request)
     for request in requests[:2]:

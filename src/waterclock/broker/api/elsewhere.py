@@ -39,7 +39,7 @@ GROUP_OR_TRANSACTION: Final = (0, 1)
 
 # error -> API key -> the versions that a leader knows
 REFUSED: Final[dict[Error, dict[int, tuple[int, int]]]] = {
-    Error.NOT_LEADER_OR_FOLLOWER: {2: (1, 11), 21: (0, 2), 23: (2, 4), 61: (0, 0)},
+    Error.NOT_LEADER_OR_FOLLOWER: {2: (1, 11), 21: (0, 2), 23: (2, 4), 27: (1, 2), 61: (0, 0)},
     Error.NOT_COORDINATOR: {
         8: (2, 10), 9: (1, 10), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 24: (0, 5), 25: (0, 4),
         26: (0, 5), 28: (0, 5), 42: (0, 2), 47: (0, 0), 65: (0, 0), 68: (0, 1), 69: (0, 1),

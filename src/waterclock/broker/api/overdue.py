@@ -29,10 +29,10 @@ ERRORS: Final = {**COORDINATED, **ADMINISTERED}  # of the APIs that are answered
 
 
 class Overdue:
-    """`too_few()` says whether fewer are in sync than there must be."""
+    """`too_few()` says whether fewer are in sync than there must be; `wake()` has `look` called every EVERY_S."""
 
-    def __init__(self, too_few: Callable[[], bool], now_ns: Callable[[], int]) -> None:
-        self._too_few, self._now_ns = too_few, now_ns
+    def __init__(self, too_few: Callable[[], bool], now_ns: Callable[[], int], wake: Callable[[], object]) -> None:
+        self._too_few, self._now_ns, self._wake = too_few, now_ns, wake
         self._waiting: deque[tuple[int, Request]] = deque()  # the earliest first, some of them answered by now
 
     def __len__(self) -> int:
@@ -44,15 +44,17 @@ class Overdue:
         while waiting and not _waits(waiting[0][1]):
             waiting.popleft()
         waiting.append((self._now_ns() + int(PATIENCE_S * 1e9), request))
+        self._wake()
 
-    def look(self) -> None:
-        """Answer those whose time is up; to be called every EVERY_S."""
+    def look(self) -> float | None:
+        """Answer those whose time is up; None if nobody waits any more (rhythm.py)."""
         waiting = [(due_ns, request) for due_ns, request in self._waiting if _waits(request)]
         now_ns = self._now_ns() if waiting and self._too_few() else -1
         for due_ns, request in waiting:
             if due_ns <= now_ns:
                 refuse(request, ERRORS[request.key])
         self._waiting = deque((due_ns, request) for due_ns, request in waiting if due_ns > now_ns)
+        return 0.0 if self._waiting else None
 
 
 def _waits(request: Request) -> bool:

@@ -23,6 +23,7 @@ from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets
 from waterclock.broker.groups.rebalance import Rebalance
 from waterclock.broker.groups.reconcile import JOINS
 from waterclock.broker.groups.sessions import Sessions
+from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.settings import Settings
 from waterclock.broker.store import Store, Then
 from waterclock.broker.wire.errors import Error
@@ -61,7 +62,9 @@ class GroupCoordinator:
         self.consumers = Heartbeats(over.presence, settings, topics, over.keep)
         self.mixed = ClassicMembers(over.presence, settings, topics, over.keep)
         self._load()
-        timer.every(settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
+        self._expiring = Rhythm(timer, settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
+        self.offsets.applied = self._expiring.wake
+        self._expiring.wake()
 
     def _load(self) -> None:
         for group_id, kept in self._store.load(NAMESPACE).items():
@@ -98,6 +101,7 @@ class GroupCoordinator:
 
     def _make(self, group_id: str) -> ClassicGroup:
         group = self._groups[group_id] = ClassicGroup(group_id, self.wall_ms())
+        self._expiring.wake()
         return group
 
     def _keep(self, group: ClassicGroup, then: Then, shares: Mapping[str, bytes] | None = None) -> None:
@@ -209,6 +213,7 @@ class GroupCoordinator:
 
     def _hear_first(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
         made = self._groups[beat.group] = ConsumerGroup(beat.group)
+        self._expiring.wake()
         self.consumers.hear(made, beat, answer)
 
     def _hear_again(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any], done: bool) -> None:
@@ -305,8 +310,8 @@ class GroupCoordinator:
         if changes:
             self._store.commit(changes)  # if the store refuses, they say nothing: they belong to the topic's id
 
-    def expire(self) -> None:
-        """Drop offsets past their retention, and empty groups that have none left."""
+    def expire(self) -> float | None:
+        """Drop offsets past their retention, and empty groups that have none left; None if there is no group."""
         going = []
         for group in self:
             coming, has = self.offsets.on_their_way(group.id), self.offsets.all(group.id)
@@ -316,6 +321,7 @@ class GroupCoordinator:
                 going.append(GroupRemoval(group, partitions, whole))
         if going:
             self._go(going, _nobody_waits)
+        return 0.0 if self._groups else None
 
     def _expired(self, group: Group) -> Iterator[TopicPartition]:
         now_ms, retention_ms = self.wall_ms(), self._settings["offsets.retention.minutes"] * MINUTE_MS

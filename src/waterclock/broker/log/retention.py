@@ -30,6 +30,24 @@ def retire(partition: Partition, now_ms: int) -> list[Segment]:
     return gone
 
 
+def due_in_ms(partition: Partition, now_ms: int) -> int | None:
+    """In how many ms there may be something to retire, if nothing is written meanwhile; None if time changes nothing.
+
+    0 if it is due, and something else was in the way.
+    """
+    first = partition.segments[0]
+    if len(partition.segments) == 1 and not first.size:
+        return None
+    deletes = "delete" in partition.settings["cleanup.policy"]
+    if any(
+        next(rule(partition, now_ms), None) for rule in ((_before_start, _too_many) if deletes else (_before_start,))
+    ):
+        return 0
+    if not deletes or partition.settings["retention.ms"] < 0:
+        return None
+    return max(0, _latest_ms(partition, first) + int(partition.settings["retention.ms"]) + 1 - now_ms)
+
+
 Rule = Callable[[Partition, int], Iterator[Segment]]
 
 

@@ -117,11 +117,16 @@ class Leader:
         if self.journal is not None:
             self.replicas.expect(self.journal.partition, 0)
 
-    def keep_highs(self, partitions: Iterable[Partition]) -> None:
-        """Remember how far readers may read: after a restart nothing more is certain of the follower."""
+    def keep_highs(self, partitions: Iterable[Partition]) -> float | None:
+        """Remember how far readers may read: after a restart nothing more is certain of the follower.
+
+        None if that is remembered, or there is no follower (rhythm.py).
+        """
         highs = {key_of(partition): partition.high for partition in partitions}
-        if self._follower is not None and highs != self._highs:
-            self._store.put(NAMESPACE, "high", highs, partial(self._kept_highs, highs))
+        if self._follower is None or highs == self._highs:
+            return None
+        self._store.put(NAMESPACE, "high", highs, partial(self._kept_highs, highs))
+        return 0.0
 
     def _kept_highs(self, highs: dict[str, int], done: bool) -> None:
         if done:

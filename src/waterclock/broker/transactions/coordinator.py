@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.transactions.admission import Admission
 from waterclock.broker.transactions.ledger import Ledger, Transaction
 from waterclock.broker.transactions.markers import RETRY_S, Groups, MarkerWriter, Then
@@ -71,7 +72,8 @@ class TransactionCoordinator:
     def open(self, topics: Topics, flusher: Flusher, groups: Groups) -> None:
         """Ready for requests, once there is somebody to flush; restart.py then takes up what was left."""
         self._groups, self._topics = groups, topics
-        self._timer.every(self._settings["producer.id.expiration.check.interval.ms"] / 1000, self._forget_producers)
+        every_s = self._settings["producer.id.expiration.check.interval.ms"] / 1000
+        self.forgetting = Rhythm(self._timer, every_s, self._forget_producers)
         self.ending = MarkerWriter(
             self.ledger, topics, flusher, self._produces, self._timer, groups, self.timeouts.over
         )
@@ -94,11 +96,12 @@ class TransactionCoordinator:
     def _written(self, transaction: Transaction) -> None:
         self._produces.check_and_complete(transaction.name)
 
-    def _forget_producers(self) -> None:
-        """Partitions forget the sequences of producers that were not heard of for long."""
+    def _forget_producers(self) -> float | None:
+        """Partitions forget the sequences of producers that were not heard of for long; None if they know nobody."""
         before_ms = self.wall_ms() - self._settings["producer.id.expiration.ms"]
         for partition in self._topics.partitions():
             partition.producers.forget(before_ms)
+        return 0.0 if any(partition.producers.known for partition in self._topics.partitions()) else None
 
     # InitProducerId
 
