@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from waterclock.broker.aside import set_aside
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.identity import remembered
 from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.store import Entry, Store
-from waterclock.broker.store.aside import set_aside
 from waterclock.broker.store.store import NAME
 from waterclock.disk import make_folder
 

@@ -316,11 +316,12 @@ def test_a_snapshot_is_written_though_producers_never_pause(tmp_path: Path) -> N
 
 def refuse(monkeypatch: pytest.MonkeyPatch, name: str, written: int | None = None) -> None:
     def pwrite(fd: int, data: Any, place: int) -> int:
-        if written is None:
+        if written is None or taken:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return int(real(fd, bytes(data)[:written], place))
+        taken.append(real(fd, bytes(data)[:written], place))
+        return taken[0]
 
-    real = getattr(os, name)
+    real, taken = getattr(os, name), list[int]()
     monkeypatch.setattr(os, name, pwrite)
 
 

@@ -26,7 +26,7 @@ from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PR
 from waterclock.broker.log.damage import Damage, begin_beyond, lost_with
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
-from waterclock.disk import flush_file, flush_folder
+from waterclock.disk import flush_file, flush_folder, write_all
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
@@ -115,9 +115,7 @@ class Segment:
     def append(self, data: Buffer, base: int, timestamp: int) -> None:
         """Write a batch at the end; OSError if not all of it could be written, and nothing has changed."""
         try:
-            written = os.pwrite(self.fd, data, self.size)
-            if written != len(data):
-                raise OSError(28, f"{written} of {len(data)} bytes written", self.path + ".log")
+            write_all(self.fd, data, self.size)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self.fd, self.size)
