@@ -10,7 +10,8 @@
 Rule 1: bytes are put where they were, at their place in their segment's file; those that are there already are left.
     After kill -9 that is all of them; after a power cut, what the file itself had lost.
 Rule 2: nothing is made: a partition or segment that is gone was removed, and a gap in a file is for the recovery to find.
-Rule 3: no whole batch of a file is overwritten, and nothing is put where its offset does not follow.
+Rule 3: no whole batch of a file is overwritten, but for the bytes of it that no checksum covers; nothing is put where its
+    offset does not follow.
 Rule 4: frames that cannot be read are said, with their numbers. What they held is lost only where the file itself lost it.
 Rule 5: the files are flushed before the log goes: a crash in between has it put back once more. A disk that does not
     take all of it ends the start, and the log stays.
@@ -40,6 +41,7 @@ from waterclock.disk import write_all
 ENDING: Final = ".log"
 WITHOUT_RUN: Final = b"wcA1"  # the mark of earlier versions' frames, which lack the eight bytes of the run
 RUN_BYTES: Final = 8
+MAGIC_AT: Final = 16  # behind a batch's offset, length and epoch
 log = logging.getLogger("waterclock.broker")
 
 
@@ -253,11 +255,22 @@ def _why_not(piece: Piece, there: bytes, segment: Segment, good: int, end: int) 
     if at > os.fstat(segment.fd).st_size:
         return f"ends before byte {at}, which was written once: what lies between is missing"
     known = max(0, good - at)
-    if there[:known] != data[:known]:
+    if _checked(there[:known]) != _checked(data[:known]):
         return f"has whole batches up to byte {good}, others than the write-ahead log from byte {at} on: they are kept"
     if at <= good and len(data) - known >= BASE.size and BASE.unpack_from(data, known)[0] < end:
         return f"ends with offset {end - 1} at byte {good}, and the write-ahead log has an earlier one there"
     return None
+
+
+def _checked(data: bytes) -> bytes:
+    """What of whole batches is under their checksums, or says how long they are: not the offset, nor the leader's epoch."""
+    parts, at = bytearray(), 0
+    while at < len(data):
+        length = data[at + BASE.size : at + PREFIX]
+        after = at + PREFIX + int.from_bytes(length, "big")
+        parts += length + data[at + MAGIC_AT : after]
+        at = after
+    return bytes(parts)
 
 
 def _end(segments: dict[int, list[Piece]]) -> int:
