@@ -45,6 +45,7 @@ from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.log.durable import settle
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.write_ahead import WriteAheadLog
+from waterclock.broker.named import NamedOffsets
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
@@ -93,7 +94,8 @@ class Core:
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
-            self.topics = Topics(folder, settings, self.store, self._data.stop, self.worker.do)
+            named = NamedOffsets(self.store, self._data.ahead)
+            self.topics = Topics(folder, settings, self.store, self._data.stop, self.worker.do, named.largest)
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
             self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
             self.deletions = Purgatory("delete records", self.timer)

@@ -27,10 +27,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from waterclock.broker.aside import set_aside
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.identity import remembered
 from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
+from waterclock.broker.log.segment import LABEL
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.store import NAME
 from waterclock.disk import make_folder
@@ -206,15 +207,15 @@ class Inventory:
     def _refuse_another(self, path: str, label: FolderLabel) -> None:
         raise LogDamaged(
             f"{path} holds partition {label.number} of the topic {label.name}, by its topic.json: the folder was "
-            f"{label.folder}. Give it that name again, and restore the other one; or remove topic.json, to take what is "
-            f"there for it"
+            f"{label.folder}. Give it that name again, and restore the other one; or "
+            f"{renaming(os.path.join(path, LABEL))}, to take what is there for it"
         )
 
     def _miss(self, topic: KnownTopic, number: int, path: str) -> None:
         if not self._copied:
             raise LogDamaged(
                 f"{path} is gone, the folder of partition {number} of the topic {topic.name}. Restore it; or make an empty "
-                f"folder of that name, to go on without its records"
+                f"folder of that name, to go on without its records, behind the last offset that a group has committed"
             )
         log.error("%s is gone, and is copied from the leader anew", path)
         self._stop.take(path)

@@ -20,7 +20,7 @@ from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import make_durable, settle
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
-from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.recovery import Said, open_partition
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -47,7 +47,7 @@ class View(NamedTuple):
 def opened(data: Path, settings: TopicSettings) -> Partition:
     """The partition in the data folder `data`, held against the mark if there is one, which is removed then."""
     stop, folder = CleanStop(str(data)), str(data / "log")
-    partition = open_partition("t", 0, folder, settings, stop.take(folder))
+    partition = open_partition("t", 0, folder, settings, Said(stop.take(folder), stop.ends.get(folder), 0))
     stop.remove()
     return partition
 
@@ -262,15 +262,10 @@ def refused(data: Path, settings: TopicSettings) -> LogDamaged | None:
 
 
 def follow_the_remedy(error: LogDamaged) -> list[str]:
-    """Delete what an error's sentence says, and no more; the names."""
+    """Rename what an error's sentence says, and no more; the names before."""
     said = str(error)
-    named = re.findall(r"/\S+(?:\.log|\.swap|\.json|\.copy|\.index|\.snapshot|clean-stop)", said)
-    if "delete it" in said.lower():
-        gone = named[:1]
-    elif "delete both" in said.lower():
-        gone = named[:2]
-    else:
-        gone = named[[*re.finditer(r"/\S+", said[: said.index("delete")])].__len__() :]
-    for path in gone:
-        Path(path).unlink(missing_ok=True)
-    return [os.path.basename(path) for path in gone]
+    renamed = re.findall(r"(?:rename|and) (/\S+) to (/\S+?)(?=[\s,;.]*(?: |$))", said[said.index("rename ") :])
+    for path, to in renamed:
+        if os.path.exists(path):
+            os.rename(path, to)
+    return [os.path.basename(path) for path, _ in renamed]

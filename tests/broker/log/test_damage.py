@@ -139,7 +139,7 @@ def test_a_producer_whose_records_are_all_retired_is_known_after_a_crash(tmp_pat
 
 def test_a_torn_memo_is_told_with_the_way_on(folder: Path) -> None:
     (folder / "memo.json").write_bytes(b'{"start": 1')
-    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* Delete both"):
+    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* rename \S+memo\.json to "):
         opened(folder)
     (folder / "memo.json").unlink()
     assert opened(folder).start == 0

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.sealed import sealed, unsealed
 from waterclock.disk import replacing, write_whole
 
@@ -141,6 +141,6 @@ def _later(memo: Memo | None, copy: Memo | None) -> Memo:
 
 def _unknown(path: str, copy: str, why: str) -> LogDamaged:
     return LogDamaged(
-        f"{path} cannot be read ({why}), nor can {copy}. Restore it. Delete both to go on without: the log then begins at "
-        f"its first segment, and what DeleteRecords had hidden there is seen again"
+        f"{path} cannot be read ({why}), nor can {copy}. Restore it; or {renaming(path, copy)}, to go on without: the log "
+        f"then begins at its first segment, and what DeleteRecords had hidden there is seen again"
     )

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from waterclock.broker.buffers import Buffer
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
 from waterclock.broker.log.damage import Damage, begin_beyond, lost_with
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
@@ -179,7 +179,7 @@ class Segment:
         """The error that says where the file is damaged."""
         return LogDamaged(
             f"{self.path}.log is broken at byte {at} of {self.size}: no batch starts there, or none that is whole. "
-            f"Restore the file, or delete it to go on without its records"
+            f"Restore the file; or {renaming(self.path + '.log')}, to go on without its records"
         )
 
     def know(self, damages: Sequence[Damage], latest: int, *, grows: bool) -> None:
@@ -201,8 +201,8 @@ class Segment:
     def shortened(self, at: int) -> LogDamaged:
         """The error that says that it was longer once: its index has a batch behind its end, which was durable."""
         return LogDamaged(
-            f"{self.path}.log has {self.size} bytes, and {self.path}.index has a batch at byte {at}. Restore the file, or "
-            f"delete {self.path}.index to go on with what is left"
+            f"{self.path}.log has {self.size} bytes, and {self.path}.index has a batch at byte {at}. Restore the file; or "
+            f"{renaming(self.path + '.index')}, to go on with what is left"
         )
 
     def headers(self, at: int = 0) -> Iterator[tuple[int, Batch]]:

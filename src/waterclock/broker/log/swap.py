@@ -22,7 +22,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.index import Index
 from waterclock.broker.log.segment import FILES
@@ -89,8 +89,8 @@ def _damage(path: str, base: int, upto: int) -> LogDamaged | None:
             if at and end <= upto:
                 return None
     return LogDamaged(
-        f"{path}, which a compaction has written, is broken at byte {at}. Restore it, or delete it to go on without the "
-        f"records from offset {base} to before {upto}"
+        f"{path}, which a compaction has written, is broken at byte {at}. Restore it; or {renaming(path)}, to go on "
+        f"without the records from offset {base} to before {upto}"
     )
 
 
