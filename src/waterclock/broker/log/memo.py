@@ -37,13 +37,15 @@ log = logging.getLogger("waterclock.broker")
 @dataclass
 class Memo:
     """`start`: the first offset that readers may ask for. `epochs`: (epoch, first offset) of each leader, rising.
-    `cleaned`: the offset up to which compaction has come. `writes`: how often it was written, 0 if never."""
+    `cleaned`: the offset up to which compaction has come. `writes`: how often it was written, 0 if never. `lost`: from
+    which offset to before which the records are gone that the log began with, not deleted: readers may stand there."""
 
     path: str
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     cleaned: int = 0
     writes: int = 0
+    lost: tuple[int, int] | None = None
     saved: int = field(init=False)
     """The start that stands on the disk."""
 
@@ -87,7 +89,15 @@ class Memo:
 
     def dump(self) -> bytes:
         """What stands in the file."""
-        return sealed({"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes})
+        return sealed(
+            {
+                "start": self.start,
+                "epochs": self.epochs,
+                "cleaned": self.cleaned,
+                "writes": self.writes,
+                "lost": self.lost,
+            }
+        )
 
     @property
     def epoch(self) -> int:
@@ -112,7 +122,8 @@ def _read(path: str) -> tuple[Memo | None, str]:
     try:
         kept = _kept(raw)
         epochs = [(int(e), int(o)) for e, o in kept["epochs"]]
-        return Memo(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]), kept.get("writes", 0)), ""
+        lost = (int(kept["lost"][0]), int(kept["lost"][1])) if kept.get("lost") else None
+        return Memo(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]), kept.get("writes", 0), lost), ""
     except (ValueError, KeyError, TypeError) as error:
         return None, str(error)
 

@@ -141,13 +141,10 @@ class Recovery:
         segments, memo = partition.segments, partition.memo
         first = max(memo.start, min(self._gone, default=memo.start if not segments else segments[0].base))
         if not segments:
-            begin = max(memo.start, self._proved, self._behind_all())
-            self._goes_on = begin > memo.start
-            segments.append(Segment(partition.folder, begin))
+            segments.append(self._behind_what_is_lost(memo.start))
         if first < segments[0].base:
             self._tell_gap(first, segments[0].base, "every segment")
-        stays = self._gone if self._said.named is not None else ()
-        memo.start = max(memo.start, min([segments[0].base, *stays]))
+        memo.start = max(memo.start, self._begins(first))
         unproved = self._first_unproved()
         for segment, following in pairwise(segments[: unproved + 1]):
             self._check_end(segment, following.base)
@@ -220,16 +217,37 @@ class Recovery:
         partition = self._partition
         if self._said.named is None:
             return end
-        begin = max(self._proved, self._behind_all())
-        self._tell_gap(end, begin, "a file behind it")
-        partition.segments.append(Segment(partition.folder, begin))
-        self._goes_on = True
-        return begin
+        if not partition.active.size:  # an empty segment has no next one
+            partition.segments.pop().delete()
+        following = self._behind_what_is_lost(end)
+        self._tell_gap(end, following.base, "a file behind it")
+        if not partition.segments:
+            self._begin_lost(partition.start, following.base)
+        partition.segments.append(following)
+        return following.base
 
-    def _behind_all(self) -> int:
-        """The first offset that nobody can have been given, as far as anything names one; 0 in a copy."""
+    def _behind_what_is_lost(self, least: int) -> Segment:
+        """A segment from the first offset on that nobody can have been given, as far as anything names one."""
         memo, named = self._partition.memo, self._said.named
-        return 0 if named is None else lost.goes_on_at(self._witnesses, max(named, memo.cleaned, memo.epochs[-1][1]))
+        begin = max(least, self._proved)
+        if named is not None:
+            begin = lost.goes_on_at(self._witnesses, max(begin, named, memo.cleaned, memo.epochs[-1][1]))
+            self._goes_on = begin > least
+        return Segment(self._partition.folder, begin)
+
+    def _begins(self, first: int) -> int:
+        """Where readers may begin: if the log's first records are lost, from `first` on, they may stand among those."""
+        memo, base = self._partition.memo, self._partition.segments[0].base
+        emptied = not self._gone and self._proved < 0 and self._goes_on
+        if self._said.named is not None and first < base and (self._gone or emptied):
+            self._begin_lost(first, base)
+        return memo.lost[0] if memo.lost is not None and memo.lost[1] == base else base
+
+    def _begin_lost(self, first: int, base: int) -> None:
+        """Keep that the records from offset `first` on are lost which the log began with, to before `base`."""
+        if self._partition.memo.lost != (first, base):
+            self._partition.memo.lost = (first, base)
+            self._partition.memo.save()
 
     def _too_short(self, end: int) -> LogDamaged:
         folder, active = self._partition.folder, self._partition.active
