@@ -28,7 +28,7 @@ from uuid import UUID
 
 from waterclock.broker.aside import set_aside
 from waterclock.broker.errors import LogDamaged, renaming
-from waterclock.broker.identity import remembered
+from waterclock.broker.identity import FILE, remembered
 from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.segment import LABEL
@@ -147,7 +147,13 @@ class Inventory:
 
     def _take_up_identity(self) -> None:
         """The ids that the folder keeps beside the store: clients and the other broker know them."""
-        ids = remembered(self._data)
+        ids, own = remembered(self._data), self._store.load("self").get("id")
+        if own and ids.get("id") and ids["id"] != own:
+            store, file = os.path.join(self._data, NAME), os.path.join(self._data, FILE)
+            raise LogDamaged(
+                f"{store} is the store of the broker {own}, and {file} says that this is the folder of the broker "
+                f"{ids['id']}. Restore the one that is wrong; or {renaming(file)}, to go on with this store"
+            )
         if ids and not self._store.load("cluster"):
             own = [Entry("self", name, ids[name]) for name in ("node", "id")]
             self._store.commit_at_once(Entry("cluster", "id", ids["cluster"]), *own)

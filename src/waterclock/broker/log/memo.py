@@ -11,8 +11,8 @@ was compacted.
 
 Rule 1: written whole into a new file, flushed, then renamed: a crash leaves the old or the new one. Then its copy is
     written, which no crash needs and so nobody flushes: it is there for a disk that damages or loses one of the two.
-Rule 2: each has a checksum, and counts how often it was written: the later one is right. The form of earlier versions,
-    without the two, is taken as it is and written anew.
+Rule 2: each has a checksum, says whose it is by its folder's name, and counts how often it was written: the later one is
+    right. The form of earlier versions, without these, is taken as it is.
 """
 
 from __future__ import annotations
@@ -89,15 +89,8 @@ class Memo:
 
     def dump(self) -> bytes:
         """What stands in the file."""
-        return sealed(
-            {
-                "start": self.start,
-                "epochs": self.epochs,
-                "cleaned": self.cleaned,
-                "writes": self.writes,
-                "lost": self.lost,
-            }
-        )
+        kept = {"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes}
+        return sealed(kept | {"lost": self.lost, "of": _folder(self.path)})
 
     @property
     def epoch(self) -> int:
@@ -121,11 +114,17 @@ def _read(path: str) -> tuple[Memo | None, str]:
         return None, ""
     try:
         kept = _kept(raw)
+        if kept.get("of", _folder(path)) != _folder(path):
+            return None, f"it is of {kept['of']}"
         epochs = [(int(e), int(o)) for e, o in kept["epochs"]]
         lost = (int(kept["lost"][0]), int(kept["lost"][1])) if kept.get("lost") else None
         return Memo(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]), kept.get("writes", 0), lost), ""
     except (ValueError, KeyError, TypeError) as error:
         return None, str(error)
+
+
+def _folder(path: str) -> str:
+    return os.path.basename(os.path.dirname(path))
 
 
 def _kept(raw: bytes) -> dict[str, Any]:
