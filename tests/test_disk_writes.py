@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,16 +50,44 @@ def test_a_disk_that_takes_a_part_and_no_more_is_an_error(file: Path, fd: int) -
         disk.write_all(fd, NEW, 0)
 
 
-def test_nobody_else_writes_and_does_not_look_how_much_was_taken() -> None:
-    """The broker's own writers look at the answer, each in its place."""
-    root = Path(disk.__file__).parent
-    callers = {
-        str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if path.relative_to(root).parts[0] != "broker"
-        and re.search(r"\bos\.(p?writev?|sendfile|copy_file_range)\(", path.read_text())
-    }
-    assert callers == {"disk.py"}
+WRITES = {"write", "writev", "pwrite", "pwritev", "sendfile", "copy_file_range", "splice"}
+ROOT = Path(disk.__file__).parent
+# to stderr, at the end of the process; and to a socket, which goes on from what was taken
+ELSEWHERE = {("broker/log/durable.py", "write"), ("broker/net/connection.py", "sendfile")}
+
+
+def writes() -> Iterator[tuple[str, str, bool]]:
+    """Each call of the system's that writes: its file, its name, and whether what it answers is used."""
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        dropped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if name.startswith("os.") and name[3:] in WRITES:
+                yield str(path.relative_to(ROOT)), name[3:], id(node) not in dropped
+
+
+def test_nobody_else_asks_the_system_to_write() -> None:
+    assert {(file, name) for file, name, _ in writes() if file != "disk.py"} == ELSEWHERE
+    assert {name for file, name, _ in writes() if file == "disk.py"} == {"pwrite"}
+
+
+def test_nobody_passes_over_how_much_was_taken() -> None:
+    assert {file for file, _, used in writes() if not used} == {"broker/log/durable.py"}
+
+
+def test_nobody_writes_bytes_without_a_buffer() -> None:
+    """A file that is opened without one may take a part too, and `write` says so to nobody."""
+    unbuffered = [
+        (path, node.args[1].value)
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and any(k.arg == "buffering" and getattr(k.value, "value", None) == 0 for k in node.keywords)
+        and len(node.args) > 1
+        and isinstance(node.args[1], ast.Constant)
+    ]
+    assert [path for path, mode in unbuffered if mode != "rb"] == []
 
 
 # Set aside

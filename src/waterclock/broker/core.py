@@ -40,17 +40,16 @@ from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
 from waterclock.broker.api.txn_markers import TxnMarkerApi
 from waterclock.broker.flusher import Flusher, Work
-from waterclock.broker.folder import locked
+from waterclock.broker.folder import DataFolder
 from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
-from waterclock.broker.inventory import JOURNAL, take_inventory
-from waterclock.broker.log.clean_stop import CleanStop
+from waterclock.broker.inventory import JOURNAL
 from waterclock.broker.log.durable import settle
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.replay import replay
 from waterclock.broker.log.write_ahead import WriteAheadLog
+from waterclock.broker.named import NamedOffsets
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
@@ -66,7 +65,7 @@ from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import ADVERTISED, Settings
 from waterclock.broker.statistics import BrokerStatistics
-from waterclock.broker.store import Entry, Store
+from waterclock.broker.store import Entry
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.restart import take_up
@@ -95,11 +94,13 @@ class Core:
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             if listener is not None:
                 opened.callback(listener.close)
-            self._open_folder(opened)
+            self._data = DataFolder(folder, self._soon, opened, copied=False)
+            self.store = self._data.store
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
-            self.topics = Topics(folder, settings, self.store, self._stop, self.worker.do)
+            named = NamedOffsets(self.store, self._data.ahead)
+            self.topics = Topics(folder, settings, self.store, self._data.stop, self.worker.do, named.largest)
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
             self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
             self.deletions = Purgatory("delete records", self.timer)
@@ -121,20 +122,10 @@ class Core:
             self._highs = Rhythm(self.timer, HIGHS_EVERY_S, self._keep_highs)
             self._opened = False
             self.scrub = Scrub(self.topics.partitions, self.worker, clock)
-            self._stop.remove()
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
             opened.pop_all()
-
-    def _open_folder(self, opened: ExitStack) -> None:
-        """Bring together what lies in the folder, before anything of it is used."""
-        self._lock = locked(self.folder)
-        opened.callback(self._lock.release)
-        replay(self.folder)
-        self.store = opened.enter_context(closing(Store(self.folder, self._soon)))
-        self._stop = CleanStop(self.folder)
-        take_inventory(self.folder, self.store, self._stop, copied=False)
 
     def _leader(self, access: Access) -> Leader:
         user = (access.link.user or "") if access.users else None
@@ -156,7 +147,7 @@ class Core:
         """In every log, if the promotion came no further than to remember that this broker leads: follower.py, step 4."""
         epoch = self.leading.epoch
         if epoch and Memo.load(os.path.join(self.folder, JOURNAL)).epoch < epoch:
-            journal = open_journal(self.folder, self.settings, self._stop)
+            journal = open_journal(self.folder, self.settings, self._data.stop)
             begin_epoch([*self.topics.partitions(), journal], epoch)
 
     def _guard(self, access: Access) -> None:
@@ -169,7 +160,7 @@ class Core:
         return listener_for(self._loop, address, self.settings, self.timer, access)
 
     def _flusher(self) -> Flusher:
-        self.ahead = WriteAheadLog(self.folder)
+        self.ahead = WriteAheadLog(self.folder, self._data.begin())
         return Flusher(self._loop, self.clock.monotonic_ns, self.ahead, self.worker.do, self._flushed)
 
     def _upkeep(self) -> Upkeep:
@@ -236,7 +227,7 @@ class Core:
         self._news()
 
     def _journal(self) -> Journal:
-        partition = open_journal(self.folder, self.settings, self._stop)
+        partition = open_journal(self.folder, self.settings, self._data.stop)
         mark, wall_ms = self.flusher.mark, self.clock.wall_ms
         return Journal(partition, self.produces, mark, wall_ms, self.store.tell_all, self._later)
 
@@ -345,13 +336,13 @@ class Core:
         leave(self._partitions())
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
-        self._lock.release()
+        self._data.lock.release()
 
     def _settle(self, partitions: list[Partition]) -> None:
         for partition in partitions:
             settle(partition)
         self.ahead.close()
-        self._stop.write(partitions)
+        self._data.stop.write(partitions)
 
     def _lose_undurable(self, partitions: list[Partition]) -> None:
         for partition in partitions:

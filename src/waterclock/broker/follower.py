@@ -35,13 +35,10 @@ from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.table import Api, FastApi, Table
-from waterclock.broker.folder import locked
+from waterclock.broker.folder import DataFolder
 from waterclock.broker.freezing import CopyFreezer
 from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
-from waterclock.broker.inventory import take_inventory
-from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import settle
-from waterclock.broker.log.replay import replay
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.net.outgoing import Client
@@ -58,7 +55,7 @@ from waterclock.broker.security.users import NAMESPACE as USERS_MADE
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
-from waterclock.broker.store import Entry, Store
+from waterclock.broker.store import Entry
 from waterclock.broker.topics import Topics
 from waterclock.broker.wire import fetch, produce
 from waterclock.broker.wire.codec import Request
@@ -82,13 +79,9 @@ class Follower:
         self.over: asyncio.Future[str] = loop.create_future()
         self._loop, self._leader = loop, leader
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
-            self._lock = locked(folder)
-            opened.callback(self._lock.release)
-            replay(folder)
-            self.store = opened.enter_context(closing(Store(folder, loop.call_soon_threadsafe)))
-            self._stop = CleanStop(folder)
-            take_inventory(folder, self.store, self._stop, copied=True)
-            topics = Topics(folder, settings, self.store, self._stop)
+            self._data = DataFolder(folder, loop.call_soon_threadsafe, opened, copied=True)
+            self.store = self._data.store
+            topics = Topics(folder, settings, self.store, self._data.stop)
             chosen, node = NODE_ID in settings.given, node_of(self.store, settings, beside(NODE))
             self.timer = opened.enter_context(closing(AsyncTimer()))
             self.listener = opened.enter_context(
@@ -99,7 +92,7 @@ class Follower:
             self.identity.peer_at = leader
             known = {"node": node, "follows": leader, "deposed": None}
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
-            self.replica = Replica(open_journal(folder, settings, self._stop), self.store, topics, self.identity)
+            self.replica = Replica(open_journal(folder, settings, self._data.stop), self.store, topics, self.identity)
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
             self.fetcher = Fetcher(self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen)
             self.freezer = CopyFreezer(self.fetcher.freeze)
@@ -111,7 +104,7 @@ class Follower:
             self.sasl = SaslApis(self.users, self.timer.call_later)
             self.replica.changed = self._users_changed
             self.table = self._table(settings, folder, access)
-            self._stop.remove()
+            self._data.begin()
             self._worker = opened.enter_context(closing(Worker(loop.call_soon_threadsafe)))
             self.scrub = Scrub(topics.partitions, self._worker, SystemClock())
             self._scrub_after_s = settings["log.initial.task.delay.ms"] / 1000
@@ -239,7 +232,7 @@ class Follower:
     def _settle_logs(self) -> None:
         for partition in self.replica.partitions():
             settle(partition)
-        self._stop.write(self.replica.partitions())
+        self._data.stop.write(self.replica.partitions())
 
     async def lose_power(self) -> None:
         """Keep of the logs what is durable, as if the machine had died."""
@@ -276,7 +269,7 @@ class Follower:
             task.cancel()
         self.fetcher.close()
         self.store.close()
-        self._lock.release()
+        self._data.lock.release()
 
 
 def _refuse_produce(connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:

@@ -26,12 +26,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from waterclock.broker.errors import LogDamaged
-from waterclock.broker.identity import remembered
+from waterclock.broker.aside import set_aside
+from waterclock.broker.errors import LogDamaged, renaming
+from waterclock.broker.identity import FILE, remembered
 from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
+from waterclock.broker.log.segment import LABEL
 from waterclock.broker.store import Entry, Store
-from waterclock.broker.store.aside import set_aside
 from waterclock.broker.store.store import NAME
 from waterclock.disk import make_folder
 
@@ -146,7 +147,13 @@ class Inventory:
 
     def _take_up_identity(self) -> None:
         """The ids that the folder keeps beside the store: clients and the other broker know them."""
-        ids = remembered(self._data)
+        ids, own = remembered(self._data), self._store.load("self").get("id")
+        if own and ids.get("id") and ids["id"] != own:
+            store, file = os.path.join(self._data, NAME), os.path.join(self._data, FILE)
+            raise LogDamaged(
+                f"{store} is the store of the broker {own}, and {file} says that this is the folder of the broker "
+                f"{ids['id']}. Restore the one that is wrong; or {renaming(file)}, to go on with this store"
+            )
         if ids and not self._store.load("cluster"):
             own = [Entry("self", name, ids[name]) for name in ("node", "id")]
             self._store.commit_at_once(Entry("cluster", "id", ids["cluster"]), *own)
@@ -206,15 +213,15 @@ class Inventory:
     def _refuse_another(self, path: str, label: FolderLabel) -> None:
         raise LogDamaged(
             f"{path} holds partition {label.number} of the topic {label.name}, by its topic.json: the folder was "
-            f"{label.folder}. Give it that name again, and restore the other one; or remove topic.json, to take what is "
-            f"there for it"
+            f"{label.folder}. Give it that name again, and restore the other one; or "
+            f"{renaming(os.path.join(path, LABEL))}, to take what is there for it"
         )
 
     def _miss(self, topic: KnownTopic, number: int, path: str) -> None:
         if not self._copied:
             raise LogDamaged(
                 f"{path} is gone, the folder of partition {number} of the topic {topic.name}. Restore it; or make an empty "
-                f"folder of that name, to go on without its records"
+                f"folder of that name, to go on without its records, behind the last offset that a group has committed"
             )
         log.error("%s is gone, and is copied from the leader anew", path)
         self._stop.take(path)

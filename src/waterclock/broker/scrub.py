@@ -45,7 +45,7 @@ class Scrub:
         self._ahead: deque[Partition] = deque()
         self._segments: deque[Segment] = deque()  # of the partition at work
         self._partition: Partition | None = None
-        self._at_work: SegmentScrub | None = None
+        self._at_work: SegmentScrub[Segment] | None = None
         self._bytes = self._passes = self._began_ns = 0
         self._damaged: dict[Segment, Partition] = {}
         self._idle = True
@@ -115,7 +115,7 @@ class Scrub:
         took_s = (self._clock.monotonic_ns() - self._began_ns) / 1e9
         self._later(max(read / RATE, REST * took_s), self._go_on)
 
-    def _found(self, work: SegmentScrub) -> None:
+    def _found(self, work: SegmentScrub[Segment]) -> None:
         """A segment was read to its end."""
         segment, home = work.segment, self._partition
         self._damaged.pop(segment, None)

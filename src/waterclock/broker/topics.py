@@ -23,9 +23,9 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from waterclock.broker.inventory import DELETED, NAMESPACE, TOPICS
 from waterclock.broker.labels import FolderLabel, begin_label, folder_of, write_label
-from waterclock.broker.log.clean_stop import CleanStop, LeftBehind
+from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.recovery import begin_partition, open_partition
+from waterclock.broker.log.recovery import Said, begin_partition, open_partition
 from waterclock.broker.making import Maker
 from waterclock.broker.namesakes import Namesakes
 from waterclock.broker.settings import Settings, TopicSettings
@@ -36,7 +36,8 @@ from waterclock.errors import UsageError
 
 TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
 LONGEST_NAME: Final = 249
-Opened: TypeAlias = "Callable[[str, int, str, TopicSettings, LeftBehind | None], Partition]"
+Opened: TypeAlias = "Callable[[str, int, str, TopicSettings, Said], Partition]"
+Named: TypeAlias = "Callable[[str, uuid.UUID, int, str], int]"  # topic, its id, number and folder of a partition
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
 log = logging.getLogger("waterclock.broker")
@@ -105,12 +106,21 @@ class Sight(Protocol):
 class Topics:
     """All topics, by name and by id. `by_key` has both as they stand in requests, for produce and fetch.
 
-    `stop` is the mark of a clean stop in the folder. `do` does what is slow, as `Worker.do`.
+    `stop` is the mark of a clean stop in the folder. `do` does what is slow, as `Worker.do`. `named` knows the largest
+    offset of a partition that is named outside of its folder; a follower's topics have none.
     """
 
-    def __init__(self, folder: str, settings: Settings, store: Store, stop: CleanStop, do: Do = at_once) -> None:
+    def __init__(
+        self,
+        folder: str,
+        settings: Settings,
+        store: Store,
+        stop: CleanStop,
+        do: Do = at_once,
+        named: Named | None = None,
+    ) -> None:
         self.folder, self._settings, self._store = os.path.join(folder, TOPICS), settings, store
-        self._stop, self._do, self._maker = stop, do, Maker(self.folder, do)
+        self._stop, self._do, self._maker, self._named = stop, do, Maker(self.folder, do), named
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
@@ -344,7 +354,9 @@ class Topics:
 
     def _open(self, topic: Topic, number: int, opened: Opened = open_partition) -> Partition:
         folder = os.path.join(self.folder, folder_of(topic.name, topic.id, number))
-        partition = opened(topic.name, number, folder, topic.settings, self._stop.take(folder))
+        named = None if self._named is None else self._named(topic.name, topic.id, number, folder)
+        said = Said(self._stop.take(folder), self._stop.ends.get(folder), named)
+        partition = opened(topic.name, number, folder, topic.settings, said)
         partition.do = self._do
         return partition
 

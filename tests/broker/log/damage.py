@@ -20,7 +20,7 @@ from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import make_durable, settle
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
-from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.recovery import Said, open_partition
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -44,10 +44,10 @@ class View(NamedTuple):
     every: dict[int, Any]
 
 
-def opened(data: Path, settings: TopicSettings) -> Partition:
+def opened(data: Path, settings: TopicSettings, name: str = "log") -> Partition:
     """The partition in the data folder `data`, held against the mark if there is one, which is removed then."""
-    stop, folder = CleanStop(str(data)), str(data / "log")
-    partition = open_partition("t", 0, folder, settings, stop.take(folder))
+    stop, folder = CleanStop(str(data)), str(data / name)
+    partition = open_partition("t", 0, folder, settings, Said(stop.take(folder), stop.ends.get(folder), 0))
     stop.remove()
     return partition
 
@@ -95,10 +95,10 @@ def recorded(monkeypatch: Any, *names: str) -> list[str]:
 # One of everything
 
 
-def fill(data: Path, settings: TopicSettings) -> Path:
+def fill(data: Path, settings: TopicSettings, name: str = "log", first: int = 0) -> Path:
     """A log in `data`, closed as by a clean stop, and beside it what its files were before: in `data/before`."""
-    log = opened(data, settings)
-    _some(log, 0, 14)
+    log = opened(data, settings, name)
+    _some(log, first, 14)
     log.take_snapshot()
     _memo(log, 3)
     _compact(log)
@@ -208,6 +208,11 @@ def put_back(path: Path, before: Path) -> bool:
     return True
 
 
+def another(path: Path, before: Path) -> bool:
+    """The file of that name of another partition, which has the same offsets and producers."""
+    return put_back(path, before.parent.with_name("another") / before.name)
+
+
 def damages(path: Path, luck: random.Random, many: int) -> Iterator[Damage]:
     """`many` flips, cuts and zeroed ranges of a file, each byte once if there are not so many, and its loss."""
     size, name = path.stat().st_size, path.name
@@ -220,6 +225,7 @@ def damages(path: Path, luck: random.Random, many: int) -> Iterator[Damage]:
         yield Damage(name, f"{length} bytes from {place} on zeroed", zeroed(place, length))
     yield Damage(name, "deleted", deleted)
     yield Damage(name, "put back from before", put_back)
+    yield Damage(name, "another partition's", another)
 
 
 # What came of it
@@ -262,15 +268,10 @@ def refused(data: Path, settings: TopicSettings) -> LogDamaged | None:
 
 
 def follow_the_remedy(error: LogDamaged) -> list[str]:
-    """Delete what an error's sentence says, and no more; the names."""
+    """Rename what an error's sentence says, and no more; the names before."""
     said = str(error)
-    named = re.findall(r"/\S+(?:\.log|\.swap|\.json|\.copy|\.index|\.snapshot|clean-stop)", said)
-    if "delete it" in said.lower():
-        gone = named[:1]
-    elif "delete both" in said.lower():
-        gone = named[:2]
-    else:
-        gone = named[[*re.finditer(r"/\S+", said[: said.index("delete")])].__len__() :]
-    for path in gone:
-        Path(path).unlink(missing_ok=True)
-    return [os.path.basename(path) for path in gone]
+    renamed = re.findall(r"(?:rename|and) (/\S+) to (/\S+?)(?=[\s,;.]*(?: |$))", said[said.index("rename ") :])
+    for path, to in renamed:
+        if os.path.exists(path):
+            os.rename(path, to)
+    return [os.path.basename(path) for path, _ in renamed]

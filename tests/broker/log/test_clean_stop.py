@@ -20,7 +20,7 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import make_durable, settle
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.recovery import Said, open_partition
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
@@ -240,7 +240,7 @@ def test_a_log_that_the_mark_holds_for_is_neither_flushed_nor_written(
     stop(tmp_path, log)
     before, left = state(tmp_path / "log"), CleanStop(str(tmp_path))
     flushes = Flushes(monkeypatch)
-    again = open_partition("t", 0, log.folder, SETTINGS, left.take(log.folder))
+    again = open_partition("t", 0, log.folder, SETTINGS, Said(left.take(log.folder)))
     assert (again.end, list(again.producers.known)) == (50, [7] * idempotent)
     assert flushes.paths == []
     settle(again)

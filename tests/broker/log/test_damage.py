@@ -139,7 +139,7 @@ def test_a_producer_whose_records_are_all_retired_is_known_after_a_crash(tmp_pat
 
 def test_a_torn_memo_is_told_with_the_way_on(folder: Path) -> None:
     (folder / "memo.json").write_bytes(b'{"start": 1')
-    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* Delete both"):
+    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* rename \S+memo\.json to "):
         opened(folder)
     (folder / "memo.json").unlink()
     assert opened(folder).start == 0
@@ -316,11 +316,12 @@ def test_a_snapshot_is_written_though_producers_never_pause(tmp_path: Path) -> N
 
 def refuse(monkeypatch: pytest.MonkeyPatch, name: str, written: int | None = None) -> None:
     def pwrite(fd: int, data: Any, place: int) -> int:
-        if written is None:
+        if written is None or taken:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return int(real(fd, bytes(data)[:written], place))
+        taken.append(real(fd, bytes(data)[:written], place))
+        return taken[0]
 
-    real = getattr(os, name)
+    real, taken = getattr(os, name), list[int]()
     monkeypatch.setattr(os, name, pwrite)
 
 

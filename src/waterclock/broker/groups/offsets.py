@@ -57,8 +57,8 @@ class GroupOffsets:
         """Hears that there are offsets."""
         stale = []
         for key, value in store.load(NAMESPACE).items():
-            group, topic, partition = key.rsplit(":", 2)  # a topic's name has no colon, a group's may
-            tp, committed = (topic, int(partition)), CommittedOffset(*value)
+            group, tp = committed_for(key)
+            committed = CommittedOffset(*value)
             if self._current(tp, committed):
                 self._committed.setdefault(group, {})[tp] = committed
             else:
@@ -164,3 +164,9 @@ def _nobody_asks() -> None:
 
 def _key(group: str, tp: TopicPartition) -> str:
     return f"{group}:{tp[0]}:{tp[1]}"
+
+
+def committed_for(key: str) -> tuple[str, TopicPartition]:
+    """The group and the partition that a key of the namespace stands for."""
+    group, topic, partition = key.rsplit(":", 2)  # a topic's name has no colon, a group's may
+    return group, (topic, int(partition))

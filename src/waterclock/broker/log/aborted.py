@@ -25,7 +25,7 @@ from crc32c import crc32c
 
 from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.segment import Segment
-from waterclock.disk import write_whole
+from waterclock.disk import write_all, write_whole
 
 ROW: Final = struct.Struct(">qqq")
 ENDING: Final = ".aborted"
@@ -94,8 +94,7 @@ class AbortedTransactions:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             at = os.fstat(fd).st_size // ROW.size * ROW.size  # a row that was cut off is overwritten
-            if os.pwrite(fd, ROW.pack(*row), at) != ROW.size:
-                raise OSError(28, "a row was not written whole", path)
+            write_all(fd, ROW.pack(*row), at)
         finally:
             os.close(fd)
 

@@ -4,14 +4,18 @@
 2. A start holds each log against it (recovery.py).
 3. The mark is removed, and that is durable, before anything is appended.
 
-    a start finds             then
-    the mark                  a log that lacks something of it is damaged: no crash came between
-    none                      a crash came: what was durable is what the log itself proves
-    one that is damaged       that is said, and it counts as none
+    a start finds              then
+    the mark of the last run   a log that lacks something of it is damaged: no crash came between
+    none                       a crash came: what was durable is what the log itself proves
+    one that is damaged        that is said, and it counts as none
+    one of another run         the same: it was put back from before, or from another folder
     a folder it does not name  it says nothing of it: that one was restored, or put there by hand
 
 Rule 1: it names a partition only if all of it is durable and no compaction is in the midst of its files.
 Rule 2: where it holds, nothing was undurable: nothing need be read again, flushed or written.
+Rule 3: it names the run of the broker that was stopped, if the store had taken that: a number, new with each start
+    (folder.py). One without a run is an earlier version's.
+Rule 4: an end that any mark names, this one or one that was renamed, is an offset that no record is given again: `ends`.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from waterclock.broker.errors import DAMAGED
 from waterclock.broker.sealed import unsealed, write_sealed
 from waterclock.disk import flush_folder
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "clean-stop"
 NOTHING: Final = -1
+RUN: Final = ""  # in the place of a folder's name
 log = logging.getLogger("waterclock.broker")
 
 
@@ -43,26 +49,50 @@ class LeftBehind(NamedTuple):
     mark: str
 
 
+class Mark(NamedTuple):
+    """What stands in a mark: the run, if it says which, and what was left of each partition, by its folder."""
+
+    run: int | None
+    left: dict[str, LeftBehind]
+
+
 class CleanStop:
-    """The mark in the data folder `folder`, which is read when it is made."""
+    """The mark in the data folder `folder`, which is read when it is made; `run` is the last run, if that is known."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, run: int | None = None) -> None:
         self._folder, self._path = folder, os.path.join(folder, NAME)
-        self._left = self._read()
+        self.run: int | None = None
+        """The present run, which the next mark will name."""
+        found = self._read(self._path)
+        self.ends = {path: left.end for some in (found, self._read(self._path + DAMAGED)) if some is not None
+                     for path, left in some.left.items()}  # fmt: skip
+        """Where logs ended at a stop, by the partitions' folders (rule 4)."""
+        self.holds = found is not None and self._belongs(found, run)
+        """Whether the last run was stopped, as far as anybody can know."""
+        self._left = found.left if found is not None and self.holds else {}
 
-    def _read(self) -> dict[str, LeftBehind]:
-        """By the partitions' folders."""
+    def _read(self, path: str) -> Mark | None:
+        """The mark in a file; None if there is none, or none that is good."""
         try:
-            with open(self._path, "rb") as file:
+            with open(path, "rb") as file:
                 raw = file.read()
         except FileNotFoundError:
-            return {}
+            return None
         with suppress(ValueError, TypeError, AttributeError):
-            return {os.path.join(self._folder, name): self._entry(*row) for name, row in unsealed(raw).items()}
-        log.warning(
-            "%s is damaged: no stop is known to have been clean, so each log is read as after a crash", self._path
-        )
-        return {}
+            kept = unsealed(raw)
+            run = int(kept.pop(RUN), 16) if RUN in kept else None
+            return Mark(run, {os.path.join(self._folder, name): self._entry(*row) for name, row in kept.items()})
+        log.warning("%s is damaged: no stop is known to have been clean, so each log is read as after a crash", path)
+        return None
+
+    def _belongs(self, mark: Mark, run: int | None) -> bool:
+        if mark.run is None or run is None or mark.run == run:
+            return True
+        log.error(
+            "%s is of the run %016x, and the last one here was %016x: each log is read as after a crash",
+            self._path, mark.run, run,
+        )  # fmt: skip
+        return False
 
     def _entry(self, end: int, snapshot: int, *sizes: int) -> LeftBehind:
         return LeftBehind(end, snapshot, dict(zip(sizes[::2], sizes[1::2], strict=True)), self._path)
@@ -82,7 +112,9 @@ class CleanStop:
         left = dict(self._left)  # what was not opened is as it was
         left.update((partition.folder, row) for partition in partitions if (row := _left(partition, self._path)))
         skip = len(os.path.join(self._folder, ""))
-        rows = {folder[skip:]: _row(row) for folder, row in left.items()}
+        rows: dict[str, list[int] | str] = {folder[skip:]: _row(row) for folder, row in left.items()}
+        if self.run is not None:
+            rows[RUN] = f"{self.run:016x}"
         try:
             write_sealed(self._path, rows)
         except OSError as error:

@@ -22,7 +22,7 @@ from itertools import compress, count, repeat
 from operator import ge, gt, ne, xor
 from typing import Final
 
-from waterclock.disk import flush_file
+from waterclock.disk import flush_file, write_all
 
 INDEX_EVERY: Final = 4096
 ENTRY: Final = struct.Struct(">qqqq")  # offset, byte, latest timestamp before it (ms), and the check
@@ -59,8 +59,8 @@ class Index:
         with suppress(OSError):
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
-                if os.pwrite(fd, rows, ENTRY.size * self._written) == len(rows):
-                    self._written = upto
+                write_all(fd, rows, ENTRY.size * self._written)
+                self._written = upto
             finally:
                 os.close(fd)
 

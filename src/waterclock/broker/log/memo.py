@@ -11,8 +11,8 @@ was compacted.
 
 Rule 1: written whole into a new file, flushed, then renamed: a crash leaves the old or the new one. Then its copy is
     written, which no crash needs and so nobody flushes: it is there for a disk that damages or loses one of the two.
-Rule 2: each has a checksum, and counts how often it was written: the later one is right. The form of earlier versions,
-    without the two, is taken as it is and written anew.
+Rule 2: each has a checksum, says whose it is by its folder's name, and counts how often it was written: the later one is
+    right. The form of earlier versions, without these, is taken as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.sealed import sealed, unsealed
 from waterclock.disk import replacing, write_whole
 
@@ -37,13 +37,15 @@ log = logging.getLogger("waterclock.broker")
 @dataclass
 class Memo:
     """`start`: the first offset that readers may ask for. `epochs`: (epoch, first offset) of each leader, rising.
-    `cleaned`: the offset up to which compaction has come. `writes`: how often it was written, 0 if never."""
+    `cleaned`: the offset up to which compaction has come. `writes`: how often it was written, 0 if never. `lost`: from
+    which offset to before which the records are gone that the log began with, not deleted: readers may stand there."""
 
     path: str
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     cleaned: int = 0
     writes: int = 0
+    lost: tuple[int, int] | None = None
     saved: int = field(init=False)
     """The start that stands on the disk."""
 
@@ -87,7 +89,8 @@ class Memo:
 
     def dump(self) -> bytes:
         """What stands in the file."""
-        return sealed({"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes})
+        kept = {"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes}
+        return sealed(kept | {"lost": self.lost, "of": _folder(self.path)})
 
     @property
     def epoch(self) -> int:
@@ -116,10 +119,17 @@ def _read(path: str) -> tuple[Memo | None, str]:
         return None, ""
     try:
         kept = _kept(raw)
+        if kept.get("of", _folder(path)) != _folder(path):
+            return None, f"it is of {kept['of']}"
         epochs = [(int(e), int(o)) for e, o in kept["epochs"]]
-        return Memo(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]), kept.get("writes", 0)), ""
+        lost = (int(kept["lost"][0]), int(kept["lost"][1])) if kept.get("lost") else None
+        return Memo(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]), kept.get("writes", 0), lost), ""
     except (ValueError, KeyError, TypeError) as error:
         return None, str(error)
+
+
+def _folder(path: str) -> str:
+    return os.path.basename(os.path.dirname(path))
 
 
 def _kept(raw: bytes) -> dict[str, Any]:
@@ -146,6 +156,6 @@ def _later(memo: Memo | None, copy: Memo | None) -> Memo:
 
 def _unknown(path: str, copy: str, why: str) -> LogDamaged:
     return LogDamaged(
-        f"{path} cannot be read ({why}), nor can {copy}. Restore it. Delete both to go on without: the log then begins at "
-        f"its first segment, and what DeleteRecords had hidden there is seen again"
+        f"{path} cannot be read ({why}), nor can {copy}. Restore it; or {renaming(path, copy)}, to go on without: the log "
+        f"then begins at its first segment, and what DeleteRecords had hidden there is seen again"
     )

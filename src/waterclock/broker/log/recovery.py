@@ -17,7 +17,8 @@ Rule 1: what was durable is never cut off. Damage there is said with the file, t
 Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process. What is proved durable
     is not flushed again.
 Rule 3: a segment's file that is gone is taken for deleted by whoever heard of its damage: its records are told of, and the
-    log goes on behind the last offset that is known to have been there.
+    log goes on behind every offset that may have been given (lost.py). Its start stays: who stands among what is lost gets
+    the first record behind. A follower's log goes on where it ends: what it lacks is copied again.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ import os
 import shutil
 from collections.abc import Collection, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import snapshot
+from waterclock.broker.errors import LogDamaged, renaming
+from waterclock.broker.log import lost, snapshot
 from waterclock.broker.log.batch import HEADER, header_of
 from waterclock.broker.log.clean_stop import LeftBehind
-from waterclock.broker.log.index import last_row
+from waterclock.broker.log.lost import Witness
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.replaying import learn
@@ -45,18 +46,26 @@ from waterclock.disk import flush_folder
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
 
+NOBODY: Final = 1 << 62  # a date that no producer was heard of after
 log = logging.getLogger("waterclock.broker")
 
 
-def open_partition(
-    topic: str, number: int, folder: str, settings: TopicSettings, left: LeftBehind | None = None
-) -> Partition:
-    """The partition as it was left in `folder`, or a new one; LogDamaged if no crash explains what is found.
+class Said(NamedTuple):
+    """What is known of a partition outside of its folder, each None if it is not: what the mark of the last clean stop says
+    of it, where any mark says that it ended, and the largest offset that is named elsewhere (None: this is a copy)."""
 
-    `left` is what the mark of a clean stop says of it.
-    """
-    names = finish(folder, _names(folder), stopped=left is not None)
-    return Recovery(Partition(topic, number, folder, settings, Memo.load(folder)), names, left).opened()
+    left: LeftBehind | None = None
+    stopped_at: int | None = None
+    named: int | None = None
+
+
+def open_partition(
+    topic: str, number: int, folder: str, settings: TopicSettings, said: Said | None = None
+) -> Partition:
+    """The partition as it was left in `folder`, or a new one; LogDamaged if no crash explains what is found."""
+    said = said or Said()
+    names = finish(folder, _names(folder), stopped=said.left is not None)
+    return Recovery(Partition(topic, number, folder, settings, Memo.load(folder)), names, said).opened()
 
 
 def _names(folder: str) -> list[str]:
@@ -69,7 +78,7 @@ def _names(folder: str) -> list[str]:
 
 
 def begin_partition(
-    topic: str, number: int, folder: str, settings: TopicSettings, left: LeftBehind | None = None
+    topic: str, number: int, folder: str, settings: TopicSettings, said: Said | None = None
 ) -> Partition:
     """A new partition; OSError, and no folder, if it cannot be made. The folder's name is the caller's to flush.
 
@@ -91,32 +100,40 @@ def begin_partition(
 class Recovery:
     """One partition's: what proves how far its log was durable, and what is found of it."""
 
-    def __init__(self, partition: Partition, names: Collection[str], left: LeftBehind | None) -> None:
+    def __init__(self, partition: Partition, names: Collection[str], said: Said) -> None:
         self._partition, self._names, folder = partition, names, partition.folder
         logs = _bases(names, ".log")
         partition.segments = [Segment(folder, base) for base in logs]
+        self._said, left = said, said.left
         self._left = left if left is not None and _holds(partition.segments, left) else None
         self._known = snapshot.newest(folder, names)
         self._proved = -1 if self._known is None else self._known.offset
         if self._left is not None:
             self._proved = max(self._proved, self._left.end)
         self._strays: dict[str, int] = {}  # indexes without a log, and the last offsets that they name
+        self._unseen = lost.unseen(partition.settings.max_message_bytes)
+        self._witnesses = lost.renamed(folder, names, self._unseen)
         self._gone = self._missing(logs, _bases(names, ".index"))
+        ends = (self._left.end if self._left is not None else None, said.stopped_at)
+        self._witnesses += [Witness(None, end) for end in ends if end is not None]
+        self._goes_on = False  # behind records that are lost
         self._undurable: list[Segment] = []
         self._epoch = 0  # the latest that was seen in a batch
 
     def _missing(self, logs: list[int], indexes: list[int]) -> set[int]:
         """The first offsets of the segments whose files are gone, as far as an index or the mark still names them."""
-        gone = {base for base, size in self._left.sizes.items() if size} - {*logs} if self._left is not None else set()
+        gone = {base for base, size in self._left.sizes.items() if size} if self._left is not None else set()
+        gone |= {witness.base for witness in self._witnesses if witness.base is not None}
         for base in {*indexes} - {*logs}:
             path = os.path.join(self._partition.folder, f"{base:020}.index")
-            row = last_row(path, base)
-            if row is not None or base < self._proved:
+            witness = lost.of_index(path, base, self._unseen)
+            if witness is not None or base < self._proved:
                 gone.add(base)
-            if row is not None:
-                self._strays[path] = row[0]
-                self._proved = max(self._proved, row[0] + 1)
-        return gone
+            if witness is not None:
+                self._witnesses.append(witness)
+                self._strays[path] = witness.known - 1
+                self._proved = max(self._proved, witness.known)
+        return gone - {*logs}
 
     def opened(self) -> Partition:
         """The partition, once everything is found and durable."""
@@ -124,10 +141,10 @@ class Recovery:
         segments, memo = partition.segments, partition.memo
         first = max(memo.start, min(self._gone, default=memo.start if not segments else segments[0].base))
         if not segments:
-            segments.append(Segment(partition.folder, max(memo.start, self._proved)))
+            segments.append(self._behind_what_is_lost(memo.start))
         if first < segments[0].base:
             self._tell_gap(first, segments[0].base, "every segment")
-        memo.start = max(memo.start, segments[0].base)
+        memo.start = max(memo.start, self._begins(first))
         unproved = self._first_unproved()
         for segment, following in pairwise(segments[: unproved + 1]):
             self._check_end(segment, following.base)
@@ -159,8 +176,8 @@ class Recovery:
         if end > following or not segment.size:
             what = "goes beyond offset %d, where" if segment.size else "is empty, and at offset %d"
             raise LogDamaged(
-                f"{segment.path}.log {what % following} the next segment begins. Restore the file, or delete it to go on "
-                f"without its records"
+                f"{segment.path}.log {what % following} the next segment begins. Restore the file; or "
+                f"{renaming(segment.path + '.log')}, to go on without its records"
             )
         if end < following:
             self._tell_gap(end, following, f"the end of {segment.path}.log, or a file behind it,")
@@ -182,7 +199,8 @@ class Recovery:
             segment, size = segments[number], segments[number].size
             end = self._scan(segment, end)
             following = segments[number + 1].base if number + 1 < len(segments) else end
-            if segment.size == size and end < following <= self._proved:
+            went_on = following <= self._proved or any(witness.known > end for witness in self._witnesses)
+            if segment.size == size and end < following and went_on:
                 self._tell_gap(end, following, "a file between")
                 end = following
             elif segment.size < size or end != following:  # a file between may be gone with its name
@@ -192,14 +210,44 @@ class Recovery:
 
     def _at_least_proved(self, end: int) -> int:
         """The log's end, or where it was once, if a file behind it is gone."""
-        if end >= self._proved:
+        if end < self._proved and not any(base >= end for base in self._gone):
+            raise self._too_short(end)
+        if end >= self._proved and all(witness.known <= end for witness in self._witnesses):
             return end
         partition = self._partition
-        if not any(base >= end for base in self._gone):
-            raise self._too_short(end)
-        self._tell_gap(end, self._proved, "a file behind it")
-        partition.segments.append(Segment(partition.folder, self._proved))
-        return self._proved
+        if self._said.named is None:
+            return end
+        if not partition.active.size:  # an empty segment has no next one
+            partition.segments.pop().delete()
+        following = self._behind_what_is_lost(end)
+        self._tell_gap(end, following.base, "a file behind it")
+        if not partition.segments:
+            self._begin_lost(partition.start, following.base)
+        partition.segments.append(following)
+        return following.base
+
+    def _behind_what_is_lost(self, least: int) -> Segment:
+        """A segment from the first offset on that nobody can have been given, as far as anything names one."""
+        memo, named = self._partition.memo, self._said.named
+        begin = max(least, self._proved)
+        if named is not None:
+            begin = lost.goes_on_at(self._witnesses, max(begin, named, memo.cleaned, memo.epochs[-1][1]))
+            self._goes_on = begin > least
+        return Segment(self._partition.folder, begin)
+
+    def _begins(self, first: int) -> int:
+        """Where readers may begin: if the log's first records are lost, from `first` on, they may stand among those."""
+        memo, base = self._partition.memo, self._partition.segments[0].base
+        emptied = not self._gone and self._proved < 0 and self._goes_on
+        if self._said.named is not None and first < base and (self._gone or emptied):
+            self._begin_lost(first, base)
+        return memo.lost[0] if memo.lost is not None and memo.lost[1] == base else base
+
+    def _begin_lost(self, first: int, base: int) -> None:
+        """Keep that the records from offset `first` on are lost which the log began with, to before `base`."""
+        if self._partition.memo.lost != (first, base):
+            self._partition.memo.lost = (first, base)
+            self._partition.memo.save()
 
     def _too_short(self, end: int) -> LogDamaged:
         folder, active = self._partition.folder, self._partition.active
@@ -210,7 +258,7 @@ class Recovery:
             proofs.append(self._left.mark)
         return LogDamaged(
             f"{active.path}.log ends at byte {active.size}, before offset {end}, and the log had come to offset "
-            f"{self._proved} once. Restore what came behind, or delete {' and '.join(proofs)} to go on without it"
+            f"{self._proved} once. Restore what came behind; or {renaming(*proofs)}, to go on without it"
         )
 
     def _scan(self, segment: Segment, least: int) -> int:
@@ -268,6 +316,10 @@ class Recovery:
             if segment is not partition.active:
                 segment.rest()
         partition.end = partition.durable = partition.high = end
+        if self._goes_on:
+            if self._left is None:  # the last that they sent is not known: they may go on with any sequence
+                partition.producers.forget(NOBODY)
+            partition.take_snapshot()  # from here on this says that the log has come so far
         partition.aborted.save(partition.segments, end)
         partition.aborted.forget(partition.start, end)
 
@@ -283,8 +335,8 @@ def _holds(segments: Iterable[Segment], left: LeftBehind) -> bool:
         size = left.sizes.get(segment.base, 0)
         if segment.size < size:
             raise LogDamaged(
-                f"{segment.path}.log has {segment.size} bytes, and had {size} when the broker was closed. Restore it, "
-                f"or delete {left.mark} to go on with what is left"
+                f"{segment.path}.log has {segment.size} bytes, and had {size} when the broker was closed. Restore it; or "
+                f"{renaming(left.mark)}, to go on with what is left"
             )
         if segment.size > size:
             log.warning("%s.log has grown since %s was written: it is read as after a crash", segment.path, left.mark)

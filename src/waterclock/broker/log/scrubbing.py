@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
@@ -29,11 +29,13 @@ from waterclock.broker.log.damage import Damage
 from waterclock.broker.log.index import NEVER, read_rows
 
 if TYPE_CHECKING:
+    from waterclock.broker.log.lost import RenamedLog
     from waterclock.broker.log.segment import Segment
 
 CHUNK: Final = 256 << 10  # bytes read at once
 NEAR: Final = 1 << 20  # how far before a row of the index whole batches are looked for
 MAGIC_AT: Final = 16
+File = TypeVar("File", bound="Segment | RenamedLog")
 
 
 class Place(NamedTuple):
@@ -43,12 +45,14 @@ class Place(NamedTuple):
     offset: int
 
 
-class SegmentScrub:
+class SegmentScrub(Generic[File]):
     """The first `size` bytes of `segment`, which end before offset `end`. `at` is how far it has come."""
 
-    def __init__(self, segment: Segment, size: int, end: int) -> None:
+    def __init__(self, segment: File, size: int, end: int) -> None:
         self.segment, self.size, self._end = segment, size, end
-        self.at, self._next = 0, segment.base  # the offset that comes next if nothing is missing
+        self.at = 0
+        self.next_offset = segment.base
+        """The offset that comes next if nothing is missing."""
         self.latest = NEVER
         self.damages: list[Damage] = []
 
@@ -98,13 +102,13 @@ class SegmentScrub:
             return 0  # read on from here: what is behind it says something of its offset
         if not _whole(chunk, here) or not self._follows(batch.base, batch.last, chunk, after):
             return 0
-        self._next, self.latest = batch.last + 1, max(self.latest, batch.max_timestamp)
+        self.next_offset, self.latest = batch.last + 1, max(self.latest, batch.max_timestamp)
         return after
 
     def _follows(self, base: int, last: int, chunk: memoryview, after: int) -> bool:
         """Whether a batch may have these offsets: they lie outside of its checksum."""
-        if base <= self._next:
-            return base == self._next
+        if base <= self.next_offset:
+            return base == self.next_offset
         behind = self._end
         if self.at + after < self.size and after + HEADER <= len(chunk):
             offset, _, _, magic, *_ = FRAME.unpack_from(chunk, after)
@@ -119,8 +123,8 @@ class SegmentScrub:
         if place is None:
             row = yield from self._good_row()
             place = yield from self._before(row)
-        self.damages.append(Damage(self.at, place.at, self._next, max(self._next, place.offset)))
-        self.at, self._next = place.at, max(self._next, place.offset)
+        self.damages.append(Damage(self.at, place.at, self.next_offset, max(self.next_offset, place.offset)))
+        self.at, self.next_offset = place.at, max(self.next_offset, place.offset)
 
     def _where_it_says(self) -> Place | None:
         """The place that the header here leads to, if a whole batch stands there with the offset that it leads to."""
@@ -129,7 +133,12 @@ class SegmentScrub:
             return None
         batch = header_of(head)
         behind = Place(self.at + PREFIX + batch.length, batch.last + 1)
-        if batch.base != self._next or batch.last_delta < 0 or batch.length < HEADER - PREFIX or behind.at >= self.size:
+        if (
+            batch.base != self.next_offset
+            or batch.last_delta < 0
+            or batch.length < HEADER - PREFIX
+            or behind.at >= self.size
+        ):
             return None
         return behind if self._stands(behind) else None
 
@@ -144,7 +153,7 @@ class SegmentScrub:
 
     def _good_row(self) -> Generator[None, None, Place]:
         """The next row of the index where a whole batch stands; the end if there is none."""
-        later = [row for row in self._rows if self.at < row.at < self.size and row.offset >= self._next]
+        later = [row for row in self._rows if self.at < row.at < self.size and row.offset >= self.next_offset]
         for row in later:
             if self._stands(row):
                 return row
@@ -166,7 +175,7 @@ class SegmentScrub:
 
     def _leads(self, data: memoryview, here: int, upto: int) -> bool:
         """Whether whole batches go from place `here` to the end of the bytes, with offsets that rise to before `upto`."""
-        least = self._next
+        least = self.next_offset
         while here + HEADER <= len(data):
             base, length, _, _, _, _, delta = FRAME.unpack_from(data, here)
             if not least <= base <= base + delta < upto or not _whole(data, here):

@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from waterclock.broker.buffers import Buffer
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
 from waterclock.broker.log.damage import Damage, begin_beyond, lost_with
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
-from waterclock.disk import flush_file, flush_folder
+from waterclock.disk import flush_file, flush_folder, write_all
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
@@ -115,9 +115,7 @@ class Segment:
     def append(self, data: Buffer, base: int, timestamp: int) -> None:
         """Write a batch at the end; OSError if not all of it could be written, and nothing has changed."""
         try:
-            written = os.pwrite(self.fd, data, self.size)
-            if written != len(data):
-                raise OSError(28, f"{written} of {len(data)} bytes written", self.path + ".log")
+            write_all(self.fd, data, self.size)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self.fd, self.size)
@@ -181,7 +179,7 @@ class Segment:
         """The error that says where the file is damaged."""
         return LogDamaged(
             f"{self.path}.log is broken at byte {at} of {self.size}: no batch starts there, or none that is whole. "
-            f"Restore the file, or delete it to go on without its records"
+            f"Restore the file; or {renaming(self.path + '.log')}, to go on without its records"
         )
 
     def know(self, damages: Sequence[Damage], latest: int, *, grows: bool) -> None:
@@ -203,8 +201,8 @@ class Segment:
     def shortened(self, at: int) -> LogDamaged:
         """The error that says that it was longer once: its index has a batch behind its end, which was durable."""
         return LogDamaged(
-            f"{self.path}.log has {self.size} bytes, and {self.path}.index has a batch at byte {at}. Restore the file, or "
-            f"delete {self.path}.index to go on with what is left"
+            f"{self.path}.log has {self.size} bytes, and {self.path}.index has a batch at byte {at}. Restore the file; or "
+            f"{renaming(self.path + '.index')}, to go on with what is left"
         )
 
     def headers(self, at: int = 0) -> Iterator[tuple[int, Batch]]:

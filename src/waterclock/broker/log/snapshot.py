@@ -9,6 +9,8 @@ Rule 3: whoever writes it does not flush it (not `write_whole`): a start that fi
 Rule 4: the aborted transactions before that offset are on the disk first. Once one of those flushes has failed, nobody
     can say that of any later snapshot: no more are written, and a start reads from the last good one on.
 Rule 5: it has a checksum of each file of aborted transactions, as far as it stands in for their markers (aborted.py).
+Rule 6: its offset and its folder's name have a part in its checksum: none stands in for another one, nor for another
+    partition's.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from waterclock.broker.log.aborted import RowsChecksum
 from waterclock.broker.log.producers import Producers
 from waterclock.disk import flush_file, flush_folder, replacing
 
-FORM: Final = b"WCS2"
+FORM: Final = b"WCS3"
+WITHOUT_FOLDER: Final = b"WCS2"  # of earlier versions
 CRC: Final = struct.Struct(">I")
-PLACE: Final = struct.Struct(">q")  # its offset has a part in the checksum: none stands in for another
+PLACE: Final = struct.Struct(">q")
 COUNT: Final = struct.Struct(">i")
 VOUCHED: Final = struct.Struct(">qiI")  # a segment's base, its rows, their checksum
 KEPT: Final = 2
@@ -81,7 +84,7 @@ def packed(producers: bytes, vouched: Mapping[int, RowsChecksum]) -> bytes:
 def write(folder: str, offset: int, data: bytes) -> None:
     """Write the snapshot at `offset`, with what `packed` gave, and delete all but the last two."""
     with replacing(_path(folder, offset)) as file:
-        file.write(FORM + CRC.pack(_checksum(offset, data)) + data)
+        file.write(FORM + CRC.pack(_checksum(offset, data, folder)) + data)
     for old in offsets(os.listdir(folder))[:-KEPT]:
         with suppress(FileNotFoundError):
             os.unlink(_path(folder, old))
@@ -121,8 +124,8 @@ def _path(folder: str, offset: int) -> str:
     return os.path.join(folder, f"{offset:020}{ENDING}")
 
 
-def _checksum(offset: int, data: bytes) -> int:
-    return int(crc32c(data, crc32c(PLACE.pack(offset))))
+def _checksum(offset: int, data: bytes, folder: str) -> int:
+    return int(crc32c(data, crc32c(PLACE.pack(offset), crc32c(os.fsencode(os.path.basename(folder))))))
 
 
 def _read(folder: str, offset: int) -> Snapshot | None:
@@ -130,7 +133,10 @@ def _read(folder: str, offset: int) -> Snapshot | None:
         raw = file.read()
     head = len(FORM) + CRC.size
     with suppress(struct.error):
-        if raw[: len(FORM)] == FORM and CRC.unpack_from(raw, len(FORM))[0] == _checksum(offset, raw[head:]):
+        form, crc = raw[: len(FORM)], CRC.unpack_from(raw, len(FORM))[0]
+        if form == FORM and crc == _checksum(offset, raw[head:], folder):
+            return _unpacked(offset, raw[head:])
+        if form == WITHOUT_FOLDER and crc == crc32c(raw[head:], crc32c(PLACE.pack(offset))):
             return _unpacked(offset, raw[head:])
         if CRC.unpack_from(raw)[0] == crc32c(raw[CRC.size :]):
             return Snapshot(offset, Producers.load(raw[CRC.size :]), None)

@@ -8,7 +8,8 @@
 5. `<base>-<upto>.swap` becomes `<base>.log`, with an index written anew.
 
 `finish` makes good what a crash left: before step 2 the new files go, after it the remaining steps are done. The old ones
-go only if the new one is whole.
+go only if the new one is whole, and has nothing but what those of them that are there still have: a compaction makes
+batches smaller, or leaves them out. One that was put back from before, or is another partition's, is known by that.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Final
 
 from crc32c import crc32c
 
-from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
+from waterclock.broker.errors import LogDamaged, renaming
+from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, Batch, header_of
 from waterclock.broker.log.index import Index
 from waterclock.broker.log.segment import FILES
-from waterclock.disk import flush_folder
+from waterclock.disk import flush_folder, set_aside
 
 CLEANED: Final = ".cleaned"
 UNKNOWN: Final = ".unknown"
@@ -61,9 +63,11 @@ def finish(folder: str, names: list[str], *, stopped: bool) -> list[str]:
         return names
     for found in begun:
         base, upto = int(found[1]), int(found[2])
-        old_is_there = os.path.exists(os.path.join(folder, f"{base:020}.log"))
-        error = _damage(os.path.join(folder, found[0]), base, upto)
-        if old_is_there and (stopped or error is not None):
+        old = sorted(int(name[:20]) for name in names if SEGMENT.fullmatch(name) and name.endswith(".log"))
+        path = os.path.join(folder, found[0])
+        error = _damage(path, base, upto)
+        is_strange = error is None and _is_strange(folder, path, old, base, upto)
+        if is_strange or (base in old and (stopped or error is not None)):
             _set_aside(folder, found[0])
         elif error is not None:
             raise error
@@ -89,15 +93,54 @@ def _damage(path: str, base: int, upto: int) -> LogDamaged | None:
             if at and end <= upto:
                 return None
     return LogDamaged(
-        f"{path}, which a compaction has written, is broken at byte {at}. Restore it, or delete it to go on without the "
-        f"records from offset {base} to before {upto}"
+        f"{path}, which a compaction has written, is broken at byte {at}. Restore it; or {renaming(path)}, to go on "
+        f"without the records from offset {base} to before {upto}"
     )
+
+
+def _is_strange(folder: str, path: str, old: list[int], base: int, upto: int) -> bool:
+    """Whether a new file has something that the old ones have not, or lies within another segment."""
+    before = [one for one in old if one < base]
+    if before and base not in old and _end(os.path.join(folder, f"{before[-1]:020}.log")) > base:
+        return True
+    new = _batches(path)
+    there = [one for one in old if base <= one < upto]
+    for first, following in pairwise([*there, upto]):
+        known = {one.base: one for one in _batches(os.path.join(folder, f"{first:020}.log"))}
+        if not all(_is_left_of(one, known.get(one.base)) for one in new if first <= one.base < following):
+            return True
+    return False
+
+
+def _batches(path: str) -> list[Batch]:
+    """The headers in a file, as far as they are good."""
+    found, at = [], 0
+    with open(path, "rb") as file:
+        while len(head := file.read(HEADER)) == HEADER and (batch := header_of(head)).length >= HEADER - PREFIX:
+            found.append(batch)
+            at += PREFIX + batch.length
+            file.seek(at)
+    return found
+
+
+def _end(path: str) -> int:
+    return max((batch.last + 1 for batch in _batches(path)), default=0)
+
+
+def _is_left_of(new: Batch, old: Batch | None) -> bool:
+    """Whether a compaction can have made one batch of the other."""
+    if old is None or new.last_delta != old.last_delta or new.records > old.records:
+        return False
+    if (new.producer_id, new.producer_epoch, new.sequence) != (old.producer_id, old.producer_epoch, old.sequence):
+        return False
+    return new.max_timestamp <= old.max_timestamp and (new.attributes != old.attributes or new.records < old.records
+                                                       or new.crc == old.crc)  # fmt: skip
 
 
 def _set_aside(folder: str, name: str) -> None:
     path = os.path.join(folder, name)
-    log.warning("%s is damaged, or belongs to nothing here: it is set aside as %s%s", path, path, UNKNOWN)
-    os.rename(path, path + UNKNOWN)
+    place = set_aside(path, path + UNKNOWN)
+    log.warning("%s is damaged, or belongs to nothing here: it is set aside as %s", path, place)
 
 
 def abandon(folder: str) -> bool:

@@ -5,7 +5,7 @@ small is written here too, all partitions' bytes in one frame, into room that wa
 files are flushed when half of the room is used up: once for all that was appended to them meanwhile.
 
     write-ahead.0, write-ahead.1    the halves, filled in turn
-    frame   MARK | number (8) | its half's first number (8) | length of the rows (4) | checksum of all these (4) | rows
+    frame   MARK | run (8) | number (8) | its half's first number (8) | length of rows (4) | checksum of all (4) | rows
     row     lengths of path (2) and bytes (4) | base of the segment (8) | byte (8) | path | bytes
 
 A row of STANDS bytes says that the segment stands in its own file, whatever was written here before.
@@ -18,6 +18,8 @@ Rule 3: the files are there from the first small append on until everything stan
 Rule 4: any thread may write a frame, one at a time. A flush that fails ends the process: durable.py. A frame that the disk
     does not take (reserved room is no promise where files are copied on write, or their size is limited) was not flushed:
     whoever hands it in is told, and flushes the files themselves.
+Rule 5: each frame names the run of the broker that wrote it, a number that is new with each start (folder.py): what lies
+    here from before, or from another folder, is known by that.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from crc32c import crc32c
 
 from waterclock.broker.log.durable import flush_failed, flush_files
-from waterclock.disk import flush_folder
+from waterclock.disk import flush_folder, write_all
 
 if TYPE_CHECKING:
     from waterclock.broker.log.segment import Segment
 
 NAMES: Final = ("write-ahead.0", "write-ahead.1")
-MARK: Final = b"wcA1"
-HEAD: Final = struct.Struct(">4sQQII")
-SUMMED: Final = struct.Struct(">QQI")
+MARK: Final = b"wcA2"
+HEAD: Final = struct.Struct(">4sQQQII")
+SUMMED: Final = struct.Struct(">QQQI")
 ROW: Final = struct.Struct(">HIqQ")
 STANDS: Final = 0xFFFF_FFFF
 ROOM: Final = 4 << 20  # bytes of a half
@@ -56,10 +58,10 @@ class SegmentBytes(NamedTuple):
 
 
 class WriteAheadLog:
-    """The write-ahead log in the data folder `folder`, which has none yet."""
+    """The write-ahead log of a run in the data folder `folder`, which has none yet."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, run: int) -> None:
+        self._folder, self._run = folder, run
         self._lock = threading.Lock()
         self._files: list[int] = []
         self._number = self._half = self._at = 0
@@ -102,10 +104,9 @@ class WriteAheadLog:
         if self._at + size > ROOM:
             self._turn()
         number = self._number + 1
-        checksum = crc32c(rows, crc32c(SUMMED.pack(number, self._first, len(rows))))
-        frame = HEAD.pack(MARK, number, self._first, len(rows), checksum) + rows
-        if os.pwrite(self._files[self._half], frame, self._at) != size:  # the next one is written over it
-            raise OSError(28, "a frame was not written whole", NAMES[self._half])
+        checksum = crc32c(rows, crc32c(SUMMED.pack(self._run, number, self._first, len(rows))))
+        frame = HEAD.pack(MARK, self._run, number, self._first, len(rows), checksum) + rows
+        write_all(self._files[self._half], frame, self._at)  # one that is refused: the next one is written over it
         try:
             os.fdatasync(self._files[self._half])
         except OSError as error:
@@ -162,11 +163,12 @@ class WriteAheadLog:
 
 
 def remove(folder: str) -> None:
-    """Remove the log from a data folder, durably; OSError."""
-    for name in NAMES:
-        if os.path.exists(path := os.path.join(folder, name)):
-            os.unlink(path)
-    flush_folder(folder)
+    """Remove the log from a data folder, durably, if there is one; OSError."""
+    there = [path for name in NAMES if os.path.exists(path := os.path.join(folder, name))]
+    for path in there:
+        os.unlink(path)
+    if there:
+        flush_folder(folder)
 
 
 def _settle(sizes: Mapping[Segment, int]) -> None:

@@ -22,7 +22,7 @@ from waterclock.broker.log.batch import PREFIX, header_of
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import flush_files
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.recovery import Said, open_partition
 from waterclock.broker.replication.journal import OWN, TOPIC, JournalRecord, read
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
@@ -45,7 +45,7 @@ def open_journal(folder: str, settings: Settings, stop: CleanStop) -> Partition:
     own = TopicSettings(settings, {"retention.ms": "-1", "max.message.bytes": str(1 << 30)})
     path = os.path.join(folder, JOURNAL)
     make_folder(path)
-    return open_partition(TOPIC, 0, path, own, stop.take(path))
+    return open_partition(TOPIC, 0, path, own, Said(stop.take(path)))
 
 
 class NoRoom(WaterclockError):

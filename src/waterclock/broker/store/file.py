@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, TypeAlias
 from crc32c import crc32c
 
 from waterclock.broker.log.durable import flush_failed
-from waterclock.disk import flush_folder, write_whole
+from waterclock.disk import flush_folder, write_all, write_whole
 
 MARK: Final = b"wcS1"
 HEAD: Final = struct.Struct(">4sQII")
@@ -175,9 +175,7 @@ class StoreFile:
         data = frame(self.number + 1, b"".join(map(packed, rows)))
         try:
             self._reserve(len(data))
-            written = os.pwrite(self._fd, data, self.size)
-            if written != len(data):
-                raise OSError(28, f"{written} of {len(data)} bytes written", self._path)
+            write_all(self._fd, data, self.size)
         except OSError:
             self._cut()
             raise

@@ -18,6 +18,8 @@ from typing import Final
 
 from crc32c import crc32c
 
+from waterclock.disk import write_all
+
 NAME: Final = "store.number"
 NUMBER: Final = struct.Struct(">Q")
 SUM: Final = struct.Struct(">I")
@@ -49,7 +51,7 @@ class LastCommit:
         """This is the last one now."""
         packed = NUMBER.pack(number)
         with suppress(OSError):
-            os.pwrite(self._fd, packed + SUM.pack(crc32c(packed)), 0)
+            write_all(self._fd, packed + SUM.pack(crc32c(packed)), 0)
 
     def close(self) -> None:
         """Close the file."""

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from contextlib import closing
 
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.store.file import Contents
 
 log = logging.getLogger("waterclock.broker")
@@ -30,8 +30,8 @@ def kept_by_sqlite(path: str) -> Contents:
                     contents.setdefault(namespace, {})[key] = value.encode()
     except sqlite3.DatabaseError as error:
         raise LogDamaged(
-            f"{path} cannot be read ({error}). It is the store of an earlier version: restore it, or move it and the files "
-            f"of its name away, to go on with the topics alone, without groups' offsets and without transactions"
+            f"{path} cannot be read ({error}). It is the store of an earlier version: restore it; or {renaming(path)}, "
+            f"and the files of its name too, to go on with the topics alone, without groups' offsets and transactions"
         ) from error
     return contents
 
