@@ -18,6 +18,7 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import settle
 from waterclock.broker.log.index import Index
+from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.swap import CLEANED
 from waterclock.broker.wire.errors import Error
 
@@ -231,3 +232,60 @@ def test_a_new_file_beside_a_log_that_was_closed_belongs_to_nothing(tmp_path: Pa
     assert (tmp_path / MARK).exists()
     assert read(opened(tmp_path, COMPACTED)) == read(log)
     assert len(list(first.parent.glob("*.unknown"))) == 1
+
+
+def test_one_of_another_partition_takes_the_place_of_none(tmp_path: Path) -> None:
+    """It has batches of the same offsets, and they are other ones."""
+    new, old = begun(tmp_path / "ours")
+    content = {path.name: path.read_bytes() for path in old.parent.glob("*.log")}
+    other = open_partition("t", 1, str(tmp_path / "other"), COMPACTED)
+    for _ in range(len(content[old.name]) // 100):
+        data = batch([Rec(b"x", b"y", NOW + 1)])
+        assert other.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    os.truncate(f"{other.folder}/{0:020}.log", len(data) * 5)
+    new.write_bytes(Path(f"{other.folder}/{0:020}.log").read_bytes())
+    opened(tmp_path / "ours", COMPACTED)
+    assert {path.name: path.read_bytes() for path in old.parent.glob("*.log")} == content
+    assert [path.name for path in old.parent.glob("*.unknown")] == [f"{new.name}.unknown"]
+
+
+def test_one_of_before_whose_place_is_within_another_segment_by_now_takes_none(tmp_path: Path) -> None:
+    _, old = begun(tmp_path)
+    stale = old.parent / f"{3:020}-{9:020}.swap"
+    data = bytearray(batch([Rec(b"x", b"y", NOW)]))
+    data[:8] = (5).to_bytes(8, "big")
+    stale.write_bytes(data)
+    opened(tmp_path, COMPACTED)
+    assert not (old.parent / f"{3:020}.log").exists()
+    assert stale.with_name(f"{stale.name}.unknown").read_bytes() == data
+
+
+# What is cut off
+
+
+def test_whole_batches_behind_what_is_taken_for_a_torn_tail_are_kept_beside_it(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A flipped bit behind the last row of the index looks like one, after kill -9."""
+    fill(opened(data, SETTINGS), 2)
+    last = path(data, 36)
+    size = last.stat().st_size // 16
+    whole = bytearray(last.read_bytes())
+    whole[13 * size + 70] ^= 1
+    last.write_bytes(whole)
+    assert offsets(opened(data, SETTINGS)) == list(range(49))
+    kept = path(data, 36, f"log.{13 * size}.unknown")
+    assert kept.read_bytes() == whole[13 * size :]
+    assert f"what was cut lies in {kept} from now on" in caplog.text
+
+
+def test_a_segment_behind_a_hole_is_set_aside(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = opened(data, SETTINGS)
+    log.roll()
+    behind = bytearray(batch([Rec(b"k", b"behind", NOW)]))
+    assert log.append(memoryview(behind), NOW) == (Error.NONE, 50)
+    size = path(data, 36).stat().st_size
+    os.truncate(path(data, 36), size - size // 14)
+    assert offsets(opened(data, SETTINGS)) == list(range(49))
+    assert path(data, 50, "log.unknown").read_bytes() == behind
+    assert "what came before it is not there" in caplog.text

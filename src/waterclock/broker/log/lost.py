@@ -9,7 +9,8 @@
 Rule 1: the log goes on at the largest of them, and where more may have followed, so many offsets later as that can have
     been. A reader that stands anywhere before gets the first new record, and none twice.
 Rule 2: what lies outside of the folder (named.py) counts too, but proves nothing: whoever commits an offset may say any.
-Rule 3: a file that was renamed to `.damaged` is read for this and nothing else. It may go once the log has gone on: its new
+Rule 3: what is cut off as torn is kept beside its file if a whole batch stands in it: a write that was torn leaves none.
+Rule 4: a file that was renamed to `.damaged` is read for this and nothing else. It may go once the log has gone on: its new
     beginning has a snapshot then, which says the same.
 """
 
@@ -18,13 +19,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
+from waterclock.broker.log.batch import MAGIC
 from waterclock.broker.log.index import INDEX_EVERY, last_row
-from waterclock.broker.log.scrubbing import SegmentScrub
+from waterclock.broker.log.scrubbing import MAGIC_AT, SegmentScrub, is_whole
+from waterclock.disk import free_name, write_whole
+
+if TYPE_CHECKING:
+    from waterclock.broker.log.segment import Segment
 
 FAR: Final = 1 << 62  # behind every offset
+UNKNOWN: Final = ".unknown"
 NAMED: Final = re.compile(r"(?:(\d{20})-)?(\d{20})\.(log|index|snapshot|swap)" + re.escape(DAMAGED))
 
 
@@ -86,6 +93,20 @@ _SAYS: Final[dict[str, Callable[[re.Match[str], str, int], Witness | None]]] = {
     "snapshot": lambda match, path, more: Witness(None, int(match[2])),
     "swap": lambda match, path, more: Witness(int(match[1]), int(match[2])),
 }
+
+
+def keep_batches(segment: Segment, at: int) -> str | None:
+    """Keep what a segment's file has from byte `at` on, if any whole batch stands there; where it lies now. OSError."""
+    data = memoryview(os.pread(segment.fd, segment.size - at, at))
+    raw = bytes(data)
+    magic = raw.find(MAGIC, MAGIC_AT)
+    while magic >= 0 and not is_whole(data, magic - MAGIC_AT):
+        magic = raw.find(MAGIC, magic + 1)
+    if magic < 0:
+        return None
+    place = free_name(f"{segment.path}.log.{at}{UNKNOWN}")
+    write_whole(place, raw)
+    return place
 
 
 def goes_on_at(witnesses: Iterable[Witness], named: int) -> int:

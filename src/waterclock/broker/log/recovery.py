@@ -41,7 +41,7 @@ from waterclock.broker.log.replaying import learn
 from waterclock.broker.log.scanning import WholePart, scan
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import finish
-from waterclock.disk import flush_folder
+from waterclock.disk import flush_folder, set_aside
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
@@ -153,7 +153,9 @@ class Recovery:
             log.warning(
                 "%s ends at offset %d, before its start, and begins anew at %d", partition.folder, end, memo.start
             )
-            _drop(segments, 0)
+            for segment in segments:
+                segment.delete()
+            segments.clear()
             segments.append(Segment(partition.folder, partition.start))
             unproved, end, self._undurable = 0, partition.start, []
         self._learn(end)
@@ -204,9 +206,19 @@ class Recovery:
                 self._tell_gap(end, following, "a file between")
                 end = following
             elif segment.size < size or end != following:  # a file between may be gone with its name
-                _drop(segments, number + 1)
+                self._set_aside_from(number + 1)
                 break
         return end
+
+    def _set_aside_from(self, number: int) -> None:
+        """Have none of the segments that came after what was lost: nothing proves that anything of them was durable."""
+        segments = self._partition.segments
+        for segment in segments[number:]:
+            if segment.size:
+                place = set_aside(segment.path + ".log", segment.path + ".log" + lost.UNKNOWN)
+                log.warning("%s.log lies in %s from now on: what came before it is not there", segment.path, place)
+            segment.delete()
+        del segments[number:]
 
     def _at_least_proved(self, end: int) -> int:
         """The log's end, or where it was once, if a file behind it is gone."""
@@ -281,9 +293,11 @@ class Recovery:
         """What is not whole goes; LogDamaged if it was durable."""
         if whole.size <= whole.row or whole.end < self._proved:
             raise segment.broken(whole.size)
+        kept = lost.keep_batches(segment, whole.size)
         log.warning(
-            "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write",
+            "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write%s",
             segment.path, whole.size, segment.size,
+            f". There are some later: what was cut lies in {kept} from now on" if kept is not None else "",
         )  # fmt: skip
         segment.cut(whole.size)
 
@@ -349,17 +363,6 @@ def _never_flushed(segment: Segment) -> bool:
         return os.path.getsize(segment.path + ".index") == 0
     except FileNotFoundError:
         return False
-
-
-def _drop(segments: list[Segment], number: int) -> None:
-    """Remove the segments that came after what was lost: nothing of them was durable either."""
-    for segment in reversed(segments[number:]):
-        if segment.size:
-            log.warning(
-                "%s.log was removed, with %d bytes: what came before it is not there", segment.path, segment.size
-            )
-        segment.delete()
-    del segments[number:]
 
 
 def _find_epochs(partition: Partition) -> None:

@@ -100,7 +100,7 @@ class SegmentScrub(Generic[File]):
         after = here + PREFIX + batch.length
         if here and after + HEADER > len(chunk) and self.at + after < self.size:
             return 0  # read on from here: what is behind it says something of its offset
-        if not _whole(chunk, here) or not self._follows(batch.base, batch.last, chunk, after):
+        if not is_whole(chunk, here) or not self._follows(batch.base, batch.last, chunk, after):
             return 0
         self.next_offset, self.latest = batch.last + 1, max(self.latest, batch.max_timestamp)
         return after
@@ -145,7 +145,7 @@ class SegmentScrub(Generic[File]):
     def _stands(self, place: Place) -> bool:
         """Whether a whole batch stands there."""
         data = memoryview(self._read(place.at, PREFIX + self._length_at(place.at)))
-        return _whole(data, 0) and header_of(data).base == place.offset
+        return is_whole(data, 0) and header_of(data).base == place.offset
 
     @cached_property
     def _rows(self) -> list[Place]:
@@ -178,13 +178,13 @@ class SegmentScrub(Generic[File]):
         least = self.next_offset
         while here + HEADER <= len(data):
             base, length, _, _, _, _, delta = FRAME.unpack_from(data, here)
-            if not least <= base <= base + delta < upto or not _whole(data, here):
+            if not least <= base <= base + delta < upto or not is_whole(data, here):
                 return False
             here, least = here + PREFIX + length, base + delta + 1
         return here == len(data)
 
 
-def _whole(data: memoryview, here: int) -> bool:
+def is_whole(data: memoryview, here: int) -> bool:
     """Whether a batch stands at place `here`, all of it, as its checksum says."""
     if here + HEADER > len(data):
         return False
