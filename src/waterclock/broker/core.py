@@ -99,8 +99,7 @@ class Core:
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
-            named = NamedOffsets(self.store, self._data.ahead)
-            self.topics = Topics(folder, settings, self.store, self._data.stop, self.worker.do, named.largest)
+            self.topics = self._topics()
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
             self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
             self.deletions = Purgatory("delete records", self.timer)
@@ -109,8 +108,7 @@ class Core:
             self._guard(access)
             self.listener = listener or opened.enter_context(closing(self._listener((host, port), access)))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
-            said = BY_NOBODY if access.advertise is None else AT_START
-            self._listeners = ConfigEntry(ADVERTISED.name, access.listeners(host, self.listener.port), said)
+            self._listeners = _described(access, host, self.listener.port)
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches, self._news)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(self._flusher()))
@@ -126,6 +124,10 @@ class Core:
             self.produce = self._produce_api()
             self.table = self._table()
             opened.pop_all()
+
+    def _topics(self) -> Topics:
+        named = NamedOffsets(self.store, self._data.ahead)
+        return Topics(self.folder, self.settings, self.store, self._data.stop, self.worker.do, named.largest)
 
     def _leader(self, access: Access) -> Leader:
         user = (access.link.user or "") if access.users else None
@@ -348,3 +350,9 @@ class Core:
         for partition in partitions:
             partition.lose_undurable()
         self.ahead.abandon()
+
+
+def _described(access: Access, host: str, port: int) -> ConfigEntry:
+    """advertised.listeners as clients are told it."""
+    said = BY_NOBODY if access.advertise is None else AT_START
+    return ConfigEntry(ADVERTISED.name, access.listeners(host, port), said)

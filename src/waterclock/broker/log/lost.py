@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from waterclock.broker.errors import DAMAGED
 from waterclock.broker.log.batch import MAGIC
 from waterclock.broker.log.index import INDEX_EVERY, last_row
-from waterclock.broker.log.scrubbing import MAGIC_AT, SegmentScrub, is_whole
+from waterclock.broker.log.scrubbing import MAGIC_AT, RenamedLog, SegmentScrub, is_whole
 from waterclock.disk import free_name, write_whole
 
 if TYPE_CHECKING:
@@ -44,14 +44,6 @@ class Witness(NamedTuple):
     base: int | None
     known: int
     unseen: int = 0
-
-
-class RenamedLog(NamedTuple):
-    """A segment's file that was renamed, as it is read here."""
-
-    fd: int
-    path: str
-    base: int
 
 
 def unseen(max_message_bytes: int) -> int:

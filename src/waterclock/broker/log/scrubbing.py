@@ -29,13 +29,20 @@ from waterclock.broker.log.damage import Damage
 from waterclock.broker.log.index import NEVER, read_rows
 
 if TYPE_CHECKING:
-    from waterclock.broker.log.lost import RenamedLog
     from waterclock.broker.log.segment import Segment
 
 CHUNK: Final = 256 << 10  # bytes read at once
 NEAR: Final = 1 << 20  # how far before a row of the index whole batches are looked for
 MAGIC_AT: Final = 16
 File = TypeVar("File", bound="Segment | RenamedLog")
+
+
+class RenamedLog(NamedTuple):
+    """A segment's file that was renamed, and is still read (lost.py)."""
+
+    fd: int
+    path: str
+    base: int
 
 
 class Place(NamedTuple):
