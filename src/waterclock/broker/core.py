@@ -94,9 +94,8 @@ class Core:
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             if listener is not None:
                 opened.callback(listener.close)
-            self._data = DataFolder(folder, self._soon, opened, copied=False)
-            self.store = self._data.store
-            node = node_of(self.store, settings)
+            self._data = data = DataFolder(folder, self._soon, opened, copied=False)
+            self.store, node = data.store, node_of(data.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
             self.topics = self._topics()
