@@ -35,7 +35,7 @@ from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
-from waterclock.timer.memory import Tidying
+from waterclock.timer.memory import Tidier
 from waterclock.timer.offload import Offload
 from waterclock.timer.periodic import NEXT_BEAT, Jitter, Missed, PeriodicHandle
 from waterclock.timer.report import Report
@@ -321,4 +321,4 @@ def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, 
     return max_pending, when_full
 
 
-tell_when_spare(Tidying().begin)
+tell_when_spare(Tidier().begin)

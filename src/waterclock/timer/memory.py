@@ -19,7 +19,7 @@ from waterclock.timer.forking import make_new_in_child
 from waterclock.wheel import QUIET_S, tidy
 
 
-class Tidying:
+class Tidier:
     """The thread, and whether it is there: then `_serves` is locked."""
 
     def __init__(self) -> None:
