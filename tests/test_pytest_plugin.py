@@ -33,6 +33,8 @@ def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[
         PLUGIN,
         "-p",
         "no:asyncio",
+        "-p",
+        "no:anyio",
     ]
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}

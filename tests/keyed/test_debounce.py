@@ -183,10 +183,16 @@ def test_with_most_s_looking_and_setting_are_one_step_among_threads() -> None:
     save: Debounce[Any, Any] = Debounce(timer, 5, print, most_s=9)
     held: list[bool] = []
 
+    def look() -> None:
+        free = save._waiting._lock.acquire(blocking=False)
+        held.append(not free)
+        if free:
+            save._waiting._lock.release()
+
     class Key:
         def __hash__(self) -> int:
             """Asked by the look and by the set; whether another thread could come in between."""
-            thread = threading.Thread(target=lambda: held.append(not save._waiting._lock.acquire(blocking=False)))
+            thread = threading.Thread(target=look)
             thread.start()
             thread.join()
             return 1
