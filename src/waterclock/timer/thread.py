@@ -123,19 +123,19 @@ class Timer(Drive):
         TYPE_CHECKING
     ):  # a call with a coroutine function gives what a type checker says is to be awaited: see awaited.py
 
-        @overload  # type: ignore[override]
+        @overload  # type: ignore[no-overload-impl]
         def call_later(  # type: ignore[overload-overlap]
             self, delay_s: float, fn: Callable[[*Ts], Awaitable[object]], /, *args: *Ts
         ) -> NobodyAwaits: ...
         @overload
         def call_later(self, delay_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle: ...
-        @overload  # type: ignore[override]
+        @overload  # type: ignore[no-overload-impl]
         def call_at(  # type: ignore[overload-overlap]
             self, when_s: float, fn: Callable[[*Ts], Awaitable[object]], /, *args: *Ts
         ) -> NobodyAwaits: ...
         @overload
         def call_at(self, when_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle: ...
-        @overload  # type: ignore[override]
+        @overload  # type: ignore[no-overload-impl]
         def every(  # type: ignore[overload-overlap]
             self,
             interval_s: float,
