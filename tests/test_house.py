@@ -370,6 +370,18 @@ def test_the_public_names_are_the_ones_written_down() -> None:
     assert sorted(waterclock.__all__) == (ROOT / "tests" / "api.txt").read_text().split()
 
 
+def test_every_public_name_and_method_has_a_docstring() -> None:
+    import waterclock
+
+    public = {name: getattr(waterclock, name) for name in waterclock.__all__ if name != "__version__"}
+    for name, thing in list(public.items()):
+        for cls in getattr(thing, "__mro__", ()):
+            if cls.__module__.startswith("waterclock"):
+                found = {f"{name}.{one}": getattr(cls, one) for one in vars(cls) if not one.startswith("_")}
+                public |= {one: value for one, value in found.items() if callable(value) or isinstance(value, property)}
+    assert sorted(name for name, thing in public.items() if not thing.__doc__) == []
+
+
 def test_no_address_of_a_registry_and_no_path_of_a_machine_stands_in_the_project() -> None:
     tracked = [p for p in ROOT.rglob("*") if p.suffix in {".py", ".toml", ".txt", ".md", ".pyx", ".h"} and p.is_file()]
     ours = [p for p in tracked if not {".venv", "build", "out", ".git"} & set(p.relative_to(ROOT).parts)]

@@ -19,7 +19,23 @@ PLUGIN = "waterclock.pytest_plugin"
 def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
     """A pytest run in `folder`, with the plugin as its entry point would give it."""
     (folder / "test_it.py").write_text(tests)
-    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-p", PLUGIN]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        PLUGIN,
+        "-p",
+        "no:asyncio",
+        "-p",
+        "no:anyio",
+    ]
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", None)  # Linux has it
 elapsed_ns: Final[Callable[[], int]] = (
@@ -38,14 +38,26 @@ class WallClock(Clock, Protocol):
 
 
 class SystemClock:
-    """The machine's monotonic clock."""
+    """The machine's monotonic clock: what a driver goes by that is given no other.
+
+    It is never set back, counts from an arbitrary start, and stops while the machine sleeps. Hand it to code of your own
+    that takes a clock, and a `ManualClock` in its tests.
+
+    >>> clock = SystemClock()
+    >>> before_ns = clock.monotonic_ns()
+    >>> clock.sleep_s(0.001)
+    >>> clock.monotonic_ns() - before_ns >= 1_000_000
+    True
+    """
 
     monotonic_ns = staticmethod(time.monotonic_ns)  # no function of ours around it: drivers read it for every timer
 
     def monotonic_s(self) -> float:
+        """Seconds since the arbitrary start."""
         return time.monotonic()
 
     def sleep_s(self, duration_s: float) -> None:
+        """Let so many seconds of real time pass; none where it is negative."""
         time.sleep(max(0.0, duration_s))
 
     def __repr__(self) -> str:
@@ -54,6 +66,10 @@ class SystemClock:
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
+
+
+def _nobody() -> None:
+    pass
 
 
 class ManualClock:
@@ -68,6 +84,12 @@ class ManualClock:
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_ns = round(start_s * 1e9)
         self._date_ns = time.time_ns() - self._now_ns  # the date when it was made; it is turned with the clock
+        self.turned_by: Callable[[], Any] = _nobody  # a weak reference to the loop that turns it, if one does
+
+    def is_a_loops(self) -> bool:
+        """Whether an event loop turns it, which has not been closed: then nobody else does."""
+        loop = self.turned_by()
+        return loop is not None and not loop.is_closed()
 
     def __repr__(self) -> str:
         return f"<ManualClock, now={self.monotonic_s()}>"
@@ -77,12 +99,15 @@ class ManualClock:
         return (self._date_ns + self._now_ns) // 1_000_000
 
     def monotonic_s(self) -> float:
+        """Where it stands, in seconds."""
         return self._now_ns / 1e9
 
     def monotonic_ns(self) -> int:
+        """Where it stands, in nanoseconds."""
         return self._now_ns
 
     def sleep_s(self, duration_s: float) -> None:
+        """As `advance_s`: who sleeps by this clock turns it."""
         self.advance_s(duration_s)
 
     def advance_s(self, duration_s: float) -> None:

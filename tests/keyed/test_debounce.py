@@ -176,3 +176,26 @@ def test_a_driver_that_is_late_runs_what_was_quiet_and_what_came_then_apart() ->
     assert runs.lines == []
     timer.advance(10)
     assert runs.lines == [(5.0, "a", "first"), (7.0, "a", "second")]
+
+
+def test_with_most_s_looking_and_setting_are_one_step_among_threads() -> None:
+    timer = by_hand(Timer)
+    save: Debounce[Any, Any] = Debounce(timer, 5, print, most_s=9)
+    held: list[bool] = []
+
+    def look() -> None:
+        free = save._waiting._lock.acquire(blocking=False)
+        held.append(not free)
+        if free:
+            save._waiting._lock.release()
+
+    class Key:
+        def __hash__(self) -> int:
+            """Asked by the look and by the set; whether another thread could come in between."""
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+            return 1
+
+    save(Key())
+    assert (len(held) >= 2, all(held)) == (True, True)

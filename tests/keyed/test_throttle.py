@@ -194,3 +194,12 @@ def test_threads_that_call_one_key_give_one_run_at_once_and_one_later(make: Make
         for thread in threads:
             thread.join()
         assert (len(ran), len(timer), report.cancel("a")) == (1, 1, True)
+
+
+def test_an_interval_that_is_over_keeps_no_timer_where_the_driver_is_late() -> None:
+    timer = by_hand(Timer)
+    report: Throttle[str, Any] = Throttle(timer, 5, lambda key: None)
+    for _ in range(3):
+        assert report("a")
+        timer._clock.advance_s(6)  # and the driver has no turn
+    assert len(timer) == 1

@@ -13,7 +13,6 @@ import pytest
 
 from tests.timer.timers import nothing, run
 from waterclock import AsyncTimer, ManualClock, SystemClock, TimerClosed
-from waterclock.timer import loop
 
 Main = Callable[[], Coroutine[Any, Any, None]]
 
@@ -29,10 +28,9 @@ def in_loop(main: Main) -> Callable[[], None]:
 
 
 def armed() -> list[float]:
-    """The moments at which the loop holds a call that is not cancelled, but for that which gives memory of another
-    test's burst back."""
+    """The moments at which the loop holds a call that is not cancelled."""
     scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
-    return [one.when() for one in scheduled if not one.cancelled() and one._callback is not loop._give_back]
+    return [one.when() for one in scheduled if not one.cancelled()]
 
 
 @in_loop

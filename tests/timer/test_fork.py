@@ -31,11 +31,11 @@ def child(work):
 """
 
 
-def told_by(script: str, kind: str) -> str:
+def told_by(script: str, kind: str, timeout_s: float = 20) -> str:
     command = [sys.executable, "-W", "error", "-W", "ignore:the compiled timing wheel:RuntimeWarning"]
     # from 3.12 on Python warns of every fork beside a thread, and this is about just that
     command += ["-W", "ignore:This process:DeprecationWarning", "-c", HEAD + script, kind]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
     assert (done.stderr, done.returncode) == ("", 0)
     return done.stdout
 

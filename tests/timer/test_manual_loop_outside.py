@@ -143,15 +143,14 @@ def test_another_word_for_sockets_is_refused() -> None:
         ManualLoop(sockets="perhaps")  # type: ignore[arg-type]
 
 
-def test_an_allowed_process_has_its_time_to_end_before_time_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allowed_process_has_its_time_to_end_before_time_moves_on() -> None:
     """Where a thread tells of its end there is no socket to be waited for, and the timeout came at once."""
-    monkeypatch.setattr(module, "PATIENCE_S", 10)
 
     async def main() -> tuple[int, float]:
         process = await asyncio.create_subprocess_exec("true")
         return await asyncio.wait_for(process.wait(), 3600), asyncio.get_running_loop().time()
 
-    with manual_loop(sockets="allowed") as loop:
+    with manual_loop(sockets="allowed", patience_s=10) as loop:
         returncode, now_s = loop.run_until_complete(main())
     assert (returncode, now_s) == (0, 0.0)
 

@@ -23,10 +23,15 @@ from waterclock import AsyncTimer, Timer, TimingWheel
 def greet(name: str, times: int) -> None: ...
 def default(name: str, times: int = 1) -> None: ...
 def nothing() -> int: return 0
+async def work(name: str = "") -> int: return 0
+class Worker:
+    async def __call__(self) -> None: ...
+worker = Worker()
 class Session:
     def end(self, reason: str) -> None: ...
 
-def use(timer: Timer | AsyncTimer, wheel: TimingWheel, session: Session, loop: asyncio.AbstractEventLoop) -> None:
+def use(timer: Timer | AsyncTimer, wheel: TimingWheel, session: Session, loop: asyncio.AbstractEventLoop,
+        thread: Timer, aside: AsyncTimer) -> None:
     loop.call_later(1, greet, "x", 5, 6)  # refused
     timer.call_later(1, greet, "x", 5, 6)  # refused
     timer.call_later(1, greet, "x")  # refused
@@ -41,6 +46,18 @@ def use(timer: Timer | AsyncTimer, wheel: TimingWheel, session: Session, loop: a
     wheel.add(1, session.end)  # refused
     wheel.add(1, session.end, 5)  # refused
     wheel.add_at(1, greet, "x", 5)  # refused
+    thread.call_later(1, work)  # refused
+    thread.call_later(1, work, "x")  # refused
+    thread.call_at(1, work)  # refused
+    thread.every(1, work)  # refused
+    thread.call_later(1, worker)  # refused
+    thread.call_later(1, lambda: work())  # refused
+    thread.call_later(1, partial(work, "x"))  # refused
+    thread.call_later(1, nothing).cancel()
+    thread.every(1, greet, "x", 5).cancel()
+    thread.call_later(1, lambda: None).cancel()
+    aside.call_later(1, work).cancel()
+    aside.every(1, work, "x").cancel()
     timer.call_later(1, greet, "x", 5)
     timer.call_later(0.5, nothing)
     timer.call_later(1, default, "x")

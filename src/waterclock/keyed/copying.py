@@ -8,7 +8,8 @@ the other. A key whose time comes in between would be a KeyError.
 
 Rule 1: what is kept is read by the very instruction that asked for the keys, and by nobody else: not a moment longer than
     the copy takes. `{**map}`, `call(**map)` and `other.update(map)` are one instruction, too.
-Rule 2: it is let go of by the timer's next turn after KEPT_NS, or later where the copy still goes on.
+Rule 2: only what may expire on the way is kept, what is due within SOON_NS. With its last entry that expires it is let go
+    of, or, where the copy still goes on, a while after it.
 """
 
 from __future__ import annotations
@@ -19,40 +20,44 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, Final
 
-KEPT_NS: Final = 1_000_000_000
+SOON_NS: Final = 60_000_000_000
 
 
 class Copies:
-    """Of one map: by thread, what was there when it asked for the keys."""
+    """Of one map: by thread, what was there when it asked for the keys, and is due soon."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("kept",)
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[int, Any, dict[Any, Any]]] = {}
+        self.kept: dict[int, tuple[int, Any, dict[Any, Any]]] = {}
 
-    def keep(self, entries: dict[Any, Any], frame: FrameType) -> bool:
-        """Keep them for an instruction of this thread; False where something was kept before, and will be let go of."""
-        first = get_ident() not in self._kept
-        self._kept[get_ident()] = (*_place(frame), entries)
-        return first
+    def keep(self, entries: dict[Any, Any], frame: FrameType) -> None:
+        """Keep them for an instruction of this thread."""
+        if entries:
+            self.kept[get_ident()] = (*_place(frame), entries)
+        else:
+            self.kept.pop(get_ident(), None)
 
     def read(self, key: Hashable, frame: FrameType) -> Any:
-        """What the same instruction was given the key of; `KeyError` for another one."""
-        if self._kept:
-            kept = self._kept.get(get_ident())
+        """What the same instruction was given the key of; `KeyError` for another one, for which nothing is kept."""
+        if self.kept:
+            kept = self.kept.get(get_ident())
             if kept is not None and kept[:2] == _place(frame):
                 return kept[2][key]
         raise KeyError(key)
 
-    def let_go(self, thread: int) -> bool:
-        """False where the thread copies still."""
-        frame, kept = sys._current_frames().get(thread), self._kept.get(thread)
-        while frame is not None and kept is not None:
-            if kept[:2] == _place(frame):
-                return False
+    def let_go(self) -> bool:
+        """Of all that nobody reads any more; False where a copy still goes on."""
+        for thread in tuple(self.kept):
+            if not self._goes_on(thread):
+                self.kept.pop(thread, None)
+        return not self.kept
+
+    def _goes_on(self, thread: int) -> bool:
+        place, frame = self.kept[thread][:2], sys._current_frames().get(thread)
+        while frame is not None and _place(frame) != place:
             frame = frame.f_back
-        self._kept.pop(thread, None)
-        return True
+        return frame is not None
 
 
 def _place(frame: FrameType) -> tuple[int, tuple[Any, int]]:

@@ -26,12 +26,12 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from contextlib import suppress
-from threading import RLock, get_ident  # RLock: the collector may run a destructor that uses the map, in the middle
+from threading import RLock  # re-entrant: the collector may run a destructor that uses the map, in the middle
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from weakref import ref
 
 from waterclock.errors import TimerClosed
-from waterclock.keyed.copying import KEPT_NS, Copies
+from waterclock.keyed.copying import SOON_NS, Copies
 from waterclock.timer.drive import driver
 from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.units import MOST_NS, nanoseconds, within_reach
@@ -118,10 +118,9 @@ class ExpiringMap(MutableMapping[K, V]):
 
     def keys(self) -> KeysView[K]:
         """The keys of this moment, as a copy; to `dict(map)` their values, too."""
-        entries = {entry.key: entry.value for entry in self._alive()}
-        if self._copies.keep(entries, sys._getframe(1)):
-            _let_go_later(self, get_ident())
-        return entries.keys()
+        alive, soon_ns = self._alive(), self._timer._now_ns() + SOON_NS
+        self._copies.keep({entry.key: entry.value for entry in alive if entry.due_ns < soon_ns}, sys._getframe(1))
+        return dict.fromkeys([entry.key for entry in alive]).keys()
 
     def items(self) -> ItemsView[K, V]:
         """The keys and values of this moment, as a copy."""
@@ -316,6 +315,8 @@ def _lapse(entry: Entry[Any, Any]) -> None:
         entry.map = None
         if of._entries.get(entry.key) is entry:
             del of._entries[entry.key]
+    if of._copies.kept:
+        _let_go(ref(of))
     if of._on_evict is not None:
         of._timer._call(of._on_evict, (entry.key, entry.value, "expired"), _nothing)
 
@@ -341,15 +342,11 @@ def _sweep(me: ref[ExpiringMap[Any, Any]]) -> None:
                 of._timer._add_and_look(latest_ns, _sweep, me)
 
 
-def _let_go_later(of: ExpiringMap[Any, Any], thread: int) -> None:
-    with suppress(TimerClosed):
-        of._timer._add_and_look(of._timer._now_ns() + KEPT_NS, _let_go, (ref(of), thread))
-
-
-def _let_go(kept: tuple[ref[ExpiringMap[Any, Any]], int]) -> None:
-    of, thread = kept[0](), kept[1]
-    if of is not None and not of._copies.let_go(thread):
-        _let_go_later(of, thread)
+def _let_go(me: ref[ExpiringMap[Any, Any]]) -> None:
+    """Of what was kept for who copied the map; where somebody still does, later."""
+    if (of := me()) is not None and not of._copies.let_go():
+        with suppress(TimerClosed):
+            of._timer._add_and_look(of._timer._now_ns() + SOON_NS, _let_go, me)
 
 
 def _nothing() -> None:

@@ -38,7 +38,7 @@ def as_timeout(timeout_s: Any) -> float | None:
         raise TypeError(f"timeout_s must be a number of seconds or None, got {timeout_s!r}") from None
     if not within:
         raise ValueError(
-            f"timeout_s must be a finite number of seconds within 146 years, or None to wait for ever, got {timeout_s}"
+            f"timeout_s must be a finite number of seconds, or None to wait for ever, within 146 years, got {timeout_s}"
         )
     return timeout_s  # type: ignore[no-any-return]
 

@@ -269,8 +269,8 @@ class Purgatory:
             if op._outcome is not None:
                 return
             for key in keys:
-                watch_list = self._lists.get(key) or self._lists.setdefault(key, WatchList(key))
-                self._watched += watch_list.add(op)
+                if (watch_list := self._lists.get(key) or self._lists.setdefault(key, WatchList(key))).add(op):  # noqa: F841  typed
+                    self._watched += 1
         finally:
             self._delayed += op._place is not None
             self._lock.release()

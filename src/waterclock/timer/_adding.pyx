@@ -30,7 +30,7 @@ cdef extern from "../clock.h":
 cdef extern from "Python.h":
     bint PyFunction_Check(object)
     bint PyMethod_Check(object)
-    object PyMethod_GET_FUNCTION(object)
+    PyObject *PyMethod_GET_FUNCTION(object)  # borrowed
     bint PyCFunction_Check(object)
     bint PyType_Check(object)
 
@@ -53,7 +53,7 @@ cdef object deadline_in = plain.Adder._deadline_in, move_in = plain.Adder._move_
 cdef bint never_runs(fn) except -1:
     """awaited.py's `is_asynchronous`, for what most callbacks are without a call."""
     if PyMethod_Check(fn):
-        fn = PyMethod_GET_FUNCTION(fn)
+        fn = <object>PyMethod_GET_FUNCTION(fn)
     elif type(fn) is partial:
         return never_runs((<object>fn).func)
     if PyFunction_Check(fn):

@@ -35,6 +35,7 @@ from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
+from waterclock.timer.memory import Tidier
 from waterclock.timer.offload import Offload
 from waterclock.timer.periodic import NEXT_BEAT, Jitter, Missed, PeriodicHandle
 from waterclock.timer.report import Report
@@ -42,6 +43,7 @@ from waterclock.timer.statistics import TimerStatistics
 from waterclock.timer.stopwatch import Stopwatch
 from waterclock.timer.tick_runner import TickRunner
 from waterclock.timer.units import nanoseconds
+from waterclock.wheel import tell_when_spare
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
@@ -317,3 +319,6 @@ def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, 
     if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
         raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
     return max_pending, when_full
+
+
+tell_when_spare(Tidier().begin)

@@ -21,16 +21,16 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 
-class Forked(Protocol):
+class Renewable(Protocol):
     def _after_fork(self) -> None:
         """In the child, where no other thread runs yet: make new what another thread may have held."""
 
 
 _numbers = count()
-_registered: WeakValueDictionary[int, Forked] = WeakValueDictionary()
+_registered: WeakValueDictionary[int, Renewable] = WeakValueDictionary()
 
 
-def make_new_in_child(thing: Forked) -> None:
+def make_new_in_child(thing: Renewable) -> None:
     """Have `thing._after_fork()` called in each child that is forked from now on."""
     _registered[next(_numbers)] = thing
 

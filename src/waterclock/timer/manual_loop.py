@@ -11,7 +11,8 @@ Rule 1: time moves only where nothing can come first: every callback has run, no
 Rule 2: while a callback runs the clock shows its timer's moment. What turns the clock itself, in a callback, is slow.
 Rule 3: a job of an executor takes real time, and the loop's time stands still meanwhile.
 Rule 4: real sockets, pipes and processes are refused, where they are asked for: time would pass out there, and not here.
-    With sockets="allowed" the loop waits for them in real time, for PATIENCE_S at a time, before its own time moves on.
+    With sockets="allowed" the loop waits for them in real time, and for other threads, for `patience_s` at a time, before
+    its own time moves on.
 Rule 5: who waits for what cannot come is told so: where no timer is left, no job and no socket, the run ends with a
     UsageError that names the tasks.
 Rule 6: an AsyncTimer that is made in the loop, or with its clock, is driven by the loop as any other timer is.
@@ -24,24 +25,28 @@ import asyncio
 import logging
 import math
 import selectors
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from threading import active_count
+from threading import enumerate as threads
 from typing import Any, Final, Literal, NoReturn, TypeVar, TypeVarTuple
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakSet, ref
 
 from waterclock.clock import Clock, ManualClock
 from waterclock.errors import UsageError
-from waterclock.timer.units import nanoseconds
+from waterclock.timer.units import MOST_S, nanoseconds
 
 Sockets = Literal["refused", "allowed"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-PATIENCE_S: Final = 0.05  # real seconds for which sockets are waited for, where they are allowed, before time moves on
+PATIENCE_S: Final = (
+    0.5  # real seconds for which what is outside is waited for, where it is allowed, before time moves on
+)
 LONG_S: Final = 10.0  # real seconds after which it is said that a job of an executor holds the time
 
 log = logging.getLogger(__name__)
-_LOOPS: WeakKeyDictionary[ManualClock, ref[ManualLoop]] = WeakKeyDictionary()
 
 
 class LoopClock:
@@ -84,8 +89,7 @@ def resolution_s(now_s: float) -> float:
 def clock_in_loop(clock: Clock | None) -> Clock | None:
     """What an AsyncTimer goes by that was given this clock, here: in a ManualLoop its own."""
     if isinstance(clock, ManualClock):
-        made = _LOOPS[clock]() if clock in _LOOPS else None
-        return clock if made is None or made.is_closed() else LoopClock(clock)
+        return LoopClock(clock) if clock.is_a_loops() else clock
     loop = asyncio._get_running_loop()
     return LoopClock(loop.clock) if clock is None and isinstance(loop, ManualLoop) else clock
 
@@ -132,7 +136,12 @@ class TurnedSelector(selectors.BaseSelector):
 class ManualLoop(asyncio.SelectorEventLoop):
     """An asyncio loop on a ManualClock, which is turned from timer to timer, or by hand.
 
-    clock: a new ManualClock where none is given. sockets: "refused", or "allowed" and waited for in real time.
+    clock: a new ManualClock where none is given. sockets: "refused", or "allowed" and waited for in real time. patience_s:
+    how many real seconds a socket, a process or another thread has to say something, each time before the loop's time moves
+    on; half a second where sockets are allowed, none where they are refused. Give more to a peer that is slower, and less
+    where the loop takes thousands of steps beside an open connection.
+
+    `loop.clock` is its ManualClock. An `AsyncTimer` that is made in the loop, or with this clock, is driven by the loop.
 
     >>> async def main() -> float:
     ...     await asyncio.sleep(60 * 86_400)
@@ -144,7 +153,9 @@ class ManualLoop(asyncio.SelectorEventLoop):
 
     _closed = True  # until it is made: asyncio's destructor asks
 
-    def __init__(self, clock: ManualClock | None = None, *, sockets: Sockets = "refused") -> None:
+    def __init__(
+        self, clock: ManualClock | None = None, *, sockets: Sockets = "refused", patience_s: float | None = None
+    ) -> None:
         if clock is not None and not isinstance(clock, ManualClock):
             raise TypeError(f"clock must be a ManualClock, or None for a new one, got {clock!r}")
         if sockets not in ("refused", "allowed"):
@@ -152,13 +163,16 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self.clock = ManualClock() if clock is None else clock
         self._turned = TurnedSelector(self)
         self._sockets = sockets
+        self._patience_s = PATIENCE_S if sockets == "allowed" else 0.0
+        if patience_s is not None:
+            self._patience_s = nanoseconds("patience_s", patience_s, least=0) / 1e9
         self._scheduled: list[asyncio.TimerHandle]  # asyncio's heap: where we look, its first is the next timer
         self._until_ns: int | None = None  # while it is turned by hand
         self._jobs = 0
         self._processes: WeakSet[asyncio.SubprocessTransport] = WeakSet()
         super().__init__(self._turned)
         self._turned.open = sockets == "allowed"
-        _LOOPS[self.clock] = ref(self)
+        self.clock.turned_by = ref(self)
 
     def time(self) -> float:
         """The clock's seconds."""
@@ -195,9 +209,9 @@ class ManualLoop(asyncio.SelectorEventLoop):
 
     def _turn(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         """Nobody has anything to do for `timeout` seconds; None for ever."""
-        if self._jobs:
+        if self._jobs or _jobs_of_anyio(self):
             return self._wait_for_jobs()
-        if self._waits_for_outside() and (events := self._turned.wait(PATIENCE_S)):
+        if self._waits_for_outside() and (events := self._turned.wait(self._patience_s)):
             return events
         next_ns = None if timeout is None else self._next_ns()
         if self._until_ns is not None:
@@ -211,13 +225,19 @@ class ManualLoop(asyncio.SelectorEventLoop):
         return []
 
     def _waits_for_outside(self) -> bool:
-        """For a socket, a pipe, or a process: whose end may be told by a thread."""
-        return self._turned.waits_for_sockets() or any(one.get_returncode() is None for one in self._processes)
+        """For a socket, a pipe, a process, or another thread, which may hand something to the loop."""
+        if not self._patience_s:
+            return False
+        running = any(one.get_returncode() is None for one in self._processes)
+        return running or self._turned.waits_for_sockets() or active_count() > 1
 
     def _next_ns(self) -> int | None:
-        """The next timer's moment; None for one that never comes: asyncio.sleep(math.inf) waits to be cancelled."""
+        """The next timer's moment; None for one that never comes: asyncio.sleep(math.inf) waits to be cancelled.
+
+        No driver's time goes beyond MOST_S, which is 146 years: who sleeps for longer sleeps for ever.
+        """
         when_s = self._scheduled[0].when()
-        return None if when_s == math.inf else nanoseconds_of(when_s)
+        return None if when_s > MOST_S else nanoseconds_of(when_s)
 
     def _turn_by_hand(self, until_ns: int, next_ns: int | None) -> None:
         if next_ns is not None and next_ns <= until_ns:
@@ -232,7 +252,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
             log.warning(
                 "%d jobs of an executor have run for %s real seconds, and the loop's time stands still for them: "
                 "a job that waits for the loop's time would wait for ever",
-                self._jobs,
+                self._jobs + _jobs_of_anyio(self),
                 LONG_S,
             )
         return events
@@ -241,7 +261,8 @@ class ManualLoop(asyncio.SelectorEventLoop):
         names = sorted(task.get_name() for task in asyncio.all_tasks(self))
         raise UsageError(
             f"nothing is due in this loop, and {', '.join(names) or 'somebody'} waits: for what no timer, no job of an "
-            "executor and no socket brings. What a thread of its own brings is waited for with sockets='allowed'"
+            "executor and no socket brings. What a thread of its own brings is waited for with sockets='allowed', or for "
+            "patience_s"
         )
 
     # What takes real time
@@ -269,49 +290,61 @@ class ManualLoop(asyncio.SelectorEventLoop):
             refuse(what)
 
     async def getaddrinfo(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a name's address")
         return await super().getaddrinfo(*args, **named)
 
     async def getnameinfo(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("an address's name")
         return await super().getnameinfo(*args, **named)
 
     async def create_connection(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a connection")
         return await super().create_connection(*args, **named)
 
     async def create_server(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a server")
         return await super().create_server(*args, **named)
 
     async def create_unix_connection(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a connection")
         return await super().create_unix_connection(*args, **named)
 
     async def create_unix_server(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a server")
         return await super().create_unix_server(*args, **named)
 
     async def create_datagram_endpoint(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a socket of datagrams")
         return await super().create_datagram_endpoint(*args, **named)
 
     async def sock_connect(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a connection")
         return await super().sock_connect(*args, **named)
 
     async def connect_read_pipe(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a pipe")
         return await super().connect_read_pipe(*args, **named)
 
     async def connect_write_pipe(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         self._ask_for("a pipe")
         return await super().connect_write_pipe(*args, **named)
 
     async def subprocess_exec(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         return await self._process(super().subprocess_exec, *args, **named)
 
     async def subprocess_shell(self, *args: Any, **named: Any) -> Any:
+        """As asyncio's; `UsageError` where what is outside is refused."""
         return await self._process(super().subprocess_shell, *args, **named)
 
     async def _process(self, start: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -324,6 +357,15 @@ class ManualLoop(asyncio.SelectorEventLoop):
         raise TypeError("a ManualLoop is neither copied nor pickled: two would close each other's sockets")
 
 
+def _jobs_of_anyio(loop: ManualLoop) -> int:
+    """How many threads of anyio's `to_thread` have a job of this loop: it has threads of its own, and no executor."""
+    anyio = sys.modules.get("anyio._backends._asyncio")
+    if anyio is None:
+        return 0
+    workers = [one for one in threads() if isinstance(one, anyio.WorkerThread) and one.loop is loop]
+    return sum(one in one.workers and one not in one.idle_workers for one in workers)
+
+
 def refuse(what: str) -> NoReturn:
     raise UsageError(
         f"{what} was asked for in a loop that a ManualClock turns: real time passes out there, and not in here. Put "
@@ -332,9 +374,16 @@ def refuse(what: str) -> NoReturn:
 
 
 @contextmanager
-def manual_loop(clock: ManualClock | None = None, *, sockets: Sockets = "refused") -> Iterator[ManualLoop]:
-    """A ManualLoop; at the end its tasks are cancelled and it is closed, as `asyncio.run` does."""
-    made = ManualLoop(clock, sockets=sockets)
+def manual_loop(
+    clock: ManualClock | None = None, *, sockets: Sockets = "refused", patience_s: float | None = None
+) -> Iterator[ManualLoop]:
+    """A `ManualLoop`, with its arguments; at the end its tasks are cancelled and it is closed, as `asyncio.run` does.
+
+    >>> with manual_loop() as loop:
+    ...     loop.run_until_complete(asyncio.sleep(3600, "an hour later")), loop.time()
+    ('an hour later', 3600.0)
+    """
+    made = ManualLoop(clock, sockets=sockets, patience_s=patience_s)
     with asyncio.Runner(loop_factory=lambda: made) as runner:
         runner.get_loop()
         yield made

@@ -23,7 +23,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from waterclock.clock import Clock
+from waterclock.clock import Clock, ManualClock
+from waterclock.errors import UsageError
 from waterclock.timer.awaited import NoLoop
 from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, NEVER, Drive
@@ -32,7 +33,15 @@ from waterclock.timer.report import OnError, Report
 from waterclock.wheel import COMPILED, TimingWheel
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
     from concurrent.futures import Executor
+    from typing import Never, TypeVarTuple, overload
+
+    from waterclock.timer.handles import Handle
+    from waterclock.timer.periodic import Jitter, Missed
+
+    Ts = TypeVarTuple("Ts")
+    NobodyAwaits = Coroutine[Any, Any, Never]
 
 LONGEST_WAIT_S = threading.TIMEOUT_MAX  # longer sleeps are cut: the thread looks, and sleeps on
 
@@ -100,10 +109,52 @@ class Timer(Drive):
     ) -> None:
         self._name = name
         self._make_locks()
+        if isinstance(clock, ManualClock) and clock.is_a_loops():
+            raise UsageError(
+                "this clock is turned by an event loop, and a Timer under a ManualClock by its own advance(): use "
+                "AsyncTimer(clock=loop.clock)"
+            )
         self._refuses_asynchronous = True
         report = Report(on_error)
         self._returned = NoLoop(report)
         super().__init__(tick_s, clock, executor, report, max_pending, when_full)
+
+    if (
+        TYPE_CHECKING
+    ):  # a call with a coroutine function gives what a type checker says is to be awaited: see awaited.py
+
+        @overload  # type: ignore[no-overload-impl]
+        def call_later(  # type: ignore[overload-overlap]
+            self, delay_s: float, fn: Callable[[*Ts], Awaitable[object]], /, *args: *Ts
+        ) -> NobodyAwaits: ...
+        @overload
+        def call_later(self, delay_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle: ...
+        @overload  # type: ignore[no-overload-impl]
+        def call_at(  # type: ignore[overload-overlap]
+            self, when_s: float, fn: Callable[[*Ts], Awaitable[object]], /, *args: *Ts
+        ) -> NobodyAwaits: ...
+        @overload
+        def call_at(self, when_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle: ...
+        @overload  # type: ignore[no-overload-impl]
+        def every(  # type: ignore[overload-overlap]
+            self,
+            interval_s: float,
+            fn: Callable[[*Ts], Awaitable[object]],
+            /,
+            *args: *Ts,
+            missed: Missed = "skip",
+            jitter: Jitter = 0.0,
+        ) -> NobodyAwaits: ...
+        @overload
+        def every(
+            self,
+            interval_s: float,
+            fn: Callable[[*Ts], object],
+            /,
+            *args: *Ts,
+            missed: Missed = "skip",
+            jitter: Jitter = 0.0,
+        ) -> Handle: ...
 
     def _make_locks(self) -> None:
         # re-entrant: the collector may run a destructor, or the interpreter a signal's handler, that adds a timer

@@ -1,6 +1,7 @@
 """The timing wheel: ticks in, expired timers out. Compiled where it was built, else in plain Python."""
 
 import warnings
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,12 @@ except ImportError as error:
 def tidy() -> bool:
     """Give memory of bursts back that no burst took again for `QUIET_S` seconds; whether there is more that will be."""
     return COMPILED and _wheel._tidy()
+
+
+def tell_when_spare(listener: Callable[[], object]) -> None:
+    """Have `listener()` called, by a destructor, when there begins to be something that `tidy` will give back."""
+    if COMPILED:
+        _wheel._when_spare(listener)
 
 
 def __getattr__(name: str) -> Any:
