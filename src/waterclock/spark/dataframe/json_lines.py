@@ -14,7 +14,7 @@ Rule 4: what cannot be read so is left to Spark's reader, with the last value of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from waterclock.spark.layout import ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql._typing import ColumnOrName
 
 NOT_READ = "the reader cannot read it by the columns"
 TWICE = "it gives a name twice"
@@ -56,9 +57,9 @@ def json_rows(lines: DataFrame, columns: StructType, options: Mapping[str, str])
     schema = StructType([*columns, StructField(_BAD, StringType())])
     parsed = F.from_json(CORRUPT, schema, {**options, "columnNameOfCorruptRecord": _BAD})
     wrong = F.col(_PARSED).isNull() | F.col(_PARSED).getField(_BAD).isNotNull() | _is_list()
-    names = _names(F.col(CORRUPT), options)
-    reason = F.when(wrong, NOT_READ).when(_twice(F.col(CORRUPT), columns, options), TWICE)
-    reason = reason.when(F.size(F.filter(names, lambda name: name.isin(columns.names))) == 0, NAMELESS)
+    reason = F.when(wrong, NOT_READ).otherwise(
+        _once(_fields(CORRUPT, options), lambda own: _reason(own, columns, options))
+    )
     rows = read.withColumn(_PARSED, parsed).select(FILE, CORRUPT, reason.alias(REASON), f"{_PARSED}.*")
     return rows.drop(_BAD)
 
@@ -76,13 +77,19 @@ def _elements(options: Mapping[str, str]) -> Column:
     return F.when(_is_list(), F.coalesce(found, alone)).otherwise(alone)
 
 
-def _fields(text: Column, options: Mapping[str, str]) -> Column:
+def _fields(text: ColumnOrName, options: Mapping[str, str]) -> Column:
     """The fields of an object as texts; two of one name stand there twice."""
     return F.from_json(text, "map<string,string>", dict(options))
 
 
-def _names(text: Column, options: Mapping[str, str]) -> Column:
-    return F.map_keys(_fields(text, options))
+def _once(value: Column, use: Callable[[Column], Column]) -> Column:
+    """What `use` makes of `value`, which is read once, however often it is used."""
+    return F.transform(F.array(value), use)[0]
+
+
+def _reason(fields: Column, columns: StructType, options: Mapping[str, str]) -> Column:
+    named = F.filter(F.map_keys(fields), lambda name: name.isin(columns.names))
+    return F.when(_twice_in(fields, columns, options), TWICE).when(F.size(named) == 0, NAMELESS)
 
 
 def _twice(text: Column, kind: DataType, options: Mapping[str, str]) -> Column | None:
@@ -92,18 +99,18 @@ def _twice(text: Column, kind: DataType, options: Mapping[str, str]) -> Column |
             return None
         elements = F.from_json(text, "array<string>", dict(options))
         return F.exists(elements, lambda one: _twice(one, kind.elementType, options))
-    if isinstance(kind, MapType):
-        names, values = _names(text, options), F.map_values(_fields(text, options))
-        if _twice(text, kind.valueType, options) is None:
-            return _is_twice_in(names)
-        return _is_twice_in(names) | F.exists(values, lambda one: _twice(one, kind.valueType, options))
-    if not isinstance(kind, StructType):
+    if not isinstance(kind, StructType | MapType):
         return None
-    fields = _fields(text, options)
-    inner = [_twice(F.try_element_at(fields, F.lit(field.name)), field.dataType, options) for field in kind.fields]
-    own = F.filter(F.map_keys(fields), lambda name: name.isin(kind.names))
-    return reduce(or_, (found for found in inner if found is not None), _is_twice_in(own))
+    return _once(_fields(text, options), lambda fields: _twice_in(fields, kind, options))
 
 
-def _is_twice_in(names: Column) -> Column:
-    return F.size(names) > F.size(F.array_distinct(names))
+def _twice_in(fields: Column, kind: StructType | MapType, options: Mapping[str, str]) -> Column:
+    names = F.map_keys(fields)
+    if isinstance(kind, MapType):
+        inner = _twice(F.lit(""), kind.valueType, options) is not None
+        found = [F.exists(F.map_values(fields), lambda one: _twice(one, kind.valueType, options))] if inner else []
+    else:
+        names = F.filter(names, lambda name: name.isin(kind.names))
+        parts = [_twice(F.try_element_at(fields, F.lit(field.name)), field.dataType, options) for field in kind.fields]
+        found = [part for part in parts if part is not None]
+    return reduce(or_, found, F.size(names) > F.size(F.array_distinct(names)))
