@@ -35,9 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.pipeline)
     conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-    begin = partial(
-        start, config.name, config.cores, conf_for(config.checkpoint, conf), log_of(config, arguments.pipeline)
-    )
+    log = log_of(config, arguments.pipeline)
+    begin = partial(start, config.name, config.cores, conf_for(config.checkpoint, conf), log, beside=config.modules())
     session = begin(config.buckets) if config.is_remote() else None  # its places are reached through Spark
     if arguments.fresh:
         start_over(config)

@@ -47,6 +47,7 @@ from waterclock.spark.places.place import Place, is_remote, place_of
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
+from waterclock.spark.starts import Starts, too_slow
 from waterclock.spark.state import bucket
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.summary import Progress, Summary
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
     from waterclock.spark.streams import Source
 
 _LOOK_EVERY_S = 0.1
-_TOO_SLOW = "Python worker failed to connect back"  # Spark gives one ten seconds; a busy machine may need more
-_STARTS = 5
 
 
 class Pipeline:
@@ -104,6 +103,7 @@ class Pipeline:
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
+        self._starts = Starts(lambda: self._stopped, self._clock)
         self._totals: dict[str, int] = {}
         self._batches = self._events = 0
         self._gathering = Gatherer(name, self._clock)
@@ -238,14 +238,14 @@ class Pipeline:
             return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
     def _work(self, session: SparkSession, live: bool) -> None:
-        """Come to the end of the run; where a worker of Spark's started too slowly, start the query again, a few times."""
+        """Come to the end of the run; where a worker of Spark's started too slowly, start the query again (starts.py)."""
         come_to_the_end = self._go_on if live else partial(self._finish, session)
-        for starts_left in reversed(range(_STARTS)):
+        while True:
             try:
                 come_to_the_end()
                 return
             except StreamingQueryException as error:
-                if not starts_left or self._stopped or _TOO_SLOW not in str(error):
+                if not self._starts.again(str(error)):
                     raise
                 self._failure = None
                 self._query = self._start(session, live)
@@ -306,6 +306,7 @@ class Pipeline:
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
         written = self._outlets.write(batch.sparkSession, made)  # 2 3 4 5
         if written is not None:
+            self._starts.came_further()
             self._batches += 1
             self._events += written.counters.get("events", 0)
             self._totals = frames.sum_counters([self._totals, written.counters])  # a live run has batches without end
@@ -383,13 +384,15 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
     """What to say of an error that is none of ours: the last line that names one, or the first of all."""
+    story = "Spark's log" if is_remote(checkpoint.path) else f"{checkpoint.path}/spark.log or the session's log"
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     named = [line for line in lines if "Error" in line or "Exception" in line]
     cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
     goes_on = "The same command goes on from there"
     if "SQLSTATE: 22" in cause:  # a value of the data
         goes_on = "It would end so again: take a function that gives null (try_...), with --fresh, or mend the value"
-    story = "Spark's log" if is_remote(checkpoint.path) else f"{checkpoint.path}/spark.log or the session's log"
+    if slow := too_slow(str(error), story):
+        return slow
     return WaterclockError(
         f"the pipeline failed: {cause}. What was committed stays; the whole story is in {story}. {goes_on}."
     )

@@ -89,6 +89,11 @@ class Config:
         """The first sink, whose totals are those that are shown."""
         return self.outlets[0].sink
 
+    def modules(self) -> Path | None:
+        """The folder in which a `transform` may have modules beside it; None where there is none."""
+        steps = (getattr(self.source, "step", None), *(outlet.step for outlet in self.outlets))
+        return next((step.folder for step in steps if step is not None and step.transform is not None), None)
+
     def is_remote(self) -> bool:
         """Whether a place that it names is reached through Spark alone."""
         places = (self.checkpoint, getattr(self.source, "path", None))
