@@ -28,6 +28,7 @@ from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
 from waterclock.spark import frames
 from waterclock.spark.plans import refuse_stateful
+from waterclock.spark.session.worker import Beside
 from waterclock.spark.toml.steps import Outlet, Step, columns_from, step_from, takes_from
 from waterclock.spark.transform import conform
 
@@ -168,9 +169,8 @@ def _function_of(step: Step) -> Callable[[DataFrame], DataFrame]:
 def _imported(module: str, folder: str) -> ModuleType:
     """The user's module: it is looked for in `folder` first; what it imports is looked for there last, as in the workers,
     so that a random.py beside it is not taken for Python's own."""
-    first = module.partition(".")[0]
-    if added := folder not in sys.path:
-        sys.path.append(folder)
+    first, beside = module.partition(".")[0], Beside(folder)
+    sys.meta_path.append(beside)
     try:
         if first not in sys.modules and (spec := PathFinder.find_spec(first, [folder])) is not None:
             assert spec.loader is not None
@@ -182,5 +182,4 @@ def _imported(module: str, folder: str) -> ModuleType:
                 raise
         return import_module(module)
     finally:
-        if added:
-            sys.path.remove(folder)
+        sys.meta_path.remove(beside)

@@ -124,7 +124,7 @@ def test_pyspark_comes_from_its_zip_only_where_it_is_not_installed_beside_it(tmp
 
 def test_modules_in_the_folder_of_a_start_hide_no_others_and_come_last_where_they_are_asked_for(tmp_path: Path) -> None:
     # a profile.py beside a pipeline's file was taken for Python's own, and the run ended in a traceback
-    modules, folder = tmp_path / "modules", tmp_path / "folder"
+    modules, folder = tmp_path / "modules", tmp_path / "it's my $HOME"
     for each in (modules, folder):
         each.mkdir()
     (modules / "slow.py").write_text(IMPORTS)
@@ -158,14 +158,6 @@ def test_a_daemon_is_run_as_the_program_that_it_is_and_code_as_code(tmp_path: Pa
         path = "" if words[0] == "-c" else str(tmp_path)
         given = {**os.environ, "PYTHONPATH": path}
         assert subprocess.check_output([python, *words], env=given, cwd=tmp_path, text=True) == told
-
-
-def test_names_with_spaces_and_quotes_are_what_they_are(tmp_path: Path) -> None:
-    folder = tmp_path / "it's $HOME"
-    folder.mkdir()
-    (folder / "slow.py").write_text(PATHS)
-    (folder / "python").symlink_to(sys.executable)
-    assert said(Played(tmp_path), folder, folder)[-1] == str(folder)
 
 
 def test_an_environment_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:

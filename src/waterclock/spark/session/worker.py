@@ -19,7 +19,9 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from runpy import run_module
 
 _NUMBER = struct.Struct("!i")
@@ -65,7 +67,18 @@ def _arrange(folder: str) -> None:
     if home in {os.path.join(os.path.realpath(path), "pyspark") for path in sys.path}:
         sys.path[:] = [path for path in sys.path if not os.path.realpath(path).startswith(home + os.sep)]
     if folder:
-        sys.path.append(folder)
+        sys.meta_path.append(Beside(folder))
+
+
+class Beside:
+    """Finds modules in a folder, where it stands last on `sys.meta_path`: behind every path, and behind packages that are
+    installed in a way of their own, as `pip install --editable` does it."""
+
+    def __init__(self, folder: str) -> None:
+        self._folders = [folder]
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, self._folders) if path is None else None
 
 
 if __name__ == "__main__":
