@@ -40,6 +40,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.checkpoint.reads import Reads
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
+from waterclock.spark.checkpoint.unplanned import set_aside
 from waterclock.spark.fresh import Removal
 from waterclock.spark.outlets import Outlets, outlets_of
 from waterclock.spark.packs import CLOSING_US
@@ -132,6 +133,7 @@ class Pipeline:
         check_state_store(session, self._count(session))
         self.check(session)
         self._checkpoint.sweep()
+        set_aside(self._checkpoint)
         self._checkpoint.close_again()
         self._report, self._last_moment = report, self._clock.monotonic_s()
         started = self._last_moment
