@@ -41,6 +41,7 @@ from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.checkpoint.reads import Reads
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
 from waterclock.spark.checkpoint.unplanned import set_aside
+from waterclock.spark.fixed import results_schema, settings_of
 from waterclock.spark.fresh import Removal
 from waterclock.spark.outlets import Outlets, outlets_of
 from waterclock.spark.packs import CLOSING_US
@@ -49,7 +50,6 @@ from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
 from waterclock.spark.starts import Starts, too_slow
-from waterclock.spark.state import bucket
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.summary import Progress, Summary
 from waterclock.spark.task_files import Shape, writing
@@ -100,7 +100,7 @@ class Pipeline:
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
         self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
-        self._schema = self._results_schema()
+        self._schema = results_schema(self._stream, self._rules)
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
@@ -176,7 +176,7 @@ class Pipeline:
         Removal(self._checkpoint).finish()
         if session is not None:
             self._stream.begin(session)
-            self._schema = self._results_schema()
+            self._schema = results_schema(self._stream, self._rules)
         self.buckets = self._count(session)
         if self._schema is not None and self._outlets.plan(session, self._schema):
             self._check_whole()
@@ -190,7 +190,8 @@ class Pipeline:
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
         self._outlets.open(checkpoint)  # 1
         self._stream.refuse_if_closed()
-        checkpoint.claim(self._settings())  # 2
+        mirrors = self._outlets.mirrors()
+        checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets, mirrors))  # 2
         removal.serves(self._outlets.place)
         self._owner.take()  # where the folder is new
         self._outlets.fence(self._owner.epoch)
@@ -200,12 +201,6 @@ class Pipeline:
 
     def _count(self, session: SparkSession | None) -> int:
         return self._asked or self._checkpoint.buckets() or by_cores(session and cores_of(session))
-
-    def _results_schema(self) -> pa.Schema | None:
-        event, rules = self._stream.schema(), self._rules
-        if event is None or rules is None:
-            return event
-        return frames.result_schema(event.field(rules.key).type, event)
 
     def _own_session(self) -> SparkSession:
         """The active session, or a new one whose story goes where the command's goes: into a folder that was looked at."""
@@ -356,18 +351,6 @@ class Pipeline:
     def _summary(self, seconds: float) -> Summary:
         outlets, counts = self._outlets, (self._batches, self._events)
         return Summary(self._name, outlets.describe(), *counts, seconds, outlets.first.sink.totals())
-
-    def _settings(self) -> dict[str, Any]:
-        """What a checkpoint's state depends on, and with it what a mirror holds."""
-        mirrors = self._outlets.mirrors()
-        return {
-            "state": bucket.VERSION,
-            "buckets": self.buckets,
-            "rules": repr(self._rules),
-            "watermark_delay_us": self._delay_us,
-            **self._stream.settings(),
-            **({"mirror": " ".join(map(repr, mirrors))} if mirrors else {}),
-        }
 
 
 def configured(config: Config, sink: Sink | None = None) -> Pipeline:

@@ -137,6 +137,12 @@ class Checkpoint:
             ) from error
         if not file.exists():
             write(file, json.dumps({**settings, "checkpoint": str(self.path)}, indent=1))
+        self.refuse_others(settings)
+
+    def refuse_others(self, settings: Mapping[str, Any]) -> None:
+        """Raise StateMismatch where the checkpoint was made with other settings; nothing is written."""
+        file = self.path / "waterclock.json"
+        if not file.exists():
             return
         before = stored(file)
         self._refuse_moved(before.pop("checkpoint", None))
