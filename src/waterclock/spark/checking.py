@@ -37,7 +37,7 @@ from waterclock.spark.toml.steps import Outlet
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Findings:
     """What is wrong with a pipeline, and what was not looked at, in sentences."""
 
     faults: list[str] = field(default_factory=list)
@@ -58,9 +58,9 @@ class Checked:
         return False
 
 
-def check(file: str | Path) -> Checked:
+def check(file: str | Path) -> Findings:
     """Look at the pipeline in `file`, and at what it names."""
-    found = Checked()
+    found = Findings()
     config, faults = read(file)  # 1
     found.faults.extend(map(str, faults))
     found.try_to(use_java)  # 2
@@ -82,7 +82,7 @@ def check(file: str | Path) -> Checked:
     return found
 
 
-def _check_source(config: Config, stream: Stream, found: Checked) -> None:
+def _check_source(config: Config, stream: Stream, found: Findings) -> None:
     if is_remote(getattr(config.source, "path", None)):
         found.unchecked.append("the source: it lies behind a URI, which Spark reaches")
     else:
@@ -95,7 +95,7 @@ def _check_source(config: Config, stream: Stream, found: Checked) -> None:
         found.unchecked.append("the columns of the source: Spark reads them")
 
 
-def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, found: Checked) -> None:
+def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, found: Findings) -> None:
     if is_remote(checkpoint.path):
         found.unchecked.append("the checkpoint: it lies behind a URI, which Spark reaches")
         return
@@ -112,7 +112,7 @@ def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, fo
     found.try_to(partial(checkpoint.refuse_others, settings))
 
 
-def _check_outlet(outlet: Outlet[Destination], results: pa.Schema | None, found: Checked) -> None:
+def _check_outlet(outlet: Outlet[Destination], results: pa.Schema | None, found: Findings) -> None:
     sink, place = outlet.sink, place_of(outlet.sink)
     if outlet.step is not None:
         found.unchecked.append(
@@ -129,7 +129,7 @@ def _check_outlet(outlet: Outlet[Destination], results: pa.Schema | None, found:
         found.try_to(lambda: _look(sink, given[0], found))  # 5
 
 
-def _look(sink: Destination, schema: pa.Schema | None, found: Checked) -> None:
+def _look(sink: Destination, schema: pa.Schema | None, found: Findings) -> None:
     """Look at the tables of a sink; a sink that only says whether it fits when it is opened is made, and no more."""
     if isinstance(sink, SQLiteFile) and schema is not None:
         look_at_file(sink.path, sink.table, sink.mirror, schema)

@@ -73,5 +73,5 @@ def _files_in(path: Place, ending: bytes) -> Iterator[TakenFile]:
     for line in path.read_bytes().split(b"\n")[1:]:
         if line.endswith(ending):
             entry = json.loads(line)
-            path = unquote(entry["path"])
-            yield TakenFile(path.rpartition("/")[2], entry["timestamp"], entry["batchId"], path)
+            named = unquote(entry["path"])
+            yield TakenFile(named.rpartition("/")[2], entry["timestamp"], entry["batchId"], named)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
@@ -133,13 +133,13 @@ class Faults:
     def __init__(self) -> None:
         self.found: list[UsageError] = []
 
-    def of(self, make: Callable[[], Made], otherwise: Any = None) -> Made:
+    def of(self, make: Callable[[], Made], otherwise: Any = None) -> Made | Any:
         """What `make` makes; `otherwise` where that is wrong, which is kept."""
         try:
             return make()
         except UsageError as error:
             self.found.append(error)
-            return otherwise  # type: ignore[no-any-return]
+            return otherwise
 
 
 def _parsed(file: Path) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _parsed(file: Path) -> dict[str, Any]:
 
 def _config(table: Mapping[str, Any], file: Path, faults: Faults) -> Config:
     """A pipeline of which what is in `faults` afterwards is wrong."""
-    of, folder = faults.of, file.parent
+    of, folder, missing = faults.of, file.parent, cast("Any", None)
     of(lambda: check_names("the file", table, _TABLES, ()))
     changes = of(lambda: _brings_changes(table), otherwise=True)
     for needed in ("sink", "source") if changes else ("rules", "sink", "source"):
@@ -170,7 +170,7 @@ def _config(table: Mapping[str, Any], file: Path, faults: Faults) -> Config:
     config = Config(
         name=name,
         checkpoint=of(lambda: _checkpoint(pipeline, name, folder)),
-        source="source" in table and of(lambda: source_from(_part(table, "source", None), folder)),
+        source=of(lambda: source_from(_part(table, "source", None), folder)) if "source" in table else missing,
         watermark_delay_us=of(lambda: _duration(time, "[time]", "watermark_delay", 0)),
         close=of(lambda: not changes and _get(time, "[time]", "close", bool, True)),
         rules=of(lambda: rules_from(_part(table, "rules", None))) if "rules" in table and not changes else None,
