@@ -47,7 +47,7 @@ class Played:
         self.socket = socket.socket(socket.AF_INET if at_a_port else socket.AF_UNIX)
         self.socket.bind(("127.0.0.1", 0) if at_a_port else str(folder / "s"))
         self.socket.listen(1)
-        self.socket.settimeout(60)
+        self.socket.settimeout(30)
         found = self.socket.getsockname()
         self.given = {"PYTHON_WORKER_FACTORY_SOCK_PATH": found}
         if at_a_port:
@@ -56,7 +56,7 @@ class Played:
     def accept(self, answer: bytes = b"ok") -> socket.socket:
         with self.socket:
             connection, _ = self.socket.accept()
-        connection.settimeout(60)
+        connection.settimeout(30)
         if "PYTHON_WORKER_FACTORY_PORT" in self.given:
             assert connection.recv(4 + len(SECRET), socket.MSG_WAITALL) == struct.pack("!i", len(SECRET)) + SECRET
             connection.sendall(struct.pack("!i", len(answer)) + answer)
@@ -72,7 +72,11 @@ def worker(
     given = {**clean, "PYTHONPATH": str(modules), "TEST_PIPES": "{} {}".format(*pipes), **played.given, **more}
     command = [quick_python(sys.executable, folder), "-m", "slow", "more"]
     with subprocess.Popen(command, env=given, cwd=folder or modules, pass_fds=pipes, stderr=subprocess.PIPE) as process:
-        yield process
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def said(played: Played, modules: Path, folder: Path | None = None, **more: str) -> list[str]:
