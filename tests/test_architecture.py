@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.test_house import INSIDE, MAY_IMPORT, MODULES, ONLY_IN, PACKAGE, ROOT
+from tests.rooms import MAY_IMPORT, ONLY_IN
+from tests.test_house import MODULES, PACKAGE, ROOT
 
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 SOURCES = [*MODULES, *PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.h")]
@@ -34,11 +35,6 @@ def names(cell: str) -> list[str]:
 def test_the_table_of_floors_is_the_one_that_is_held() -> None:
     found = {room: set(names(may)) for _, room, may in (row for row in rows(section("## The floors")) if len(row) == 3)}
     assert {room.strip("`"): may for room, may in found.items()} == MAY_IMPORT
-
-
-@pytest.mark.parametrize("room", INSIDE)
-def test_the_table_inside_a_room_is_the_one_that_is_held(room: str) -> None:
-    assert {part.strip("`"): set(names(may)) for part, may in rows(section(f"### Inside {room}"))} == INSIDE[room]
 
 
 def test_the_table_of_modules_with_one_home_is_the_one_that_is_held() -> None:

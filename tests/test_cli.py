@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     from waterclock.spark.session import session
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise EnvironmentMissing("the command came as far as starting Spark")
 
     monkeypatch.setattr(session, "start", refuse)

@@ -51,4 +51,4 @@ def _await_ready(process: subprocess.Popen[str]) -> None:
 
 
 def _command(client: str, server: Server, words: tuple[object, ...]) -> list[str]:
-    return [sys.executable, "-m", f"waterclock.bench.broker.{client}", server.bootstrap, *map(str, words)]
+    return [sys.executable, "-P", "-m", f"waterclock.bench.broker.{client}", server.bootstrap, *map(str, words)]

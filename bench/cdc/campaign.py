@@ -117,7 +117,7 @@ def _rows(shop: Shop) -> int:
 def _reported(course: Course, module: str, *arguments: str) -> Figures:
     """What a contender printed, with the processor seconds of it and of the server meanwhile."""
     before = _children_s(), course.mariadb.process.cpu_s()
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, "-P", "-m", module, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise WaterclockError(f"{module} failed: {(done.stderr.strip().splitlines() or ['nothing was said'])[-1]}")

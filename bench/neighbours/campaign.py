@@ -58,12 +58,12 @@ def _measured(name: str, attack: Attack, seconds: float) -> dict[str, Any]:
 
 
 def _attacking(bootstrap: str, name: str, what: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "waterclock.bench.neighbours.attacks", bootstrap, name, what]
+    words = [sys.executable, "-P", "-m", "waterclock.bench.neighbours.attacks", bootstrap, name, what]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
 def _good(bootstrap: str, seconds: float, attack: Attack) -> dict[str, Any]:
-    words = [sys.executable, "-m", "waterclock.bench.neighbours.good", bootstrap, str(seconds), str(RATE)]
+    words = [sys.executable, "-P", "-m", "waterclock.bench.neighbours.good", bootstrap, str(seconds), str(RATE)]
     words += ["login"] if attack.users else []
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

@@ -30,7 +30,7 @@ PATIENCE_S: Final = 60.0
 def measure(pending: int, seconds: float, burst: int, rounds: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Lateness with what idling costs, and a burst."""
     words = [str(word) for word in (pending, seconds, burst, rounds)]
-    command = [sys.executable, "-m", "waterclock.bench.polling.in_process", *words]
+    command = [sys.executable, "-P", "-m", "waterclock.bench.polling.in_process", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False)
     if done.returncode:
         raise WaterclockError(f"{WHO} failed with {pending:,} pending; what it said stands above")

@@ -115,7 +115,7 @@ def held_back() -> Iterator[None]:
 
 
 def _started(words: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "waterclock.bench.polling.worker", *words]
+    command = [sys.executable, "-P", "-m", "waterclock.bench.polling.worker", *words]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

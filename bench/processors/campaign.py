@@ -100,7 +100,13 @@ class Ground:
         """The process of that name; `NotMeasured` where it cannot be started."""
         if name not in self.processes:
             if name == OURS:
-                command = [sys.executable, "-m", "waterclock.bench.processors.ours", str(self.folder / "spark.log")]
+                command = [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "waterclock.bench.processors.ours",
+                    str(self.folder / "spark.log"),
+                ]
             else:
                 command = building.command(name, self.report)
             self.report(f"starting {name}")

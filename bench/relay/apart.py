@@ -15,7 +15,7 @@ class Apart:
     """Runs `waterclock.bench.relay.MODULE` with these words; `who` names it where it fails. What it prints is read here."""
 
     def __init__(self, who: str, module: str, words: Sequence[str]) -> None:
-        self._who, command = who, [sys.executable, "-m", f"waterclock.bench.relay.{module}", *words]
+        self._who, command = who, [sys.executable, "-P", "-m", f"waterclock.bench.relay.{module}", *words]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._out = self._process.stdout

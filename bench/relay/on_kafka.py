@@ -46,7 +46,7 @@ class Relay:
 
     def start(self) -> None:
         place = ["--bootstrap", self._bootstrap, "--topic", TOPIC, "--folder", str(self.folder / "files")]
-        command = [sys.executable, "-c", MAIN, "relay", *place, "--metrics", str(self._port)]
+        command = [sys.executable, "-P", "-c", MAIN, "relay", *place, "--metrics", str(self._port)]
         log = self.folder / "relay.log"
         self._process = Process(command, log, lambda written: "waterclock relay ready" in written)
 

@@ -41,7 +41,7 @@ class OurBroker:
         sets = [word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")]
         place = ["--port", str(self._port), "--data", str(self._folder / "data")]
         self._process = Process(
-            [sys.executable, "-c", MAIN, "broker", *place, *sets, *self._users_file()],
+            [sys.executable, "-P", "-c", MAIN, "broker", *place, *sets, *self._users_file()],
             self._folder / "server.log",
             self._told_its_address,
         )

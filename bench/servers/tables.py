@@ -29,7 +29,7 @@ def fetch() -> None:
         subprocess.run(copy, check=True, stdin=subprocess.DEVNULL, stdout=sys.__stderr__)
     if not any(PYTHON.glob(f"pyspark-{PYSPARK}.dist-info")):
         alone = ["--quiet", "--no-deps", "--target", str(PYTHON), f"pyspark=={PYSPARK}"]
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *alone]
+        pip = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "install", *alone]
         subprocess.run(pip, check=True, stdin=subprocess.DEVNULL, stdout=sys.__stderr__)
 
 

@@ -127,7 +127,7 @@ def measure(connections: int, seconds: float, report: Report) -> list[dict[str, 
 
 
 def _in_its_own_process(loop: str, name: str, connections: int, seconds: float) -> dict[str, Any]:
-    command = [sys.executable, "-m", "waterclock.bench.timers.idle", loop, name, str(connections), str(seconds)]
+    command = [sys.executable, "-P", "-m", "waterclock.bench.timers.idle", loop, name, str(connections), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WrongAnswer((done.stderr.strip().splitlines() or [f"{name} ended by signal {-done.returncode}"])[-1])

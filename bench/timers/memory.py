@@ -57,7 +57,7 @@ def measure(contenders: Sequence[Contender], sizes: Sequence[int], report: Repor
 
 
 def _in_its_own_process(name: str, pending: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "waterclock.bench.timers.memory", name, str(pending)]
+    command = [sys.executable, "-P", "-m", "waterclock.bench.timers.memory", name, str(pending)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:  # it may be too much for this machine, which is no reason to lose what else was measured
         why = (done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"])[-1]

@@ -142,7 +142,7 @@ class Stage:
 
     def _command(self, name: str, *arguments: str) -> Process:
         return Process(
-            name, [sys.executable, "-m", "waterclock.cli", *arguments], self._folder / f"{name}.log", self._clock
+            name, [sys.executable, "-P", "-m", "waterclock.cli", *arguments], self._folder / f"{name}.log", self._clock
         )
 
     def _broker(self) -> list[str]:

@@ -97,7 +97,7 @@ class Stage:
 
     def _command(self, name: str, *arguments: str) -> Process:
         log = self._folder / f"{name.replace(' ', '-')}.log"
-        return Process(name, [sys.executable, "-m", "waterclock.cli", *arguments], log, self._clock)
+        return Process(name, [sys.executable, "-P", "-m", "waterclock.cli", *arguments], log, self._clock)
 
     def _admin(self) -> Admin:
         return Admin(base_settings(self.servers, {}))

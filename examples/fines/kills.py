@@ -131,7 +131,7 @@ class Life:
         self._clock, self._checkpoint = clock, Checkpoint(ground.folder(name) / "checkpoint")
         self._before = self.begun
         self._log = ground.folder(name) / "driver.log"
-        command = [sys.executable, "-c", _MAIN, "run", str(ground.file(name)), "--json"]
+        command = [sys.executable, "-P", "-c", _MAIN, "run", str(ground.file(name)), "--json"]
         self._began_s, self.seconds = clock.monotonic_s(), 0.0
         self.start_s = 0.0  # until the first batch of this life was begun
         with self._log.open("ab") as log:

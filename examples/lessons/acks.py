@@ -87,7 +87,7 @@ def stop_and_kill(process: subprocess.Popen[str]) -> None:
 
 def started(folder: str, *settings: str) -> tuple[subprocess.Popen[str], str]:
     """A broker in a process of its own; it says where it listens. Settings are `name=value`."""
-    command = [sys.executable, "-m", "waterclock.cli", "broker", "--port", "0", "--data", folder]
+    command = [sys.executable, "-P", "-m", "waterclock.cli", "broker", "--port", "0", "--data", folder]
     command += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

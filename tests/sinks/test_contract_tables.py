@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import DATABASES
-from tests.sinks.stores import EVENT, SCHEMA, Database, Store, batch, everything, of_batches
+from tests.sinks.stores import EVENT, SCHEMA, Database, SQLiteStore, Store, batch, everything, of_batches
 from waterclock.errors import UsageError
 from waterclock.sinks import LastBatch, Mirror, apply_once
+from waterclock.sinks.sqlite import look
 from waterclock.spark import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")
@@ -78,6 +79,37 @@ def test_a_table_that_differs_is_told_column_by_column(store: Store, event: pa.S
     with closing(store.sink()) as sink:
         sink.open(SCHEMA)
     assert re.search(told, refusal(store, event))
+
+
+def looked_at(store: Database, event: pa.Schema) -> str | None:
+    """Why the tables that are there are refused by whoever only looks at them; None where they fit."""
+    results = frames.result_schema(pa.string(), event)
+    before = store.tables()
+    try:
+        if isinstance(store, SQLiteStore):
+            look(store.path, "results", None, results)
+        else:
+            with closing(store.sink()) as sink:
+                sink.look(results)  # type: ignore[attr-defined]
+    except UsageError as error:
+        return str(error)
+    finally:
+        assert store.tables() == before
+    return None
+
+
+def test_who_looks_only_says_what_opening_would_and_makes_nothing(database: Database) -> None:
+    database.run("SELECT 1")  # of a file: it is there
+    assert looked_at(database, EVENT) is None
+    other = EVENT.append(pa.field("new", pa.string()))
+    with closing(database.sink()) as sink:
+        sink.open(SCHEMA)
+        assert looked_at(database, EVENT) is None  # while another one writes
+        assert looked_at(database, other) == refusal(database, other)
+        apply_once(sink, batch(0))
+    assert looked_at(database, EVENT) is None
+    database.run("DROP TABLE results")
+    assert looked_at(database, EVENT) == refusal(database, EVENT)
 
 
 def test_a_table_that_lost_its_primary_key_is_refused(database: Database) -> None:

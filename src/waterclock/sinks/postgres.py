@@ -86,12 +86,17 @@ class PostgresSink:
         with self._transaction():
             if not self._session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self._schema):
                 self._session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
-            if isinstance(self._mirror, Mirror):
-                refuse_no_mirror(self.describe(), self._found)
-            rows = {table.part: self._holds_rows(table.part) for table in wanted}
+            self._refuse_unlike(wanted)
             for table in wanted:
-                self._make_or_check(table)
-            refuse_lost(self._table, self._place(), rows)
+                if not self._found(table.part).columns:
+                    self._session.run(f"CREATE TABLE {self._name(table.part)} ({table.definition()})")
+
+    def look(self, results: pa.Schema) -> None:
+        """UsageError where `open` would refuse what is there; nothing is made."""
+        if isinstance(self._mirror, Mirror):
+            self._mirror.check(event_schema(results))
+        with self._transaction():
+            self._refuse_unlike(self._tables(results))
 
     def remove(self) -> None:
         """Drop the sink's tables in one transaction; the schema, and what else is in it, stays.
@@ -198,12 +203,14 @@ class PostgresSink:
         kept, positions = columns_of(self._mirror.kept(event)), columns_of(self._mirror.positions(event))
         return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
 
-    def _make_or_check(self, wanted: Table) -> None:
-        found = self._found(wanted.part)
-        if found.columns:
-            refuse_unlike(f"the table {self._table + wanted.part!r} in {self._place()}", found, wanted)
-        else:
-            self._session.run(f"CREATE TABLE {self._name(wanted.part)} ({wanted.definition()})")
+    def _refuse_unlike(self, wanted: list[Table]) -> None:
+        """UsageError or StateMismatch where what is there is another table, or a part of it is gone."""
+        if isinstance(self._mirror, Mirror):
+            refuse_no_mirror(self.describe(), self._found)
+        for table in wanted:
+            if (found := self._found(table.part)).columns:
+                refuse_unlike(f"the table {self._table + table.part!r} in {self._place()}", found, table)
+        refuse_lost(self._table, self._place(), {table.part: self._holds_rows(table.part) for table in wanted})
 
     def _found(self, part: str) -> Table:
         columns = self._session.run(_COLUMNS, self._name(part))

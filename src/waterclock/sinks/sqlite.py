@@ -8,9 +8,11 @@ Rule 3: what is wrong with the place is reported before anything is written, by 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,7 +81,7 @@ class SQLiteSink:
         with _errors_of(self._path), self._transaction():
             if isinstance(self._mirror, Mirror):
                 refuse_no_mirror(self.describe(), self._found)
-            tables = self._tables(results)
+            tables = _tables(self._mirror, results)
             rows = {table.part: self._holds_rows(table.part) for table in tables}
             for table in tables:
                 self._make_or_check(table)
@@ -172,31 +174,16 @@ class SQLiteSink:
 
     # Tables ----------------------------------------------------------------------------------------------------
 
-    def _tables(self, results: pa.Schema) -> list[Table]:
-        dead = tuple(zip(DEAD_NAMES, _DEAD_TYPES, strict=True))
-        batches = tuple(zip(BATCH_NAMES, _BATCH_TYPES, strict=True))
-        ours = [Table(DEAD_LETTERS, dead), Table(BATCHES, batches, BATCH_KEY)]
-        if self._mirror is None:
-            return [Table("", (("batch_id", "INTEGER"), *_columns(flat_schema(results)))), *ours]
-        if isinstance(self._mirror, Replica):
-            return [positions_table(POSITION_TYPES), *ours]
-        event, key = event_schema(results), self._mirror.key
-        kept, positions = _columns(self._mirror.kept(event)), _columns(self._mirror.positions(event))
-        return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
-
     def _make_or_check(self, wanted: Table) -> None:
         name = self._table + wanted.part
         self._db.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({wanted.definition()})')
         refuse_unlike(f"the table {name!r} in {self._path}", self._found(wanted.part), wanted)
 
     def _found(self, part: str) -> Table:
-        rows = self._db.execute(f'PRAGMA table_info("{self._table}{part}")').fetchall()
-        key = sorted((row[5], row[1]) for row in rows if row[5])
-        return Table(part, tuple((row[1], row[2]) for row in rows), tuple(name for _, name in key))
+        return _found(self._db, self._table, part)
 
     def _holds_rows(self, part: str) -> bool | None:
-        there = self._found(part).columns
-        return bool(self._db.execute(f'SELECT 1 FROM "{self._table}{part}" LIMIT 1').fetchall()) if there else None
+        return _holds_rows(self._db, self._table, part)
 
     def _rows(self, statement: str) -> list[tuple[object, ...]]:
         return self._db.execute(statement).fetchall()
@@ -232,6 +219,60 @@ class SQLiteSink:
         except BaseException:
             self.rollback()
             raise
+
+
+def look(path: Path, table: str, mirror: Mirror | Replica | None, results: pa.Schema) -> None:
+    """UsageError where a sink could not be opened, as far as its file shows; nothing is made, and nothing is changed."""
+    if isinstance(mirror, Mirror):
+        mirror.check(event_schema(results))
+    wanted = _tables(mirror, results)
+    _refuse_unwritable(path)
+    if not path.exists():
+        return
+    # a reader of a file that nobody has open would leave a log and its index beside it
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    with _errors_of(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as db:
+        if isinstance(mirror, Mirror):
+            refuse_no_mirror(f"the table {table!r} in {path}", partial(_found, db, table))
+        for each in wanted:
+            if (found := _found(db, table, each.part)).columns:
+                refuse_unlike(f"the table {table + each.part!r} in {path}", found, each)
+        refuse_lost(table, str(path), {each.part: _holds_rows(db, table, each.part) for each in wanted})
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """UsageError where this user may not write a file, or make it."""
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if (there == path) == there.is_dir() or not os.access(there, os.W_OK):
+        raise UsageError(
+            f"the sink's file {str(path)!r} cannot be written: see to {there}, or name another path in [sink]"
+        )
+
+
+def _tables(mirror: Mirror | Replica | None, results: pa.Schema) -> list[Table]:
+    """The tables of a sink."""
+    dead = tuple(zip(DEAD_NAMES, _DEAD_TYPES, strict=True))
+    batches = tuple(zip(BATCH_NAMES, _BATCH_TYPES, strict=True))
+    ours = [Table(DEAD_LETTERS, dead), Table(BATCHES, batches, BATCH_KEY)]
+    if mirror is None:
+        return [Table("", (("batch_id", "INTEGER"), *_columns(flat_schema(results)))), *ours]
+    if isinstance(mirror, Replica):
+        return [positions_table(POSITION_TYPES), *ours]
+    event, key = event_schema(results), mirror.key
+    kept, positions = _columns(mirror.kept(event)), _columns(mirror.positions(event))
+    return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
+
+
+def _found(db: sqlite3.Connection, table: str, part: str) -> Table:
+    """One of the tables as it is there; without columns where it is not."""
+    rows = db.execute(f'PRAGMA table_info("{table}{part}")').fetchall()
+    key = sorted((row[5], row[1]) for row in rows if row[5])
+    return Table(part, tuple((row[1], row[2]) for row in rows), tuple(name for _, name in key))
+
+
+def _holds_rows(db: sqlite3.Connection, table: str, part: str) -> bool | None:
+    there = _found(db, table, part).columns
+    return bool(db.execute(f'SELECT 1 FROM "{table}{part}" LIMIT 1').fetchall()) if there else None
 
 
 @contextmanager

@@ -1,13 +1,15 @@
-"""`waterclock run`: a pipeline, its bar while it works, and its summary."""
+"""`waterclock run`: a pipeline, its bar while it works, and its summary; or what is wrong with it."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from waterclock.arguments import describe
+from waterclock.errors import UsageError
 from waterclock.web import option
 
 
@@ -18,6 +20,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="take what is there, close, end (the default)")
     how.add_argument("--live", action="store_true", help="go on taking what comes until Ctrl-C")
+    how.add_argument("--check", action="store_true", help="say what is wrong with it, without running it, and end")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--master", metavar="URL", help="run on a cluster: spark://HOST:7077, k8s://..., yarn")
@@ -26,6 +29,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """`waterclock run`: a pipeline from its TOML file."""
+    if arguments.check:
+        return _check(arguments)
     from waterclock.spark.fresh import start_over
     from waterclock.spark.pipeline import configured
     from waterclock.spark.progress import Bar
@@ -35,9 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.pipeline)
     conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-    begin = partial(
-        start, config.name, config.cores, conf_for(config.checkpoint, conf), log_of(config, arguments.pipeline)
-    )
+    log = log_of(config, arguments.pipeline)
+    begin = partial(start, config.name, config.cores, conf_for(config.checkpoint, conf), log, beside=config.modules())
     session = begin(config.buckets) if config.is_remote() else None  # its places are reached through Spark
     if arguments.fresh:
         start_over(config)
@@ -52,6 +56,24 @@ def run(arguments: argparse.Namespace) -> int:
         pipeline.close()
     _print_summary(arguments, summary)
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    """Print what is wrong, and what only a run can tell; 1 where something is wrong."""
+    from waterclock.spark.checking import check
+
+    if arguments.fresh:
+        raise UsageError("--check changes nothing, and looks at what is there: leave out --fresh")
+    found = check(arguments.pipeline)
+    if arguments.json:
+        print(json.dumps(asdict(found), indent=1))
+        return 1 if found.faults else 0
+    for fault in found.faults:
+        print(f"wrong: {fault}")
+    for part in found.unchecked:
+        print(f"not checked: {part}")
+    print(f"{arguments.pipeline}: {len(found.faults) or 'nothing'} wrong, {len(found.unchecked)} not checked")
+    return 1 if found.faults else 0
 
 
 def _print_summary(arguments: argparse.Namespace, summary: Any) -> None:

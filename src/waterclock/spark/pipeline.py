@@ -41,6 +41,8 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.checkpoint.reads import Reads
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
+from waterclock.spark.checkpoint.unplanned import set_aside
+from waterclock.spark.fixed import results_schema, settings_of
 from waterclock.spark.fresh import Removal
 from waterclock.spark.outlets import Outlets, outlets_of
 from waterclock.spark.packs import CLOSING_US
@@ -48,7 +50,7 @@ from waterclock.spark.places.place import Place, is_remote, place_of
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
-from waterclock.spark.state import bucket
+from waterclock.spark.starts import Starts, too_slow
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.summary import Progress, Summary
 from waterclock.spark.task_files import Shape, writing
@@ -65,8 +67,6 @@ if TYPE_CHECKING:
     from waterclock.spark.streams import Source
 
 _LOOK_EVERY_S = 0.1
-_TOO_SLOW = "Python worker failed to connect back"  # Spark gives one ten seconds; a busy machine may need more
-_STARTS = 5
 
 
 class Pipeline:
@@ -101,10 +101,11 @@ class Pipeline:
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
         self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
-        self._schema = self._results_schema()
+        self._schema = results_schema(self._stream, self._rules)
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
+        self._starts = Starts(lambda: self._stopped, self._clock)
         self._totals: dict[str, int] = {}
         self._batches = self._events = 0
         self._gathering = Gatherer(name, self._clock)
@@ -133,6 +134,7 @@ class Pipeline:
         check_state_store(session, self._count(session))
         self.check(session)
         self._checkpoint.sweep()
+        set_aside(self._checkpoint)
         self._checkpoint.close_again()
         self._report, self._last_moment = report, self._clock.monotonic_s()
         started = self._last_moment
@@ -175,7 +177,7 @@ class Pipeline:
         Removal(self._checkpoint).finish()
         if session is not None:
             self._stream.begin(session)
-            self._schema = self._results_schema()
+            self._schema = results_schema(self._stream, self._rules)
         self.buckets = self._count(session)
         if self._schema is not None and self._outlets.plan(session, self._schema):
             self._check_whole()
@@ -189,7 +191,8 @@ class Pipeline:
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
         self._outlets.open(checkpoint)  # 1
         self._stream.refuse_if_closed()
-        checkpoint.claim(self._settings())  # 2
+        mirrors = self._outlets.mirrors()
+        checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets, mirrors))  # 2
         removal.serves(self._outlets.place)
         self._owner.take()  # where the folder is new
         self._outlets.fence(self._owner.epoch)
@@ -199,12 +202,6 @@ class Pipeline:
 
     def _count(self, session: SparkSession | None) -> int:
         return self._asked or self._checkpoint.buckets() or by_cores(session and cores_of(session))
-
-    def _results_schema(self) -> pa.Schema | None:
-        event, rules = self._stream.schema(), self._rules
-        if event is None or rules is None:
-            return event
-        return frames.result_schema(event.field(rules.key).type, event)
 
     def _own_session(self) -> SparkSession:
         """The active session, or a new one whose story goes where the command's goes: into a folder that was looked at."""
@@ -239,14 +236,14 @@ class Pipeline:
             return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
     def _work(self, session: SparkSession, live: bool) -> None:
-        """Come to the end of the run; where a worker of Spark's started too slowly, start the query again, a few times."""
+        """Come to the end of the run; where a worker of Spark's started too slowly, start the query again (starts.py)."""
         come_to_the_end = self._go_on if live else partial(self._finish, session)
-        for starts_left in reversed(range(_STARTS)):
+        while True:
             try:
                 come_to_the_end()
                 return
             except StreamingQueryException as error:
-                if not starts_left or self._stopped or _TOO_SLOW not in str(error):
+                if not self._starts.again(str(error)):
                     raise
                 self._failure = None
                 self._query = self._start(session, live)
@@ -307,6 +304,7 @@ class Pipeline:
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
         written = self._outlets.write(batch.sparkSession, made)  # 2 3 4 5
         if written is not None:
+            self._starts.came_further()
             self._batches += 1
             self._events += written.counters.get("events", 0)
             self._totals = frames.sum_counters([self._totals, written.counters])  # a live run has batches without end
@@ -355,18 +353,6 @@ class Pipeline:
         outlets, counts = self._outlets, (self._batches, self._events)
         return Summary(self._name, outlets.describe(), *counts, seconds, outlets.first.sink.totals())
 
-    def _settings(self) -> dict[str, Any]:
-        """What a checkpoint's state depends on, and with it what a mirror holds."""
-        mirrors = self._outlets.mirrors()
-        return {
-            "state": bucket.VERSION,
-            "buckets": self.buckets,
-            "rules": repr(self._rules),
-            "watermark_delay_us": self._delay_us,
-            **self._stream.settings(),
-            **({"mirror": " ".join(map(repr, mirrors))} if mirrors else {}),
-        }
-
 
 def configured(config: Config, sink: Sink | None = None) -> Pipeline:
     """The pipeline of a file; `sink` is the configured one unless another is given."""
@@ -384,13 +370,15 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
     """What to say of an error that is none of ours: the last line that names one, or the first of all."""
+    story = "Spark's log" if is_remote(checkpoint.path) else f"{checkpoint.path}/spark.log or the session's log"
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     named = [line for line in lines if "Error" in line or "Exception" in line]
     cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
     goes_on = "The same command goes on from there"
     if "SQLSTATE: 22" in cause:  # a value of the data
         goes_on = "It would end so again: take a function that gives null (try_...), with --fresh, or mend the value"
-    story = "Spark's log" if is_remote(checkpoint.path) else f"{checkpoint.path}/spark.log or the session's log"
+    if slow := too_slow(str(error), story):
+        return slow
     return WaterclockError(
         f"the pipeline failed: {cause}. What was committed stays; the whole story is in {story}. {goes_on}."
     )

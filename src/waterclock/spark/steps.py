@@ -11,6 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -26,6 +29,7 @@ from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
 from waterclock.spark import frames
 from waterclock.spark.plans import reads_a_stream, refuse_stateful
+from waterclock.spark.session.worker import Beside
 from waterclock.spark.toml.steps import Outlet, Step, columns_from, step_from, takes_from
 from waterclock.spark.transform import conform
 
@@ -139,9 +143,8 @@ def _function_of(step: Step) -> Callable[[DataFrame], DataFrame]:
     if callable(step.transform):
         return step.transform
     module, _, name = str(step.transform).partition(":")
-    sys.path.insert(0, str(step.folder))
     try:
-        found = import_module(module)
+        found = _imported(module, str(step.folder))
     except ImportError as error:
         raise UsageError(
             f"'transform' names the module {module!r}, which cannot be imported ({error}): put it beside the pipeline's "
@@ -151,9 +154,26 @@ def _function_of(step: Step) -> Callable[[DataFrame], DataFrame]:
         raise UsageError(
             f"'transform' names the module {module!r}, which failed with {type(error).__name__}: {error}. Mend it"
         ) from error
-    finally:
-        sys.path.remove(str(step.folder))
     if not callable(function := getattr(found, name, None)):
         raise UsageError(f"'transform' names the function {name!r}, and the module {module!r} has none of that name")
     cloudpickle.register_pickle_by_value(found)  # a worker of Spark's does not see the folder: functions travel whole
     return function  # type: ignore[no-any-return]
+
+
+def _imported(module: str, folder: str) -> ModuleType:
+    """The user's module: it is looked for in `folder` first; what it imports is looked for there last, as in the workers,
+    so that a random.py beside it is not taken for Python's own."""
+    first, beside = module.partition(".")[0], Beside(folder)
+    sys.meta_path.append(beside)
+    try:
+        if first not in sys.modules and (spec := PathFinder.find_spec(first, [folder])) is not None:
+            assert spec.loader is not None
+            sys.modules[first] = found = module_from_spec(spec)
+            try:
+                spec.loader.exec_module(found)
+            except BaseException:
+                del sys.modules[first]
+                raise
+        return import_module(module)
+    finally:
+        sys.meta_path.remove(beside)

@@ -2,6 +2,7 @@
 
 folder.py  `Checkpoint`: every file in it, and what is refused once it is closed, moved or damaged
 taken.py   Spark's log of the files that it took
+unplanned.py  what a kill leaves between that log and a batch's offsets
 owner.py   one run at a time on a checkpoint: a lock
 lease.py   the same where there are no locks, and a number for each owner
 """

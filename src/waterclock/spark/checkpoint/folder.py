@@ -12,6 +12,7 @@ waterclock.sink     ours: where the results are that go with it (fresh.py)
 waterclock.lock     ours: who works on the checkpoint (owner.py)
 waterclock.owners/  ours: the same behind a URI, where there are no locks (lease.py)
 waterclock.reads/   ours: what each batch read, where Spark's notes of it may be written over (reads.py)
+waterclock.unplanned/ ours: notes of files that no batch took, set aside (unplanned.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
 """
@@ -136,6 +137,12 @@ class Checkpoint:
             ) from error
         if not file.exists():
             write(file, json.dumps({**settings, "checkpoint": str(self.path)}, indent=1))
+        self.refuse_others(settings)
+
+    def refuse_others(self, settings: Mapping[str, Any]) -> None:
+        """Raise StateMismatch where the checkpoint was made with other settings; nothing is written."""
+        file = self.path / "waterclock.json"
+        if not file.exists():
             return
         before = stored(file)
         self._refuse_moved(before.pop("checkpoint", None))

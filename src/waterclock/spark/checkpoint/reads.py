@@ -25,7 +25,7 @@ from typing import Any
 from waterclock.errors import StateMismatch
 from waterclock.sinks.epochs import Epoch
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
-from waterclock.spark.checkpoint.taken import files_of_entry
+from waterclock.spark.checkpoint.taken import entry_of, files_of_entry
 from waterclock.spark.places.place import Place, make_folder, names_in, remove
 
 READS = "waterclock.reads"
@@ -92,8 +92,8 @@ def noted(checkpoint: Checkpoint, batch_id: int) -> dict[str, Any]:
     before, lines = _sources(checkpoint, batch_id - 1), _sources(checkpoint, batch_id)
     lists = {}
     for source, line in enumerate(lines or ()):
-        end = _list_of([line])
-        begin = end - 1 if before is None and batch_id else _list_of((before or [])[source : source + 1])
+        end = entry_of(line)
+        begin = end - 1 if before is None and batch_id else entry_of("".join((before or [])[source : source + 1]))
         for entry in range(begin + 1, end + 1):
             with suppress(FileNotFoundError):
                 lists[f"{source}/{entry}"] = _files(checkpoint.path / "sources" / str(source), entry)
@@ -104,15 +104,6 @@ def _sources(checkpoint: Checkpoint, batch_id: int) -> list[str] | None:
     """A line for each source, behind a version and Spark's settings; None where the batch's file is gone."""
     text = checkpoint.offsets(batch_id)
     return None if text is None else text.splitlines()[2:]
-
-
-def _list_of(lines: list[str]) -> int:
-    """The number of the list of files up to which an offset goes; -1 for one that is none of a folder."""
-    with suppress(ValueError):
-        for line in lines:
-            offset = json.loads(line)
-            return int(offset.get("logOffset", -1)) if isinstance(offset, dict) else -1
-    return -1
 
 
 def _files(log: Place, entry: int) -> str:

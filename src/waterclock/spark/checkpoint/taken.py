@@ -6,13 +6,15 @@
 An offset of the folder is the number of an entry: a batch takes the entries behind the offset of the batch before it.
 
 Rule 1: a file is known by its name, for a source is one folder.
-Rule 2: an entry is written before its batch: what it names is read by that batch, or by its re-run after a crash.
+Rule 2: an entry is written before its batch: what it names is read by that batch, or by its re-run after a crash; or by no
+        batch yet, where the crash came before the batch was planned (unplanned.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -21,16 +23,35 @@ from waterclock.spark.places.place import Place, names_in
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """A file in Spark's log: its name, when it was written in milliseconds since 1970, and the number of the entry."""
+    """A file in Spark's log: its name, when it was written in milliseconds since 1970, the number of the entry, and where
+    it lies, as Spark names it."""
 
     name: str
     written_ms: int
     entry: int
+    path: str
+
+
+def entries_of(log: Place) -> dict[int, str]:
+    """The names of the entries in the `log` of a source, by their numbers."""
+    return {int(stem): name for name in names_in(log) if (stem := name.partition(".")[0]).isdecimal()}
+
+
+def entry_of(offset: str) -> int:
+    """The number of the entry up to which an offset of a source goes; -1 for one that is none of a folder.
+
+    >>> entry_of('{"logOffset":7}'), entry_of("-"), entry_of('{"orders":{"0":5}}')
+    (7, -1, -1)
+    """
+    with suppress(ValueError):
+        told = json.loads(offset)
+        return int(told.get("logOffset", -1)) if isinstance(told, dict) else -1
+    return -1
 
 
 def taken_files(log: Place) -> Iterator[TakenFile]:
     """All files in the `log` of a source, in the order in which they were taken; none where there is no log."""
-    entries = {int(stem): name for name in names_in(log) if (stem := name.partition(".")[0]).isdecimal()}
+    entries = entries_of(log)
     whole = max((number for number, name in entries.items() if "." in name), default=0)
     for number in sorted(number for number in entries if number >= whole):
         yield from _files_in(log / entries[number], b"}")
@@ -52,4 +73,5 @@ def _files_in(path: Place, ending: bytes) -> Iterator[TakenFile]:
     for line in path.read_bytes().split(b"\n")[1:]:
         if line.endswith(ending):
             entry = json.loads(line)
-            yield TakenFile(unquote(entry["path"].rpartition("/")[2]), entry["timestamp"], entry["batchId"])
+            named = unquote(entry["path"])
+            yield TakenFile(named.rpartition("/")[2], entry["timestamp"], entry["batchId"], named)

@@ -10,7 +10,8 @@ Rule 1: what is sent is the package's Python files and compiled modules in one z
         its name or the system's loader says: the plain one gives the same results, and the same bytes of state
         (compiled.py).
 Rule 2: an operator with state has Spark start a Python on the driver too, which does not see what was sent. It finds the
-        package by the PYTHONPATH with which Java is started.
+        package by the PYTHONPATH with which Java is started; and does not look into the caller's folder (PYTHONSAFEPATH),
+        where a random.py would be taken for Python's own.
 Rule 3: nothing of the loopback settings holds here: executors must be able to reach the driver.
 """
 
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 import waterclock.errors
 from waterclock.errors import UsageError
 from waterclock.spark.buckets import by_cores
+from waterclock.spark.session.pythons import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,15 +89,9 @@ def shipped() -> Iterator[Path]:
     file = packed(folder)
     with zipfile.ZipFile(file) as archive:
         archive.extractall(folder / _NAME)
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
-    try:
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    with environment(PYTHONPATH=path, PYTHONSAFEPATH="1"):
         yield file
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
 def packed(folder: Path) -> Path:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +21,7 @@ from waterclock.spark.buckets import by_cores
 from waterclock.spark.session import cluster
 from waterclock.spark.session.interrupts import Interrupted
 from waterclock.spark.session.java import use_java
+from waterclock.spark.session.pythons import environment, quick_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +49,7 @@ def settings(cores: int, count: int | None = None) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(min(cores, count or by_cores(cores))),  # more than buckets would stay empty
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
@@ -78,10 +80,12 @@ def start(
     extra: Mapping[str, str] | None = None,
     log: Path | None = None,
     count: int | None = None,
+    beside: Path | None = None,
 ) -> Session:
     """A session named `name` on `cores` cores of this machine, or of the cluster that "spark.master" names.
 
     State is kept in as many parts as there are cores, but no more than `count`, the buckets.
+    Modules of a user's own lie in the folder `beside`: on this machine, workers look there last.
     `extra` settings win over those that spark-submit gave, and those over ours.
     What the JVM and its Python workers say goes to the file `log` where one is given.
     Raises EnvironmentMissing where no Java is found, or Spark does not start; UsageError for a cluster without `cores`.
@@ -96,7 +100,8 @@ def start(
     here = cores or os.cpu_count() or 1
     ours = settings(here, count) if local else cluster.cluster_settings(settings(here, count), given, cores, count)
     chosen = {"spark.master": f"local[{here}]", "spark.app.name": name, **_both(ours, given)}
-    with nullcontext() if local else cluster.shipped() as package:
+    quick = quick_python(os.environ["PYSPARK_PYTHON"], beside)
+    with environment(PYSPARK_PYTHON=quick) if local else cluster.shipped() as package:
         spark = _started(chosen, log)
     if package is not None:
         cluster.send(spark, package)
@@ -142,14 +147,14 @@ def start_session(
     name: str = "waterclock", cores: int | None = None, extra: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A session as docs/spark.md describes it, for a program or a notebook; see `start`."""
-    return start(name, cores, extra).spark
+    return start(name, cores, extra, beside=Path.cwd()).spark
 
 
 def session_for(name: str, log: Path | None = None) -> SparkSession:
     """The session that is active in this process, or a new one, which tells its story to the file `log`."""
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession() or start(name, log=log).spark
+    return SparkSession.getActiveSession() or start(name, log=log, beside=Path.cwd()).spark
 
 
 def check(spark: SparkSession) -> None:

@@ -17,10 +17,11 @@ Paths are relative to the file. The checkpoint and a source's path may be a URI 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
@@ -49,6 +50,7 @@ from waterclock.spark.toml.values import get as _get
 from waterclock.spark.toml.values import one_of as _one_of
 from waterclock.spark.toml.values import part as _part
 
+Made = TypeVar("Made")
 FORMATS = ("jsonl", "parquet", "kafka", *READERS)
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
 _FILE_NAMES = ("format", "path", "files_per_batch", "columns")
@@ -89,6 +91,11 @@ class Config:
         """The first sink, whose totals are those that are shown."""
         return self.outlets[0].sink
 
+    def modules(self) -> Path | None:
+        """The folder in which a `transform` may have modules beside it; None where there is none."""
+        steps = (getattr(self.source, "step", None), *(outlet.step for outlet in self.outlets))
+        return next((step.folder for step in steps if step is not None and step.transform is not None), None)
+
     def is_remote(self) -> bool:
         """Whether a place that it names is reached through Spark alone."""
         places = (self.checkpoint, getattr(self.source, "path", None))
@@ -104,20 +111,43 @@ def log_of(config: Config, file: str | Path) -> Path:
 
 def load(path: str | Path) -> Config:
     """The pipeline in the file at `path`; UsageError says what is wrong and where."""
-    file = Path(path)
+    config, faults = read(path)
+    if config is None:
+        raise faults[0]
+    return config
+
+
+def read(path: str | Path) -> tuple[Config | None, list[UsageError]]:
+    """The pipeline in the file at `path`, or what is wrong with it and where: the first fault of each of its parts."""
+    file, faults = Path(path), Faults()
+    if (table := faults.of(partial(_parsed, file))) is None:
+        return None, faults.found
+    config = _config(table, file.resolve(), faults)
+    found = [UsageError(f"{file}: {fault}") for fault in faults.found]
+    return None if found else config, found
+
+
+class Faults:
+    """What is wrong, in the order in which it was found."""
+
+    def __init__(self) -> None:
+        self.found: list[UsageError] = []
+
+    def of(self, make: Callable[[], Made], otherwise: Any = None) -> Made | Any:
+        """What `make` makes; `otherwise` where that is wrong, which is kept."""
+        try:
+            return make()
+        except UsageError as error:
+            self.found.append(error)
+            return otherwise
+
+
+def _parsed(file: Path) -> dict[str, Any]:
     try:
         content = file.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: NUL in the path
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot read the pipeline {file}: {why}") from error
-    table = _parsed(content, file)
-    try:
-        return _config(table, file.resolve())
-    except UsageError as error:
-        raise UsageError(f"{file}: {error}") from error
-
-
-def _parsed(content: bytes, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
     except ValueError as error:  # no UTF-8, no TOML, or a number of thousands of digits
@@ -126,53 +156,75 @@ def _parsed(content: bytes, file: Path) -> dict[str, Any]:
         raise UsageError(f"{file} is not a TOML file that can be read: it is nested too deeply") from error
 
 
-def _config(table: Mapping[str, Any], file: Path) -> Config:
-    check_names("the file", table, _TABLES, ())
-    changes = _brings_changes(table)
+def _config(table: Mapping[str, Any], file: Path, faults: Faults) -> Config:
+    """A pipeline of which what is in `faults` afterwards is wrong."""
+    of, folder, missing = faults.of, file.parent, cast("Any", None)
+    of(lambda: check_names("the file", table, _TABLES, ()))
+    changes = of(lambda: _brings_changes(table), otherwise=True)
     for needed in ("sink", "source") if changes else ("rules", "sink", "source"):
-        if needed not in table:
-            raise UsageError(f"the file: {needed!r} is missing: write a table [{needed}]")
-    folder = file.parent
-    pipeline = _part(table, "pipeline", ("name", "checkpoint"))
-    time = _part(table, "time", ("watermark_delay", "close"))
-    spark = _part(table, "spark", ("buckets", "cores", "conf"))
-    name = plain_name("[pipeline]", _get(pipeline, "[pipeline]", "name", str, "pipeline"))
-    checkpoint = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
+        of(partial(_refuse_missing, table, needed))
+    pipeline = of(lambda: _part(table, "pipeline", ("name", "checkpoint")), {})
+    time = of(lambda: _part(table, "time", ("watermark_delay", "close")), {})
+    spark = of(lambda: _part(table, "spark", ("buckets", "cores", "conf")), {})
+    name = of(lambda: plain_name("[pipeline]", _get(pipeline, "[pipeline]", "name", str, "pipeline")), "pipeline")
     config = Config(
         name=name,
-        checkpoint=any_place("[pipeline]", "checkpoint", checkpoint, folder),
-        source=source_from(_part(table, "source", None), folder),
-        watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
-        close=not changes and _get(time, "[time]", "close", bool, True),
-        rules=None if changes else rules_from(_part(table, "rules", None)),
-        outlets=_outlets(table, folder, changes),
-        cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
-        spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
-        buckets=_buckets(spark),
+        checkpoint=of(lambda: _checkpoint(pipeline, name, folder)),
+        source=of(lambda: source_from(_part(table, "source", None), folder)) if "source" in table else missing,
+        watermark_delay_us=of(lambda: _duration(time, "[time]", "watermark_delay", 0)),
+        close=of(lambda: not changes and _get(time, "[time]", "close", bool, True)),
+        rules=of(lambda: rules_from(_part(table, "rules", None))) if "rules" in table and not changes else None,
+        outlets=_outlets(table, folder, changes, faults) if "sink" in table else (),
+        cores=of(lambda: None if "cores" not in spark else _count(spark, "[spark]", "cores", 1)),
+        spark_conf=of(lambda: dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {})))),
+        buckets=of(lambda: _buckets(spark)),
     )
-    for outlet in config.outlets:
-        check_fits(config.source.all_columns(), config.rules, outlet.sink.mirror)
-        check_no_loop(outlet.sink, config.source)
-        check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(outlet.sink, "path", None))
+    for outlet in () if faults.found else config.outlets:
+        path, source = getattr(outlet.sink, "path", None), config.source
+        of(partial(check_fits, source.all_columns(), config.rules, outlet.sink.mirror))
+        of(partial(check_no_loop, outlet.sink, source))
+        of(partial(check_places, file, getattr(source, "path", None), config.checkpoint, path))
     return config
 
 
-def _outlets(table: Mapping[str, Any], folder: Path, changes: bool) -> tuple[Outlet[Destination], ...]:
+def _refuse_missing(table: Mapping[str, Any], needed: str) -> None:
+    if needed not in table:
+        raise UsageError(f"the file: {needed!r} is missing: write a table [{needed}]")
+
+
+def _checkpoint(pipeline: Mapping[str, Any], name: str, folder: Path) -> Place:
+    named = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
+    return any_place("[pipeline]", "checkpoint", named, folder)
+
+
+def _outlets(table: Mapping[str, Any], folder: Path, changes: bool, faults: Faults) -> tuple[Outlet[Destination], ...]:
     """[sink], or each [[sink]]."""
-    given = table["sink"]
-    made = []
-    for number, each in enumerate(given if isinstance(given, list) else [given], 1):
-        try:
-            made.append(_outlet({**table, "sink": each}, folder, changes))
-        except UsageError as error:
-            if not isinstance(given, list):
-                raise
-            raise UsageError(f"[[sink]] number {number}: {str(error).removeprefix('[sink]: ')}") from error
+    given, before = table["sink"], len(faults.found)
+    several = given if isinstance(given, list) else [given]
+    made = [
+        faults.of(partial(_numbered, {**table, "sink": each}, folder, changes, number if several is given else 0))
+        for number, each in enumerate(several, 1)
+    ]
+    if len(faults.found) == before:
+        faults.of(lambda: _check_together(made))
+    return tuple(made)
+
+
+def _check_together(made: list[Outlet[Destination]]) -> None:
     if not made:
         raise UsageError("the file: 'sink' is missing: write a table [sink]")
     check_takes([() if outlet.sink.mirror is not None else outlet.takes for outlet in made])
     refuse_one_place([place_of(outlet.sink) for outlet in made])
-    return tuple(made)
+
+
+def _numbered(table: Mapping[str, Any], folder: Path, changes: bool, number: int) -> Outlet[Destination]:
+    """The outlet of [sink]; of one of several, `number` says which."""
+    try:
+        return _outlet(table, folder, changes)
+    except UsageError as error:
+        if not number:
+            raise
+        raise UsageError(f"[[sink]] number {number}: {str(error).removeprefix('[sink]: ')}") from error
 
 
 def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet[Destination]:

@@ -1,0 +1,144 @@
+"""`waterclock run --check`: what can be known of a pipeline without running it. No session is started, nothing is written.
+
+    1. the file            its tables, names, types, and what does not fit together
+    2. what it runs on     Java, and the packages that its source and its sinks need
+    3. the source          it is there, this user may read it, nothing in it stands in the way; its broker is asked
+    4. the checkpoint      this user may use it, it was made with the same settings, nothing came after its close
+    5. each sink           its place may be written, the table that is there has the columns that are written
+
+Rule 1: every fault that is found is said, not only the first: but of each of these, one does not hide another.
+Rule 2: what only a run can tell is said too: a file without faults is not a promise.
+Rule 3: a pipeline that runs may be checked: nobody's lock is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from waterclock.errors import WaterclockError
+from waterclock.sinks.sqlite import look as look_at_file
+from waterclock.spark.buckets import by_cores
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.fixed import results_schema, settings_of
+from waterclock.spark.places.place import is_remote
+from waterclock.spark.session.java import use_java
+from waterclock.spark.source import Stream
+from waterclock.spark.steps import ChosenColumns
+from waterclock.spark.streams import stream_of
+from waterclock.spark.toml.config import Config, read
+from waterclock.spark.toml.sink import Destination, SparkCatalogTable, SQLiteFile, place_of
+from waterclock.spark.toml.steps import Outlet
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is wrong with a pipeline, and what was not looked at, in sentences."""
+
+    faults: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    def try_to(self, look: Callable[[], object]) -> bool:
+        """Whether `look` finds nothing wrong."""
+        try:
+            look()
+        except ModuleNotFoundError as error:
+            told = f"the package {error.name} is not installed: pip install 'waterclock[all]' brings it"
+        except (WaterclockError, OSError) as error:
+            told = str(error)
+        else:
+            return True
+        if told not in self.faults:
+            self.faults.append(told)
+        return False
+
+
+def check(file: str | Path) -> Findings:
+    """Look at the pipeline in `file`, and at what it names."""
+    found = Findings()
+    config, faults = read(file)  # 1
+    found.faults.extend(map(str, faults))
+    found.try_to(use_java)  # 2
+    if config is None:
+        found.unchecked.append("what the file names: the source, the checkpoint, the sinks")
+        return found
+    checkpoint = Checkpoint(config.checkpoint)
+    schema: list[pa.Schema | None] = [None]
+
+    def look_at_source() -> None:
+        with closing(stream_of(config.source, config.rules, config.watermark_delay_us, checkpoint)) as stream:
+            _check_source(config, stream, found)
+            schema[0] = results_schema(stream, config.rules)
+            _check_checkpoint(config, checkpoint, stream, found)
+
+    found.try_to(look_at_source)
+    for outlet in config.outlets:
+        _check_outlet(outlet, schema[0], found)
+    return found
+
+
+def _check_source(config: Config, stream: Stream, found: Findings) -> None:
+    if is_remote(getattr(config.source, "path", None)):
+        found.unchecked.append("the source: it lies behind a URI, which Spark reaches")
+    else:
+        found.try_to(stream.check)  # 3
+    if (step := getattr(config.source, "step", None)) is not None:
+        found.unchecked.append(
+            f"{' and '.join(step.settings())} in [source], and the columns that come of it: Spark knows them"
+        )
+    elif stream.schema() is None:
+        found.unchecked.append("the columns of the source: Spark reads them")
+
+
+def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, found: Findings) -> None:
+    if is_remote(checkpoint.path):
+        found.unchecked.append("the checkpoint: it lies behind a URI, which Spark reaches")
+        return
+    if not found.try_to(checkpoint.refuse_unusable):  # 4
+        return
+    if not is_remote(getattr(config.source, "path", None)):
+        found.try_to(stream.refuse_if_closed)
+    if stream.schema() is None and config.rules is not None:
+        found.unchecked.append("whether the checkpoint was made with these settings: the columns belong to them")
+        return
+    buckets = config.buckets or checkpoint.buckets() or by_cores(config.cores)
+    mirrors = [outlet.sink.mirror for outlet in config.outlets if outlet.sink.mirror is not None]
+    settings = settings_of(stream, config.rules, config.watermark_delay_us, buckets, mirrors)
+    found.try_to(partial(checkpoint.refuse_others, settings))
+
+
+def _check_outlet(outlet: Outlet[Destination], results: pa.Schema | None, found: Findings) -> None:
+    sink, place = outlet.sink, place_of(outlet.sink)
+    if outlet.step is not None:
+        found.unchecked.append(
+            f"{' and '.join(outlet.step.settings())} in [sink], and {place}: Spark knows what comes of it"
+        )
+        return
+    given: list[pa.Schema | None] = [results]
+
+    def choose() -> None:
+        if outlet.columns and results is not None:
+            given[0] = ChosenColumns(outlet.columns, results).schema
+
+    if found.try_to(choose):
+        found.try_to(lambda: _look(sink, given[0], found))  # 5
+
+
+def _look(sink: Destination, schema: pa.Schema | None, found: Findings) -> None:
+    """Look at the tables of a sink; a sink that only says whether it fits when it is opened is made, and no more."""
+    if isinstance(sink, SQLiteFile) and schema is not None:
+        look_at_file(sink.path, sink.table, sink.mirror, schema)
+    elif isinstance(sink, SQLiteFile | SparkCatalogTable):
+        found.unchecked.append(f"{place_of(sink)}: its columns")
+    else:
+        with closing(sink.sink()) as made:
+            look = getattr(made, "look", None)
+            if look is None or schema is None:
+                found.unchecked.append(f"{place_of(sink)}: whether it is there, and its columns")
+            else:
+                look(schema)
