@@ -11,6 +11,7 @@ from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping,
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.lap import LapTurn
+from waterclock.relay.view import Bounds, View
 
 LARGE = random.Random(0).randbytes(3_000)  # it cannot be compressed
 
@@ -274,10 +275,6 @@ def test_a_dead_letter_of_what_was_cut_off_holds_what_the_files_have(world: Worl
 
 
 def test_the_view_of_what_is_pending_has_what_was_moved_on_once(world: World) -> None:
-    pytest.importorskip("pyspark")
-    from waterclock.relay.settlement import mark_of
-    from waterclock.spark.delays import Part, PartView
-
     relay = lapping(world)
     world.send("far", "farther", in_ms=YEAR_MS, id="x")
     lap(world, relay)
@@ -285,11 +282,7 @@ def test_the_view_of_what_is_pending_has_what_was_moved_on_once(world: World) ->
     world.put(None, delay_id="y", delay_action="cancel")
     logs, topics = relay._logs, relay.topics
     assert logs.bounds(topics.input, 0)[0] > 2
-    part = Part(
-        0, logs.bounds(topics.input, 0), (0, logs.bounds(topics.settled, 0)[1]), mark_of(relay._around.topic_id)
-    )
-    rows = [row for batch in PartView(logs, topics, part).rows() for row in batch.to_pylist()]
-    assert [(row["origin"], row["value"], row["id"]) for row in rows] == [
-        (f"{world.topic}-0-0", b"far", "x"),
-        (f"{world.topic}-0-1", b"farther", "x"),
-    ]
+    settled = 0, logs.bounds(topics.settled, 0)[1]
+    bounds = Bounds(0, logs.bounds(topics.input, 0), settled, relay._around.mark)
+    seen = [(one.origin, one.message.value(), one.request.id) for one in View(logs, topics, bounds).pending()]
+    assert seen == [(0, b"far", b"x"), (1, b"farther", b"x")]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.relay.lapping import YEAR_MS, cut_off, lap, lapping, owner_of
+from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
 from tests.relay.test_last_copy import cut
 from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
@@ -58,6 +58,18 @@ def test_what_was_moved_on_is_listed_once_and_what_is_due_next_is_said(
     assert (partition["partition"], partition["pending"], partition["next_due_ms"]) == (0, 1, due_ms)
     (message,) = told(capsys, world, "show", "a")["messages"]
     assert (message["origin"], message["state"], message["due_ms"]) == (f"{world.topic}-0-0", "pending", due_ms)
+
+
+def test_a_message_and_its_copy_are_one(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.relay.trim.Trims.step", lambda trims: None)  # both stand in the log
+    relay = lapping(world)
+    world.send("far", in_ms=YEAR_MS, id="a")
+    step_quietly(relay)
+    fill(world, relay)
+    step_until(lambda: relay._counts.laps, relay)
+    assert len(told(capsys, world, "show", "a")["messages"]) == 1
 
 
 def test_where_no_snapshot_says_what_was_settled_before_nothing_is_listed(

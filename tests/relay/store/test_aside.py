@@ -23,6 +23,7 @@ OTHERS = Identity("relay", "J8iNnLwT", 1)
 def written(folder: Path, identity: Identity = US) -> Path:
     """A folder with three messages, of which one was fired, and one more that no checkpoint named."""
     with PartitionStore(folder, identity, Date()) as store:
+        store.begin(0)
         append(store, [(0, NOON), (1, NOON), (2, NOON + 5 * DAY)], id=b"cart-17")
         settle(store, 0)
         checkpoint(store, 3)
