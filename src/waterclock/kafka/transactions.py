@@ -8,7 +8,8 @@
 A crash between any two leaves Kafka as it was after the last 4, for whoever reads what is committed
 (isolation.level=read_committed). The next under the name begins with 1.
 
-Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1.
+Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1. But where
+        Kafka refused a record (`requires_abort` of the error), `abort` makes it as good as new.
 Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard,
         and so is `give_up`, for a thread that hears no Ctrl-C.
 Rule 3: what a record was refused for is the error, and not what its transaction then says.
@@ -27,7 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
-from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.kafka.partitions import Offsets
 from waterclock.kafka.patience import CALL_S, patiently
 from waterclock.kafka.settings import SENDING
@@ -149,9 +150,10 @@ class TransactionalProducer:
         self.is_open = False
 
     def abort(self) -> None:
-        """Step 4 the other way; when it returns, nothing of the transaction is there."""
+        """Step 4 the other way; when it returns, nothing of the transaction is there, and another one may begin."""
         self._ask(self.producer.abort_transaction, _ABORT_S)
-        self.is_open = False
+        self.is_open = self.has_failed = False
+        self._refused.clear()
 
     def give_up(self) -> None:
         """From any thread: whoever waits for an answer of Kafka's has an error within a second or so, and rule 1 holds."""
@@ -195,17 +197,20 @@ class TransactionalProducer:
         with suppress(KafkaException, SystemError):
             self.producer.poll(_REPORTED_S)  # the transaction may know that a record was refused before we do
         for refused in self._refused:
-            if meaning_of(refused) in (Meaning.TOO_LARGE, Meaning.REFUSED):
+            if verdict_of(refused) is not Verdict.AGAIN:
                 raise self._error_of(refused) from None  # rule 3
         raise self._error_of(self._cause(raised.args[0])) from None
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        """`produce` says of a client that can do no more only that it cannot; the end of its transaction says why."""
-        if meaning_of(error) is Meaning.ENDED:
-            try:
-                self.producer.abort_transaction(_CLOSING_S)
-            except KafkaException as raised:
-                return raised.args[0]
+        """`produce` says of a client that can do no more, and of a transaction that Kafka will not take, only that it
+        cannot go on; the end of the transaction says why. Such a transaction cannot be committed any more."""
+        if error.code() not in (KafkaError._FATAL, KafkaError._STATE):
+            return error
+        producer, is_fatal = self.producer, error.code() == KafkaError._FATAL
+        try:
+            (producer.abort_transaction if is_fatal else producer.commit_transaction)(_CLOSING_S)
+        except KafkaException as raised:
+            return raised.args[0]
         return error
 
 

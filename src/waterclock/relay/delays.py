@@ -20,7 +20,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.settings import READING, SENDING, base_settings
 from waterclock.relay.handlers import Function, Handlers
 from waterclock.relay.murmur import partition_of
-from waterclock.relay.request import Header
+from waterclock.relay.request import Header, is_kafkas_own
 from waterclock.relay.retries import WAITS
 from waterclock.relay.sending import (
     Answer,
@@ -188,6 +188,8 @@ class Delays:
     ) -> list[Header]:
         if target in Topics.of(self._topic):
             raise ValueError(f"{target} is the relay's own: nothing is delivered there")
+        if is_kafkas_own(target):
+            raise ValueError(f"{target} is Kafka's own, as all that begin with __: nothing is delivered there")
         return schedule_headers(target, when, id, headers, replace, self._clock.wall_ms())
 
     def _place(self, key: Text | None, id: str) -> int:
