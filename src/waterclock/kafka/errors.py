@@ -86,7 +86,7 @@ CODES: Mapping[Meaning, tuple[int, ...]] = {
         KafkaError._UNKNOWN_PARTITION,
     ),
     Meaning.UNFIT: (KafkaError.TOPIC_EXCEPTION, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    Meaning.TOO_LARGE: (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE),
+    Meaning.TOO_LARGE: (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE),
     Meaning.INVALID: (
         KafkaError.INVALID_RECORD,
         KafkaError.INVALID_TIMESTAMP,

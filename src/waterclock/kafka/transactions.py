@@ -78,9 +78,8 @@ class TransactionalProducer:
         five cases. The second question about the topic is answered by the broker that it stays with.
         """
         if topic is not None:
-            with suppress(KafkaException):  # what is wrong is told by step 1
-                for _ in range(2):
-                    self.producer.list_topics(topic, timeout=CALL_S)
+            for _ in range(2):
+                self.look_again(topic)
         self._ask(self.producer.init_transactions, _FENCING_S)
 
     def begin(self) -> None:
@@ -154,6 +153,11 @@ class TransactionalProducer:
         self._ask(self.producer.abort_transaction, _ABORT_S)
         self.is_open = self.has_failed = False
         self._refused.clear()
+
+    def look_again(self, topic: str) -> None:
+        """Have librdkafka ask about a topic that refused: it would refuse for it, for 5 minutes."""
+        with suppress(KafkaException):  # what is wrong is told by the next record
+            self.producer.list_topics(topic, timeout=CALL_S)
 
     def give_up(self) -> None:
         """From any thread: whoever waits for an answer of Kafka's has an error within a second or so, and rule 1 holds."""

@@ -30,6 +30,7 @@ _BACK_AT_ONCE: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 
 _STAYING: Final = {"metadata.recovery.strategy": "none"}
 _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
+    "delivery.timeout.ms": TIMEOUT_MS * 7 // 10,  # what has no answer by then can still be aborted by its own producer
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
     "retries": 10,  # and what a topic's replicas or a damaged batch are to blame for, by its name: within some 4 s
 }
@@ -127,8 +128,8 @@ class RecordRefused(ConnectionLost):
         self.error = error
 
 
-# what a transaction says for itself, once a record of it was refused
-_AFTER_REFUSAL: Final = (KafkaError._STATE, KafkaError._INCONSISTENT)
+# what a transaction says for itself, once a record of it was refused, or had no answer in time
+_AFTER_REFUSAL: Final = (KafkaError._STATE, KafkaError._INCONSISTENT, KafkaError._TIMED_OUT)
 
 
 def _error_of(name: str, error: KafkaError) -> WaterclockError:
@@ -140,5 +141,6 @@ def _error_of(name: str, error: KafkaError) -> WaterclockError:
     if meaning_of(error) is Meaning.FENCED:
         return ConnectionLost(f"Another relay has taken over what {name} had.")
     told = f"Kafka did not take a turn of {name}: {error.str()}."
-    refused = verdict is not Verdict.AGAIN or error.code() in _AFTER_REFUSAL or meaning_of(error) is Meaning.ANEW
+    ends = error.txn_requires_abort() and error.code() in _AFTER_REFUSAL
+    refused = ends or verdict is not Verdict.AGAIN or meaning_of(error) is Meaning.ANEW
     return RecordRefused(told, error) if refused and not error.fatal() else ConnectionLost(told)

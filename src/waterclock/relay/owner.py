@@ -59,7 +59,7 @@ class Owner:
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `refused`: which
     origins Kafka did not take, and why; for a letter, the complement of its offset. `doubts`: targets that are delivered to
     by themselves; `was_alone`: the last turn was for one of these. `is_naming`: the next one hears of each message.
-    `most_letters`: of one turn. `anew`: so many in a row were thrown away for nobody's fault. `held`: records that wait for
+    `most_letters`: of one turn. `shy`: topics that refused all that the producer had for them. `anew`: so many in a row were thrown away for nobody's fault. `held`: records that wait for
     room on the disk. `is_in_doubt`: the input may have gone on unseen.
     """
 
@@ -78,7 +78,7 @@ class Owner:
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
         self.doubts, self.is_naming, self.was_alone, self.most_letters = Doubts(around.clock), False, False, MOST
-        self.anew = 0
+        self.anew, self.shy = 0, set[str]()
         self.pace = Pace()
         self.room = Room(around.place_of(number), around.clock)
         self.held: list[Sequence[Message]] = []

@@ -159,7 +159,7 @@ def _learn_of_target(
 ) -> None:
     for topic, error in heard.values():
         if verdict_of(error) is Verdict.TOPIC:
-            owner.around.targets.refuse(topic, _told(topic, error))
+            _refuse_all(owner, topic, error)
             return
     refused = {origin: each for origin, each in heard.items() if verdict_of(each[1]) is Verdict.RECORD}
     sure = {origin: _told(*each) for origin, each in refused.items() if reports.is_sure(each[0], count)}
@@ -180,10 +180,14 @@ def _learn_of_nothing(owner: Owner, turn: Thrown) -> None:
     for target in targets:
         owner.doubts.halve(target, int((turn.rows["target"] == target).sum()))
     if len(targets) == 1 and verdict_of(error) is not Verdict.AGAIN:
-        name = owner.store.targets[targets[0]]
-        owner.around.targets.refuse(name, _told(name, error))
+        _refuse_all(owner, owner.store.targets[targets[0]], error)
     elif turn.is_alone:
         owner.doubts.pause(targets[0])
+
+
+def _refuse_all(owner: Owner, topic: str, error: KafkaError) -> None:
+    owner.around.targets.refuse(topic, _told(topic, error))
+    owner.shy.add(topic)
 
 
 def _of_own(why: str, refusal: RecordRefused) -> WaterclockError:

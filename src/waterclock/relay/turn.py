@@ -195,6 +195,9 @@ class Turn:
         targets = owner.store.targets
         names = {number: targets[number] for number in np.unique(rows["target"]).tolist()}
         refusing = self._around.targets.refusing(names.values()) if names else {}
+        for name in owner.shy.intersection(names.values()) - refusing.keys():
+            owner.shy.discard(name)
+            owner.producer.look_again(name)
         bad = dict(owner.refused)
         for number in (number for number, name in names.items() if name in refusing):
             bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), refusing[names[number]]))
