@@ -1,6 +1,6 @@
-"""What Kafka refuses about one target or one record is a dead letter, and everything else goes on; what it refuses about the
-relay ends it with a sentence. Each code of the table is answered by our broker on purpose; what can be provoked for real is
-shown on Apache Kafka too."""
+"""What Kafka refuses about one target or one record is a dead letter, and everything else goes on; what it refuses about
+the relay ends it with a sentence. Each code of the table is answered by our broker on purpose; what can be provoked for real
+is shown on Apache Kafka too."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@
     TOO_LARGE    a record, or the batch that it came in, is larger than its topic takes
     INVALID      a record is not what its topic takes: no key for a compacted one, a timestamp out of range
     FENCED       a later producer has taken the transactional id: this one can write no more
-    ANEW         this transaction cannot be committed, and nobody is to blame: aborted and begun anew, it may be. A batch that
-                 was refused leaves a gap in librdkafka's numbers; it begins to count anew after one more such transaction
+    ANEW         this transaction cannot be committed, and nobody is to blame: aborted and begun anew, it may be. A refused
+                 batch leaves a gap in librdkafka's numbers; it counts anew after one more such transaction
     ENDED        the client can do no more; the error that did it is another one
     AGAIN        everything else: brokers that are away, elections, time that was over
 

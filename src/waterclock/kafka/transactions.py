@@ -66,7 +66,8 @@ class TransactionalProducer:
         self._refused: list[KafkaError] = []  # why records were not taken
         own: dict[str, Any] = {"transactional.id": transactional_id}
         wins = SENDING if sending is None else sending
-        if wins["delivery.report.only.error"]:  # else it would be called for every record
+        self._notes = bool(wins["delivery.report.only.error"])  # else it would be called for every record
+        if self._notes:
             own["on_delivery"] = _noting(self._refused)
         self.producer = Producer({**settings, **wins, **own})
         self.is_open, self.has_failed, self._is_given_up, self._sent = False, False, False, 0
@@ -199,7 +200,8 @@ class TransactionalProducer:
             # the broker threw it away when another took the name; librdkafka would ask for seconds
             self.is_open = False
         with suppress(KafkaException, SystemError):
-            self.producer.poll(_REPORTED_S)  # the transaction may know that a record was refused before we do
+            # the transaction may know that a record was refused before we do; who hears of each record hears it in `abort`
+            self.producer.poll(_REPORTED_S if self._notes else 0)
         for refused in self._refused:
             if verdict_of(refused) is not Verdict.AGAIN:
                 raise self._error_of(refused) from None  # rule 3

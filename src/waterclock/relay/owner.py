@@ -59,8 +59,9 @@ class Owner:
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `refused`: which
     origins Kafka did not take, and why; for a letter, the complement of its offset. `doubts`: targets that are delivered to
     by themselves; `was_alone`: the last turn was for one of these. `is_naming`: the next one hears of each message.
-    `most_letters`: of one turn. `shy`: topics that refused all that the producer had for them. `anew`: so many in a row were thrown away for nobody's fault. `held`: records that wait for
-    room on the disk. `is_in_doubt`: the input may have gone on unseen.
+    `most_letters`: of one turn. `shy`: topics for which the producer took nothing more. `anew`: so many turns in a row were
+    thrown away for nobody's fault. `held`: records that wait for room on the disk. `is_in_doubt`: the input may have gone
+    on unseen.
     """
 
     def __init__(
