@@ -1,6 +1,6 @@
 """What Kafka refuses about one target or one record is a dead letter, and everything else goes on; what it refuses about
-the relay ends it with a sentence. Each code of the table is answered by our broker on purpose; what can be provoked for real
-is shown on Apache Kafka too."""
+the relay ends it with a sentence. Each code of the table is answered by our broker on purpose; what can be provoked for
+real is shown on Apache Kafka too (test_refusals_on_kafka.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from tests.relay.world import World, step_quietly, step_until
+from waterclock.errors import UsageError
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
@@ -65,6 +66,73 @@ def test_what_a_target_refuses_is_a_letter_with_the_reason_and_the_others_are_de
         reason = (letter["dead-reason"] or b"").decode()
         assert (reason.startswith(f"{refusing} does not take it: "), reason.endswith(f"{error.str()}.")) == (True, True)
     assert relay._counts.breaks == 0
+
+
+# Named by nobody
+
+
+def test_a_target_that_refuses_the_whole_transaction_is_found_out_and_the_others_are_delivered(world: World) -> None:
+    """A right is asked for all topics of a transaction at once: no record is named, and what came behind it waited for
+    good."""
+    relay, refusing = world.started(), other_topic(world)
+    third = f"{world.topic}.third"
+    world.broker.create_topic(third)
+    world.put(b"third", deliver_to=third, deliver_at=world.now_ms + 1_000)
+    refused = Error.TOPIC_AUTHORIZATION_FAILED
+    with world.broker.faults.answer("AddPartitionsToTxn", refused, times=None, topic=refusing):
+        due_for_both(world, relay, refusing)
+        step_until(lambda: passes(world) or len(world.letters()) == 3, relay)
+        step_quietly(relay)
+        assert (world.values(), world.values(third)) == (["good 0", "good 1", "good 2"], ["third"])
+    world.put(b"now it may", deliver_to=refusing, deliver_at=world.now_ms)
+    relay._around.targets.forget([refusing])  # five seconds later
+    step_until(lambda: world.values(refusing), relay)
+    assert (world.values(refusing), relay._counts.breaks) == (["now it may"], 0)
+
+
+@pytest.mark.parametrize(
+    "error", [Error.TRANSACTION_ABORTABLE, Error.INVALID_PRODUCER_ID_MAPPING], ids=lambda error: error.name
+)
+def test_what_is_nobodys_fault_puts_nothing_aside(error: Error, world: World) -> None:
+    relay, other = world.started(), other_topic(world)
+    with world.broker.faults.answer("Produce", error, topic=other) as fault:
+        due_for_both(world, relay, other)
+        step_until(lambda: passes(world) or len(world.values(other)) == 3, relay)
+        step_quietly(relay)
+    assert (fault.met, world.values(other), world.letters()) == (1, ["0", "1", "2"], [])
+    assert world.values() == ["good 0", "good 1", "good 2"]
+
+
+# Of the relay itself
+
+APIS = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", "EndTxn")
+
+
+def ends(world: World, relay: Relay, error: KafkaError) -> None:
+    """It does, with a sentence, and nothing was put aside."""
+    with pytest.raises(UsageError) as raised:
+        step_until(lambda: False, relay)
+    assert str(raised.value).startswith("Kafka refuses what the relay ")
+    assert str(raised.value).endswith(". Look at --kafka-config and the rights.")
+    assert error.str().removeprefix("Broker: ").lower() in str(raised.value).lower()
+    assert (world.letters(), world.values()) == ([], [])
+
+
+@pytest.mark.parametrize("error", codes(Verdict.CLIENT), ids=name_of)
+def test_what_kafka_refuses_about_the_relay_itself_ends_it_with_a_sentence(error: KafkaError, world: World) -> None:
+    relay = world.started()
+    with world.broker.faults.answer("Produce", Error(error.code()), times=None, topic=world.target):
+        world.send("a", in_ms=0)
+        ends(world, relay, error)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_in_whatever_it_asks(api: str, world: World) -> None:
+    relay = world.relay() if api == "InitProducerId" else world.started()
+    world.send("a", in_ms=0)
+    refused = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    with world.broker.faults.answer(api, refused, times=None):
+        ends(world, relay, KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
 
 
 # Of one target, for now
