@@ -78,7 +78,6 @@ class Poison(NamedTuple):
 POISONS = {
     "too large": Poison({"max_message_bytes": "5000"}, os.urandom(20_000), "Message size too large"),
     "no key for a compacted topic": Poison({"cleanup_policy": "compact"}, b"v", "does not take it: "),
-    "a timestamp out of range": Poison({"message_timestamp_before_max_ms": "0"}, b"v", "does not take it: "),
 }
 
 
