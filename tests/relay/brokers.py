@@ -30,12 +30,13 @@ Start = Callable[[str], subprocess.Popen[str]]
 
 
 @contextmanager
-def running(kind: str, folder: Path) -> Iterator[Any]:
-    """A broker of a kind whose groups do not wait for more members."""
+def running(kind: str, folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A broker of a kind whose groups do not wait for more members; `more` settings."""
+    settings = {**SETTINGS, **(more or {})}
     if kind == "apache":
         from waterclock.bench.servers.apache import ApacheKafka
 
-        server = ApacheKafka(folder, SETTINGS)
+        server = ApacheKafka(folder, settings)
         try:
             yield server
         finally:
@@ -43,7 +44,7 @@ def running(kind: str, folder: Path) -> Iterator[Any]:
     else:
         from waterclock.testing import Broker
 
-        with Broker(settings=SETTINGS) as broker:
+        with Broker(settings=settings) as broker:
             yield broker
 
 

@@ -25,7 +25,6 @@ def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
         monkeypatch.setattr("waterclock.relay.pace.REST_NS", 0)
         monkeypatch.setattr("waterclock.relay.absent.PAUSES_S", (0.0,))
         monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
-        monkeypatch.setattr("waterclock.relay.targets._MADE_WITHIN_S", 0.0)  # no broker makes topics here
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,14 @@ tried in a second. tests/relay/test_process_kills.py kills processes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
+from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.owner import Owner
 from waterclock.relay.relay import Relay
@@ -20,8 +22,10 @@ from waterclock.relay.take_over import TakeOver
 from waterclock.relay.turn import Turn
 
 TURN = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "mark")
+REFUSED = ("abort", "undo")  # behind deliver, settle, send_position or commit
 TAKE_OVER = ("lock", "fence", "find_ends", "verify", "replay", "begin")
 WHEN = ("before", "after")
+HOUR_MS = 3_600_000
 QUICK = {("deliver", "after"), ("commit", "before"), ("commit", "after"), ("replay", "before")}
 
 
@@ -112,6 +116,30 @@ def finished(world: World) -> bool:
     if "c" in world.values():
         raise Finished
     return False
+
+
+@pytest.mark.parametrize(("step", "when"), [*product(REFUSED, WHEN)])
+def test_a_death_at_each_step_about_a_refusal_loses_nothing_and_doubles_nothing(
+    step: str, when: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = world.started()
+    limit(world, world.target, 5_000)
+    world.send("a", "b", in_ms=1_000)
+    world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+    world.send("gone", in_ms=HOUR_MS, id="cart-1")
+    world.send("c", in_ms=1_000)
+    step_quietly(relay)
+    world.put(None, delay_id="cart-1", delay_action="cancel")
+    world.advance_ms(1_000)
+    with monkeypatch.context() as patch:
+        dying(patch, Turn, step, when)
+        run_until_death(world, relay)
+    relay = world.started()
+    step_until(lambda: world.advance_ms(50) or (len(world.values()) == 3 and world.letters()), relay)
+    step_quietly(relay)
+    assert (world.values(), world.replies()) == (["a", "b", "c"], [("cart-1", "cancelled", 1)])
+    assert [letter["dead-from"] for letter in world.letters()] == [f"{world.topic}-0-2".encode()]
+    assert owner_of(relay).store.pending == 0
 
 
 @pytest.mark.parametrize(("step", "when"), each(TAKE_OVER))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.around import is_the_records
 from waterclock.relay.turn import Turn
 
 BAD = [
@@ -88,7 +86,7 @@ def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(worl
     step_quietly(relay)
     admin = AdminClient(base_settings(world.broker.bootstrap, {}))
     admin.delete_topics([gone])[gone].result()
-    relay._around.targets._fresh_until_s = 0.0  # five seconds later
+    relay._around.targets.forget([gone])  # five seconds later
     world.advance_ms(5_000)
     step_until(world.values, relay)
     assert [letter["dead-reason"] for letter in world.letters()] == [
@@ -100,7 +98,7 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One by one and in one turn, ten thousand would keep the relay from its group for minutes, and then the next one."""
-    monkeypatch.setattr("waterclock.relay.turn.MOST_PUT_ASIDE", 20)
+    monkeypatch.setattr("waterclock.relay.turn.TOGETHER", 20)
     relay = world.started()
     gone = f"{world.topic}.gone"
     world.broker.create_topic(gone)
@@ -111,7 +109,7 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
     step_quietly(relay)
     admin = AdminClient(base_settings(world.broker.bootstrap, {}))
     admin.delete_topics([gone])[gone].result()
-    relay._around.targets._fresh_until_s = 0.0  # five seconds later
+    relay._around.targets.forget([gone])  # five seconds later
     real, readings = relay._logs.read, []
     monkeypatch.setattr(relay._logs, "read", lambda *where: readings.append(where) or real(*where))
     turns = relay._counts.turns
@@ -139,12 +137,12 @@ def test_a_message_that_its_target_refuses_is_put_aside_alone(world: World) -> N
     world.send("after", in_ms=1_000)
     step_quietly(relay)
     world.advance_ms(1_000)
-    step_until(lambda: turned(world), relay)
+    step_until(lambda: turned(world) and len(world.letters()) == 2, relay)
     assert world.values() == ["before", "after"]
     letters = world.seen(f"{world.topic}.dead")
     assert [len(seen.value or b"") for seen in letters] == [20_000, 20_000]
     assert b"Message size too large" in (dict(letters[0].headers)["dead-reason"] or b"")
-    assert not relay.owners[0].alone
+    assert relay._counts.breaks == 0
 
 
 def turned(world: World) -> bool:
@@ -165,12 +163,6 @@ def test_a_letter_that_is_too_large_itself_is_written_without_the_record(world: 
     assert world.values() == ["good"]
 
 
-def test_a_record_that_kafka_does_not_take_in_time_is_not_refused() -> None:
-    """It says nothing about the record: a broker that is slow would have everything put aside."""
-    assert is_the_records(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    assert not is_the_records(KafkaError(KafkaError._MSG_TIMED_OUT))
-
-
 @pytest.mark.long(seconds=15)
 def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_aside(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -185,7 +177,7 @@ def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_
     real, slow = Turn.deliver, []
 
     def deliver(self: Turn) -> None:
-        if self.owner.alone and len(slow) < 2:
+        if self._is_named and len(slow) < 2:
             slow.append(world.broker.faults.delay("Produce", 3_000, times=1))
         real(self)
 

@@ -47,7 +47,7 @@ def test_what_kafka_sends_away_is_asked_for_again_soon_unless_a_user_says_otherw
     """Apache Kafka sends away what comes while it writes the markers of the transaction before."""
     made = list[int]()
     monkeypatch.setattr(around, "TransactionalProducer", lambda settings, *_: made.append(settings["retry.backoff.ms"]))
-    world.relay(settings={**QUICK, **given})._around.make_producer(0, alone=False)
+    world.relay(settings={**QUICK, **given})._around.make_producer(0)
     assert made == [backoff]
 
 
@@ -126,7 +126,7 @@ def lose(turn: Turn) -> None:
 
 def fence(turn: Turn) -> None:
     """Another one takes the partition over: Kafka hears nothing more of this owner."""
-    turn._around.make_producer(turn.owner.number, False).fence()
+    turn._around.make_producer(turn.owner.number).fence()
 
 
 @pytest.mark.parametrize("befalls", [lose, fence])

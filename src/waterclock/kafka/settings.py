@@ -39,6 +39,7 @@ SENDING = {
     "queue.buffering.max.kbytes": 262_144,
     "message.max.bytes": 1_000_000_000,  # how large a message may be is for the topic to say
     "delivery.report.only.error": True,
+    "allow.auto.create.topics": False,  # a misspelt name must not become a topic: who wants one makes it
 }
 
 WHY_SENDING = {

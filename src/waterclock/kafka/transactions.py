@@ -8,7 +8,8 @@
 A crash between any two leaves Kafka as it was after the last 4, for whoever reads what is committed
 (isolation.level=read_committed). The next under the name begins with 1.
 
-Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1.
+Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1. But where
+        Kafka refused a record (`requires_abort` of the error), `abort` makes it as good as new.
 Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard,
         and so is `give_up`, for a thread that hears no Ctrl-C.
 Rule 3: what a record was refused for is the error, and not what its transaction then says.
@@ -27,7 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
-from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.kafka.partitions import Offsets
 from waterclock.kafka.patience import CALL_S, patiently
 from waterclock.kafka.settings import SENDING
@@ -65,7 +66,8 @@ class TransactionalProducer:
         self._refused: list[KafkaError] = []  # why records were not taken
         own: dict[str, Any] = {"transactional.id": transactional_id}
         wins = SENDING if sending is None else sending
-        if wins["delivery.report.only.error"]:  # else it would be called for every record
+        self._notes = bool(wins["delivery.report.only.error"])  # else it would be called for every record
+        if self._notes:
             own["on_delivery"] = _noting(self._refused)
         self.producer = Producer({**settings, **wins, **own})
         self.is_open, self.has_failed, self._is_given_up, self._sent = False, False, False, 0
@@ -77,9 +79,8 @@ class TransactionalProducer:
         five cases. The second question about the topic is answered by the broker that it stays with.
         """
         if topic is not None:
-            with suppress(KafkaException):  # what is wrong is told by step 1
-                for _ in range(2):
-                    self.producer.list_topics(topic, timeout=CALL_S)
+            for _ in range(2):
+                self.look_again(topic)
         self._ask(self.producer.init_transactions, _FENCING_S)
 
     def begin(self) -> None:
@@ -149,9 +150,15 @@ class TransactionalProducer:
         self.is_open = False
 
     def abort(self) -> None:
-        """Step 4 the other way; when it returns, nothing of the transaction is there."""
+        """Step 4 the other way; when it returns, nothing of the transaction is there, and another one may begin."""
         self._ask(self.producer.abort_transaction, _ABORT_S)
-        self.is_open = False
+        self.is_open = self.has_failed = False
+        self._refused.clear()
+
+    def look_again(self, topic: str) -> None:
+        """Have librdkafka ask about a topic that refused: it would refuse for it, for 5 minutes."""
+        with suppress(KafkaException):  # what is wrong is told by the next record
+            self.producer.list_topics(topic, timeout=CALL_S)
 
     def give_up(self) -> None:
         """From any thread: whoever waits for an answer of Kafka's has an error within a second or so, and rule 1 holds."""
@@ -193,19 +200,23 @@ class TransactionalProducer:
             # the broker threw it away when another took the name; librdkafka would ask for seconds
             self.is_open = False
         with suppress(KafkaException, SystemError):
-            self.producer.poll(_REPORTED_S)  # the transaction may know that a record was refused before we do
+            # the transaction may know that a record was refused before we do; who hears of each record hears it in `abort`
+            self.producer.poll(_REPORTED_S if self._notes else 0)
         for refused in self._refused:
-            if meaning_of(refused) in (Meaning.TOO_LARGE, Meaning.REFUSED):
+            if verdict_of(refused) is not Verdict.AGAIN:
                 raise self._error_of(refused) from None  # rule 3
         raise self._error_of(self._cause(raised.args[0])) from None
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        """`produce` says of a client that can do no more only that it cannot; the end of its transaction says why."""
-        if meaning_of(error) is Meaning.ENDED:
-            try:
-                self.producer.abort_transaction(_CLOSING_S)
-            except KafkaException as raised:
-                return raised.args[0]
+        """`produce` says of a client that can do no more, and of a transaction that Kafka will not take, only that it
+        cannot go on; the end of the transaction says why. Such a transaction cannot be committed any more."""
+        if error.code() not in (KafkaError._FATAL, KafkaError._STATE):
+            return error
+        producer, is_fatal = self.producer, error.code() == KafkaError._FATAL
+        try:
+            (producer.abort_transaction if is_fatal else producer.commit_transaction)(_CLOSING_S)
+        except KafkaException as raised:
+            return raised.args[0]
         return error
 
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from waterclock.errors import WaterclockError
-from waterclock.relay.around import RecordRefused
 from waterclock.relay.owner import Owner
 from waterclock.relay.pace import Pace
 
@@ -24,7 +22,6 @@ class Absent:
 
     at_ns: int = 0
     attempts: int = 0
-    alone: bool = False
     refused: Mapping[int, str] | None = None
     pace: Pace = field(default_factory=Pace)
 
@@ -39,8 +36,6 @@ class Absent:
         owner.pace = self.pace
 
 
-def absent_after(owner: Owner, error: WaterclockError, made: bool) -> Absent:
-    """The partition of an `owner` that is let go for `error`; `made`: a topic that was gone was made anew for it."""
-    # one that was alone found some of them, those that were on their way together: there may be more
-    alone = isinstance(error, RecordRefused) and not owner.alone and not made
-    return Absent(alone=alone, refused={} if made else dict(owner.refused), pace=owner.pace)
+def absent_after(owner: Owner) -> Absent:
+    """The partition of an `owner` that is let go after a failure."""
+    return Absent(refused=dict(owner.refused), pace=owner.pace)

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka.errors import Meaning, meaning_of, words_of
+from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
 from waterclock.kafka.settings import LASTING, SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
@@ -29,14 +29,16 @@ from waterclock.relay.topics import Topics
 _STAYING: Final = {"metadata.recovery.strategy": "none"}
 _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
+    "delivery.timeout.ms": TIMEOUT_MS * 7 // 10,  # what has no answer by then can still be aborted by its own producer
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
+    "retries": 10,  # and what a topic's replicas or a damaged batch are to blame for, by its name: within some 4 s
 }
 # Apache Kafka sends the first request of a transaction away while it still writes the markers of the one before: 100 ms
 # later, librdkafka's default, 99 of 100 messages were late by that. It waits for twice as long each time, up to a second.
 _ASKS_AGAIN_SOON: Final = {"retry.backoff.ms": 10}
 # large batches while a turn is being sent; a commit waits for no linger, it flushes
-_SENDING: Final = {**SENDING, "linger.ms": 50, "delivery.report.only.error": False}
-_ALONE: Final = {**_SENDING, "batch.num.messages": 1}  # whose record is refused is refused for its own sake
+BATCH_BYTES: Final = 1_000_000  # of several records; a larger one goes alone
+_SENDING: Final = {**SENDING, "linger.ms": 50, "delivery.report.only.error": False, "batch.size": BATCH_BYTES}
 
 
 class GroupOffset(NamedTuple):
@@ -86,12 +88,11 @@ class Around:
             return self.logs.bounds(self.topics.input, partition)[0]
         return None
 
-    def make_producer(self, partition: int, alone: bool) -> TransactionalProducer:
-        """The one that may write for the partition; `alone`: each record in a batch of its own, to find a bad one."""
+    def make_producer(self, partition: int) -> TransactionalProducer:
+        """The one that may write for the partition."""
         name = f"{self.group}-{self.topics.input}-{partition}"
-        sending = _ALONE if alone else _SENDING
         settings = {**_ASKS_AGAIN_SOON, **self.settings, **_PRODUCER}
-        return TransactionalProducer(settings, name, partial(_error_of, name), None, sending)
+        return TransactionalProducer(settings, name, partial(_error_of, name), None, _SENDING)
 
     def place_of(self, partition: int) -> str:
         """How a partition of the input is named."""
@@ -125,40 +126,27 @@ def committed_of(consumer: Consumer, topic: str, number: int) -> GroupOffset | N
 
 
 class RecordRefused(ConnectionLost):
-    """Kafka does not take one of the records of a turn: which one, a producer finds out that sends each alone."""
+    """Kafka does not take something of a transaction, which can be aborted, and begun again without it (refusals.py).
+    `error`: what it says of the transaction; it need not be what it says of a record."""
+
+    def __init__(self, told: str, error: KafkaError) -> None:
+        super().__init__(told)
+        self.error = error
 
 
-_REFUSED: Final = (
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_MSG,
-    KafkaError.INVALID_MSG_SIZE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.POLICY_VIOLATION,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-)
-# what a transaction says for itself, once a record of it was refused
-_AFTER_REFUSAL: Final = (KafkaError._STATE, KafkaError._INCONSISTENT)
-
-
-def is_the_records(error: KafkaError) -> bool:
-    """Whether the error is about what one record is, or where it goes."""
-    return error.code() in _REFUSED
+# what a transaction says for itself, once a record of it was refused, or had no answer in time
+_AFTER_REFUSAL: Final = (KafkaError._STATE, KafkaError._INCONSISTENT, KafkaError._TIMED_OUT)
 
 
 def _error_of(name: str, error: KafkaError) -> WaterclockError:
-    meaning = meaning_of(error)
-    if is_the_records(error) or error.code() in _AFTER_REFUSAL:
-        return RecordRefused(f"Kafka does not take a message that {name} delivers: {error.str()}.")
-    if meaning is Meaning.REFUSED:
+    verdict = verdict_of(error)
+    if verdict is Verdict.CLIENT:
         return UsageError(
             f"Kafka refuses what the relay {name} sends: {error.str()}. Look at --kafka-config and the rights."
         )
-    if meaning is Meaning.FENCED:
+    if meaning_of(error) is Meaning.FENCED:
         return ConnectionLost(f"Another relay has taken over what {name} had.")
-    return ConnectionLost(f"Kafka did not take a turn of {name}: {error.str()}.")
+    told = f"Kafka did not take a turn of {name}: {error.str()}."
+    ends = error.txn_requires_abort() and error.code() in _AFTER_REFUSAL
+    refused = ends or verdict is not Verdict.AGAIN or meaning_of(error) is Meaning.ANEW
+    return RecordRefused(told, error) if refused and not error.fatal() else ConnectionLost(told)

@@ -20,7 +20,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.settings import READING, SENDING, base_settings
 from waterclock.relay.handlers import Function, Handlers
 from waterclock.relay.murmur import partition_of
-from waterclock.relay.request import Header
+from waterclock.relay.request import Header, is_kafkas_own
 from waterclock.relay.retries import WAITS
 from waterclock.relay.sending import (
     Answer,
@@ -186,9 +186,12 @@ class Delays:
     def _headers(
         self, target: str, when: list[Header], id: str, headers: Sequence[Header], replace: bool
     ) -> list[Header]:
+        made = schedule_headers(target, when, id, headers, replace, self._clock.wall_ms())
         if target in Topics.of(self._topic):
             raise ValueError(f"{target} is the relay's own: nothing is delivered there")
-        return schedule_headers(target, when, id, headers, replace, self._clock.wall_ms())
+        if is_kafkas_own(target):
+            raise ValueError(f"{target} is Kafka's own, as all that begin with __: nothing is delivered there")
+        return made
 
     def _place(self, key: Text | None, id: str) -> int:
         if key is None and not id:

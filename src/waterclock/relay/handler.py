@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
-from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
+from waterclock.kafka.errors import Meaning, Verdict, is_refusal, meaning_of, verdict_of, words_of
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import staying
 from waterclock.relay.delivery import delivery_of
@@ -279,9 +279,8 @@ def _partition(message: Message) -> tuple[str, int]:
 
 
 def _error_of(name: str, error: KafkaError) -> WaterclockError:
-    meaning = meaning_of(error)
-    if meaning is Meaning.TOO_LARGE:
+    if meaning_of(error) is Meaning.TOO_LARGE:
         return TooLarge(f"Kafka does not take a message that {name} sends on: {error.str()}.")
-    if meaning is Meaning.REFUSED:
+    if is_refusal(error) or verdict_of(error) is Verdict.CLIENT:
         return UsageError(f"Kafka refuses what the handler {name} sends: {error.str()}. Look at the rights.")
     return ConnectionLost(f"Kafka did not take what {name} sent on: {error.str()}.")

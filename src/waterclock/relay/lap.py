@@ -31,11 +31,12 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.around import is_the_records
+from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.relay.extent import EACH
 from waterclock.relay.logs import Reader
 from waterclock.relay.moves import Move, Original, copied, stretches_of
 from waterclock.relay.owner import Owner
+from waterclock.relay.refusals import refused_own
 from waterclock.relay.statistics import Counts
 
 log = logging.getLogger("waterclock.relay")
@@ -57,6 +58,7 @@ class LapTurn:
         self._chosen: list[tuple[Message, Original]] = []
         self._offsets: list[int] = []
         self.refused: list[tuple[int, int]] = []  # place and origin of what Kafka does not take
+        self._own: KafkaError | None = None  # why it takes nothing
         self._settled_position = owner.settled_position
 
     def run(self) -> int:
@@ -91,6 +93,8 @@ class LapTurn:
                 topic, record.value(), record.key(), owner.number, headers=copied(one), on_delivery=hear
             )
         self._arrive()
+        if self._own is not None:
+            raise refused_own(topic, self._own)
         if self.refused or len(self._offsets) < len(self._chosen):
             raise ConnectionLost(
                 f"Kafka did not take {len(self._chosen) - len(self._offsets)} of the {len(self._chosen)} messages that "
@@ -109,8 +113,10 @@ class LapTurn:
     def _hear(self, place: int, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._offsets.append(message.offset())
-        elif is_the_records(error):
+        elif verdict_of(error) is Verdict.RECORD:
             self.refused.append((place, origin))
+        elif verdict_of(error) is Verdict.TOPIC:
+            self._own = error
 
     def settle(self) -> None:
         """Step 3."""
@@ -231,8 +237,11 @@ class Laps:
         try:
             turn.run()
         except ConnectionLost:
+            if not turn.refused:
+                raise
+            self._owner.producer.abort()
             self._note(turn.refused)
-            raise
+            return 1
         if self._from >= self._until:
             self._ended = max(self._owner.position, self._owner.extent.moves.end)
             self._counts.laps += 1

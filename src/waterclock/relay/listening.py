@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
-from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.errors import is_refusal
 from waterclock.kafka.settings import READING
 from waterclock.relay.request import names_a_topic
 
@@ -67,7 +67,7 @@ class _Heard:
         """Raises what waiting does not mend."""
         if error.code() in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return
-        if meaning_of(error) is Meaning.REFUSED:
+        if is_refusal(error):
             raise UsageError(f"Kafka refuses {self._topic}: {error.str()}. Look at --kafka-config and the rights.")
         raise ConnectionLost(f"{self._topic} cannot be read any more: {error.str()}. Start the command again.")
 

@@ -24,7 +24,8 @@ class StandsBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RelayOptions:
-    """`name`: a static member's, whose partitions wait for it while it restarts."""
+    """`name`: a static member's, whose partitions wait for it while it restarts. `make_targets`: a target that is not there
+    is made, as Kafka makes topics by default."""
 
     servers: str
     topic: str
@@ -35,3 +36,4 @@ class RelayOptions:
     settings: Mapping[str, Any] | None = None
     lap_bytes: int = LAP_BYTES
     standby: StandsBy = StandsBy.ALL
+    make_targets: bool = False

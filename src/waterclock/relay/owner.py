@@ -23,13 +23,14 @@ from confluent_kafka import Message
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.ahead import next_occurrences
 from waterclock.relay.around import Around
+from waterclock.relay.doubts import Doubts
 from waterclock.relay.extent import EACH, Extent
 from waterclock.relay.headers import headers_of
 from waterclock.relay.incoming import Requests, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
-from waterclock.relay.pace import Pace, Rest
+from waterclock.relay.pace import MOST, Pace, Rest
 from waterclock.relay.room import Room
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.rows import Array
@@ -55,9 +56,12 @@ class Start(NamedTuple):
 class Owner:
     """What a process knows of a partition while it owns it; `TakeOver` makes it.
 
-    `position`: the input was read up to here. `command_position`: answered and committed up to here. `alone`: the producer
-    sends each record in a batch of its own. `refused` hears which origins Kafka did not take, and why. `held`: records that
-    wait for room on the disk. `is_in_doubt`: the input may have gone on unseen.
+    `position`: the input was read up to here. `command_position`: answered and committed up to here. `refused`: which
+    origins Kafka did not take, and why; for a letter, the complement of its offset. `doubts`: targets that are delivered to
+    by themselves; `was_alone`: the last turn was for one of these. `is_naming`: the next one hears of each message.
+    `most_letters`: of one turn. `shy`: topics for which the producer took nothing more. `anew`: so many turns in a row were
+    thrown away for nobody's fault. `held`: records that wait for room on the disk. `is_in_doubt`: the input may have gone
+    on unseen.
     """
 
     def __init__(
@@ -67,14 +71,15 @@ class Owner:
         store: PartitionStore,
         producer: TransactionalProducer,
         start: Start,
-        alone: bool,
     ) -> None:
-        self.around, self.number, self.store, self.producer, self.alone = around, number, store, producer, alone
+        self.around, self.number, self.store, self.producer = around, number, store, producer
         self.position, self.command_position = min(start.filed, start.answered), start.answered
         self.settled_position, self.extent = start.settled, start.extent
         self.waiting: list[Command] = []
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
+        self.doubts, self.is_naming, self.was_alone, self.most_letters = Doubts(around.clock), False, False, MOST
+        self.anew, self.shy = 0, set[str]()
         self.pace = Pace()
         self.room = Room(around.place_of(number), around.clock)
         self.held: list[Sequence[Message]] = []
@@ -239,12 +244,15 @@ class Owner:
         """These are not to be delivered."""
         gone = np.array(origins, "<i8")
         self.near.remove(gone)
+        self.doubts.remove(gone)
         self.ready = self.ready[~np.isin(self.ready["origin"], gone)]
 
     def next_due_ms(self) -> int | None:
-        """When something is to be delivered; None where nothing is near."""
+        """When something is to be delivered, or put aside; None where nothing is near."""
         if len(self.ready):
             return int(self.ready["due"][0])
+        if (waits_ms := self.doubts.next_due_ms) is not None:
+            return waits_ms
         due_ms = self.near.next_due()
         return due_ms if due_ms is None or due_ms < self._loaded_until else None
 
@@ -336,13 +344,14 @@ class Owner:
         """Have all in the wheel that is due within `NEAR_MS`. OSError where a span is to be split for it and cannot: then
         the next attempt begins anew."""
         now_ms, near, loaded = self.around.clock.wall_ms(), self.near, 0
+        taken = np.concatenate([self.ready["origin"], self.doubts.origins])
         if self._loaded_until < self.store.loaded_until:
             near = Near(now_ms)
             self.store.unload()
         for rows in self.store.load(now_ms + NEAR_MS, SLICE):
             loaded += len(rows)
             self.around.reading(f"the files of {self.around.place_of(self.number)}", loaded, self.store.pending)
-            near.add(rows if near is self.near else rows[~np.isin(rows["origin"], self.ready["origin"])])
+            near.add(rows if near is self.near else rows[~np.isin(rows["origin"], taken)])
         self.near, self._loaded_until = near, self.store.loaded_until
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 MOST: Final = 50_000  # deliveries of one transaction, or answers
-MOST_ALONE: Final = 2_000  # where each is a batch of its own
 TIMEOUT_MS: Final = 10_000  # so long a dead relay's transaction hides what stands behind it in the targets
 EASY_NS: Final = TIMEOUT_MS * 1_000_000 // 4
 REST_NS: Final = 6_000_000

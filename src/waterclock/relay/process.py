@@ -117,7 +117,7 @@ def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> Rel
     given = kafka_settings(arguments.kafka_config)
     name = arguments.name or name
     made = (servers, arguments.topic, folder, group, arguments.partitions, name, given, arguments.lap_bytes)
-    return RelayOptions(*made, StandsBy(arguments.standby))
+    return RelayOptions(*made, StandsBy(arguments.standby), bool(arguments.make_targets or arguments.embedded))
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
-from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.errors import Meaning, is_refusal, meaning_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import gathering
 from waterclock.relay.absent import Absent, absent_after
@@ -49,7 +49,7 @@ from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatisti
 from waterclock.relay.store import Identity, StoreDamaged, say_unread
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
-from waterclock.relay.topics import Topics, prepare, were_gone
+from waterclock.relay.topics import Topics, make_what_is_gone, prepare
 from waterclock.relay.turns import Turns, is_wanted
 from waterclock.relay.upkeep import Upkeep
 
@@ -114,7 +114,7 @@ class Relay:
             options.folder,
             self._clock,
             self._logs,
-            Targets(self._admin.client, self.topics),
+            Targets(self._admin.client, self.topics, makes=options.make_targets),
             lambda number: committed_of(self._consumer, self.topics.input, number),
             lambda: self._consumer.consumer_group_metadata(),
             lambda *told: (self._consumer.consume(0, 0), reading(*told)),  # rule 6
@@ -217,7 +217,7 @@ class Relay:
     def _take_over(self, number: int, absent: Absent) -> None:
         self.standby.let_go(number)
         try:
-            take_over = TakeOver(self._around, number, absent.alone)
+            take_over = TakeOver(self._around, number)
             if absent.attempts:  # the first one of a dead owner's is in haste
                 self._same_logs.check()
             if number >= self._count:
@@ -251,8 +251,9 @@ class Relay:
         if isinstance(error, StoreDamaged):
             owner.set_aside(error)
         self._let_go(number, checkpoint=False)
-        made = isinstance(error, RecordRefused) and were_gone(self._admin, self.topics, self._count)
-        self._put_off(number, absent_after(owner, error, made), error)
+        if isinstance(error, RecordRefused):
+            make_what_is_gone(self._admin, self.topics, self._count)
+        self._put_off(number, absent_after(owner), error)
 
     def _let_go(self, number: int, checkpoint: bool) -> None:
         owner = self.owners.pop(number)
@@ -311,7 +312,7 @@ class Relay:
         if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL):
             self._join_again()
             return
-        if meaning_of(error) is Meaning.REFUSED or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        if is_refusal(error) or meaning_of(error) is Meaning.NO_GROUP:
             raise UsageError(f"Kafka refuses the relay: {error.str()}. Look at --kafka-config and the rights.")
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._of(message.partition(), _reread)

@@ -198,6 +198,12 @@ def names_a_topic(name: str) -> bool:
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
+def is_kafkas_own(topic: str) -> bool:
+    """Whether a topic of this name is Kafka's, for groups and transactions: no message is delivered there. A request for it
+    is a request all the same (rule 1): it is filed, and settled with its dead letter."""
+    return topic.startswith("__")
+
+
 @lru_cache(1024)
 def _topic(name: bytes | None) -> str:
     topic = (name or b"").decode("utf-8", "replace")

@@ -35,10 +35,10 @@ TOLD_EVERY: Final = 100  # records of TOPIC.settled: each may settle 100,000 mes
 
 
 class TakeOver:
-    """Takes one partition over; `alone`: with a producer that finds out which record is refused."""
+    """Takes one partition over."""
 
-    def __init__(self, around: Around, number: int, alone: bool = False) -> None:
-        self._around, self._number, self._alone = around, number, alone
+    def __init__(self, around: Around, number: int) -> None:
+        self._around, self._number = around, number
         self._store: PartitionStore | None = None
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
@@ -80,7 +80,7 @@ class TakeOver:
 
     def fence(self) -> None:
         """Step 2."""
-        self._producer = self._around.make_producer(self._number, self._alone)
+        self._producer = self._around.make_producer(self._number)
         self._producer.fence(self._around.topics.input)
 
     def find_ends(self) -> None:
@@ -137,7 +137,7 @@ class TakeOver:
         extent = self._replay.extent
         extent.begins(low, self._settled[0])
         start = Start(filed, answered, end, self._settled[1], extent)
-        return Owner(self._around, self._number, self.store, self._producer, start, self._alone)
+        return Owner(self._around, self._number, self.store, self._producer, start)
 
     def give_up(self) -> None:
         """Let go of what was taken."""

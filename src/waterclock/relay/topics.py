@@ -70,9 +70,9 @@ def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
     return count
 
 
-def were_gone(admin: Admin, topics: Topics, partitions: int) -> bool:
-    """Make those topics of answers that somebody deleted meanwhile; whether there were any. Of the input and what is
-    settled nothing is made again: what they held is lost, and a relay says so when it starts."""
+def make_what_is_gone(admin: Admin, topics: Topics, partitions: int) -> None:
+    """Make those topics of answers that somebody deleted meanwhile. Of the input and what is settled nothing is made again:
+    what they held is lost, and a relay says so when it starts."""
     try:
         there = admin.topics()
         gone = [topic for topic in (topics.replies, topics.dead) if topic not in there]
@@ -80,8 +80,7 @@ def were_gone(admin: Admin, topics: Topics, partitions: int) -> bool:
             admin.make(topic, partitions)
             log.warning("the topic %s was deleted: it is made again, empty", topic)
     except WaterclockError:
-        return False  # the next turn tells
-    return bool(gone)
+        return  # the next turn tells
 
 
 def _check(topic: str, settings: dict[str, str], servers: str) -> None:

@@ -9,12 +9,18 @@
     7. commit
     8. mark      in the files and in memory
 
+Where Kafka refuses one of the messages, or a target of theirs, somewhere between 4 and 7:
+
+    9. abort     the transaction: nothing of the turn is there
+   10. undo      in memory what 2 did, and learn from it (refusals.py): the next turn goes on without what was refused
+
 Rule 1: nothing in the files changes before 8: a crash, an error or an answer that never comes leads to the same place, the
-        take-over, which reads from the logs what became of the turn.
+        take-over, which reads from the logs what became of the turn. A turn that is undone was aborted first: its
+        messages cannot be there, and its owner is the one that Kafka knows.
 Rule 2: a command sees what stands before it in the input, and what this turn settled before it. What is delivered by this
         turn was not: its cancel, which can only come later, is told so.
-Rule 3: a record that Kafka refuses is put aside alone: the turn that meets it is thrown away, the next one sends each
-        record in a batch of its own to find it, and the one after that writes a dead letter for it.
+Rule 3: a target that refuses, or may, is delivered to in turns of its own (doubts.py), in between the others'. What is
+        known before is not tried: a message whose target is not there, or takes nothing of this relay, is put aside.
 Rule 4: a turn carries no more than the owner's pace says. Where more commands wait, it answers the first of them, and
         delivers nothing: a cancel is heard before what is due goes out.
 """
@@ -31,11 +37,13 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.around import NOTE, is_the_records
+from waterclock.relay.around import BATCH_BYTES, NOTE, RecordRefused
+from waterclock.relay.doubts import TOGETHER
 from waterclock.relay.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
-from waterclock.relay.pace import MOST, MOST_ALONE
+from waterclock.relay.pace import MOST
+from waterclock.relay.refusals import Reports, Thrown, learn
 from waterclock.relay.request import AT, FROM, ID, TO, UNTIL, Header
 from waterclock.relay.settlement import settlements
 from waterclock.relay.statistics import Counts
@@ -43,7 +51,7 @@ from waterclock.relay.store import State, handed_on, unpack
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
-MOST_PUT_ASIDE: Final = 200  # of what is due, in one turn
+_AROUND: Final = 160  # bytes at most, of a message in its batch, beside what its row counts and the names of the input
 
 
 class _Known:
@@ -73,12 +81,17 @@ class _Known:
 
 
 class Turn:
-    """The steps of the file, once: `begin`, `end`, `mark`. `counts` hear of it when it is committed."""
+    """The steps of the file, once: `begin`, `end`, then `mark`, or `undo` if it `was_refused`. `counts` hear of what is
+    committed."""
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
         self.owner, self._counts, self._around = owner, counts, owner.around
         self._began_ns = owner.around.clock.monotonic_ns()
-        self._most = min(owner.pace.most, MOST_ALONE if owner.alone else MOST)
+        self._most = owner.pace.most
+        self._alone = False
+        self._reports = Reports()
+        self._refusal: RecordRefused | None = None
+        self._taken: Array = owner.ready[:0]  # of what is due, whatever becomes of it
         self._gone: dict[int, State] = {}  # what this turn settles besides deliveries
         self._replies: list[Reply] = []
         self._letters: list[Letter] = []
@@ -101,12 +114,17 @@ class Turn:
             self.settle()
 
     def end(self) -> None:
-        """Steps 6 and 7. They wait for Kafka, and may do so in another thread: nobody else looks at the owner meanwhile."""
+        """Steps 6 and 7, or 9. They wait for Kafka, and may do so in another thread: nobody else looks at the owner
+        meanwhile."""
         owner, clock = self.owner, self._around.clock
         since_ns = clock.monotonic_ns()
         with self._smaller_where_it_fails():
-            self.send_position()
-            self.commit()
+            if not self.was_refused:
+                self.send_position()
+                self.commit()
+        if self.was_refused:
+            self.abort()
+            return
         now_ns = clock.monotonic_ns()
         owner.pace = owner.pace.took(now_ns - self._began_ns)
         owner.rest = owner.rest.took(now_ns - since_ns, self._began_ns - owner.committed_ns)
@@ -116,9 +134,16 @@ class Turn:
     def _smaller_where_it_fails(self) -> Iterator[None]:
         try:
             yield
+        except RecordRefused as refusal:
+            self._refusal = refusal
         except ConnectionLost:
             self.owner.pace = self.owner.pace.failed(self._carried)
             raise
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether Kafka has refused something of it, so that it is thrown away."""
+        return self._refusal is not None
 
     @property
     def _carried(self) -> int:
@@ -143,12 +168,12 @@ class Turn:
 
     def _first(self) -> tuple[list[Command], list[Letter]]:
         """What is answered in this turn, in the order of the input: all that waits, or as much as the pace allows."""
-        owner, most = self.owner, self._most
-        if len(owner.waiting) + len(owner.letters) <= most:
+        owner, most, most_letters = self.owner, self._most, self.owner.most_letters
+        if len(owner.waiting) + len(owner.letters) <= min(most, most_letters):
             return owner.waiting, owner.letters
-        offsets = sorted({each.offset for each in owner.waiting} | {each.offset for each in owner.letters})
-        if len(offsets) > most:
-            self._position = offsets[most]
+        letters = sorted({each.offset for each in owner.letters})
+        offsets = sorted({each.offset for each in owner.waiting}.union(letters))
+        self._position = min([self._position, *offsets[most : most + 1], *letters[most_letters : most_letters + 1]])
         return (
             [command for command in owner.waiting if command.offset < self._position],
             [letter for letter in owner.letters if letter.offset < self._position],
@@ -166,27 +191,67 @@ class Turn:
     def take(self) -> None:
         """Step 2."""
         owner = self.owner
-        rows = owner.due(self._around.clock.wall_ms(), self._most)
+        rows = self._due()
         targets = owner.store.targets
         names = {number: targets[number] for number in np.unique(rows["target"]).tolist()}
-        absent = self._around.targets.missing(names.values()) if names else {}
+        refusing = self._around.targets.refusing(names.values()) if names else {}
+        for name in owner.shy.intersection(names.values()) - refusing.keys():
+            owner.shy.discard(name)
+            owner.producer.look_again(name)
         bad = dict(owner.refused)
-        for number in (number for number, name in names.items() if name in absent):
-            bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), absent[names[number]]))
+        for number in (number for number, name in names.items() if name in refusing):
+            bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), refusing[names[number]]))
         here = np.isin(rows["origin"], list(bad)) if bad else np.zeros(len(rows), bool)
         rows, here = self._as_many(rows, here)
         self._letters += self._put_aside(rows[here], bad)
         self._gone.update(dict.fromkeys(rows["origin"][here].tolist(), State.CANCELLED))
-        self._rows = rows[~here]
+        self._rows = rows[~here] if self._alone else self._fitting(rows[~here], names)
+        self._taken = np.concatenate([rows[here], self._rows])
+
+    def _due(self) -> Array:
+        """What is due for all targets but those in doubt, or a portion of one of these: by turns, where there are both."""
+        owner, doubts = self.owner, self.owner.doubts
+        rows = doubts.sift(owner.due(self._around.clock.wall_ms(), self._most))
+        self._alone = doubts.has_portion and not (owner.was_alone and len(rows))
+        owner.was_alone = self._alone
+        if not self._alone:
+            return np.concatenate([doubts.to_put_aside(), rows])
+        owner.put_back(rows)
+        return doubts.portion(self._sizes, self._limit, self._most)
+
+    def _sizes(self, rows: Array) -> Array:
+        """How many bytes each takes in a batch, at most."""
+        return np.asarray(rows["length"].astype("i8") + _AROUND + len(self._around.place(self.owner.number, 0)))
+
+    def _limit(self, target: int) -> int | None:
+        name = self.owner.store.targets[target]
+        self._around.targets.refusing([name])  # so that it is known
+        return self._around.targets.limit(name)
+
+    def _fitting(self, rows: Array, names: Mapping[int, str]) -> Array:
+        """Those whose targets take them for sure, as far as it is known what these take; the others' are in doubt."""
+        sizes = self._sizes(rows)
+        totals = np.bincount(rows["target"], sizes)
+        for number, name in names.items():
+            limit = self._around.targets.limit(name)
+            if limit is None or number >= len(totals) or totals[number] <= limit:
+                continue
+            if limit < BATCH_BYTES or sizes[rows["target"] == number].max() > limit:
+                self.owner.doubts.add(number)
+        return self.owner.doubts.sift(rows)
 
     def _as_many(self, rows: Array, here: Array) -> tuple[Array, Array]:
         """Up to so many that are put aside: each is read from the log again, and others wait for this turn."""
-        bad = np.flatnonzero(here)
-        if len(bad) <= MOST_PUT_ASIDE:
+        bad, most = np.flatnonzero(here), max(0, min(TOGETHER, self.owner.most_letters - len(self._letters)))
+        if len(bad) <= most:
             return rows, here
-        cut = int(bad[MOST_PUT_ASIDE])
-        self.owner.put_back(rows[cut:])
+        cut = int(bad[most])
+        self._put_back(rows[cut:])
         return rows[:cut], here[:cut]
+
+    def _put_back(self, rows: Array) -> None:
+        """These are for another turn."""
+        (self.owner.doubts if self._alone else self.owner).put_back(rows)
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
@@ -233,12 +298,18 @@ class Turn:
         producer, names = self.owner.producer, self.owner.store.targets
         topics = map(names.__getitem__, self._rows["target"].tolist())
         messages = handed_on(self._blobs, self._given_anew())
-        if not self.owner.alone:
+        if not self._is_named:
             producer.send_many(topics, messages)
             return
         origins = self._rows["origin"].tolist()
         for origin, topic, (value, key, headers) in zip(origins, topics, messages, strict=True):
-            producer.send(topic, value, key, headers=headers, on_delivery=partial(self._hear, origin))
+            hear = partial(self._reports.of_message, origin)
+            producer.send(topic, value, key, headers=headers, on_delivery=hear)
+
+    @property
+    def _is_named(self) -> bool:
+        """Whether there is a report of each message: it takes a tenth of a turn's time."""
+        return self._alone or self.owner.is_naming
 
     def _given_anew(self) -> Iterator[list[Header]]:
         """The headers by which whoever gets a message knows its request and its due time."""
@@ -262,7 +333,7 @@ class Turn:
             self._send_letter(letter)
 
     def _send_letter(self, letter: Letter) -> None:
-        owner, watch = self.owner, partial(self._hear, ~letter.offset)
+        owner, watch = self.owner, partial(self._reports.of_letter, letter.offset)
         place = self._around.place(owner.number, letter.offset)
         said = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
         if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
@@ -289,20 +360,43 @@ class Turn:
         owner.settled_position = self._settled_position
         owner.answered(self._position)
         owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
-        owner.refused.clear()
+        self._go_on()
         owner.rest_until_ns = self._around.clock.monotonic_ns() + owner.rest.ns
         self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
+
+    def _go_on(self) -> None:
+        """What was learned of refusals, once the turn is committed."""
+        owner = self.owner
+        for letter in self._letters:
+            owner.refused.pop(letter.offset, None)
+            owner.refused.pop(~letter.offset, None)
+        owner.most_letters, owner.anew = min(MOST, max(owner.most_letters, 2 * len(self._letters))), 0
+        if not self._alone:
+            owner.is_naming = False
+        elif len(self._rows):
+            owner.doubts.took(int(self._rows["target"][0]), len(self._rows))
+
+    def abort(self) -> None:
+        """Step 9; when it returns, nothing of what was sent is there. ConnectionLost where that is not known."""
+        self.owner.producer.abort()
+
+    def undo(self) -> None:
+        """Step 10."""
+        owner = self.owner
+        assert self._refusal is not None, "it was not refused"
+        letters, carried = len(self._letters), self._carried
+        learn(owner, Thrown(self._rows, letters, carried, self._is_named, self._alone, self._refusal), self._reports)
+        rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
+        are_refused = np.isin(rows["origin"], list(owner.refused))
+        owner.doubts.refused(rows[are_refused])
+        self._put_back(rows[~are_refused])
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._settled_position = max(self._settled_position, message.offset() + 1)
+        self._reports.of_own(error, message)
 
     def _hear_next(self, what: Next, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._written.setdefault(what.id, {})[message.offset()] = what.began
-        elif self.owner.alone:
-            self._hear(what.after, error, message)
-
-    def _hear(self, origin: int, error: KafkaError | None, message: Message) -> None:
-        if error is not None and is_the_records(error):
-            self.owner.refused[origin] = f"{message.topic()} does not take it: {error.str()}."
+        self._reports.of_next(what.after, error, message)

@@ -3,7 +3,7 @@
     wanted       which of the owners have something for a turn
     begin        each of these, in the relay's own thread: what it delivers and settles is handed to the client
     end          each in a thread: it waits for Kafka, while the next one is begun, and others wait too
-    mark         each in the relay's own thread again
+    mark         each in the relay's own thread again; or undo, where Kafka refused something of it
 
 Rule 1: all have ended when `run` comes back, those that failed too. So nothing else that the relay does meets a turn on
         its way: not what comes in, no checkpoint, nothing that the group takes away or gives.
@@ -23,7 +23,6 @@ from functools import partial
 from typing import Final
 
 from waterclock.clock import WallClock
-from waterclock.errors import ConnectionLost
 from waterclock.relay.owner import Owner
 from waterclock.relay.statistics import Counts
 from waterclock.relay.turn import Turn
@@ -95,7 +94,5 @@ class Turns:
 
 def _mark(turn: Turn, ended: Future[None], owner: Owner) -> int:
     ended.result()
-    turn.mark()
-    if owner.alone:
-        raise ConnectionLost("no record was refused this time")
+    turn.undo() if turn.was_refused else turn.mark()
     return turn.size

@@ -50,7 +50,7 @@ class Upkeep:
         use."""
         for number in self._cares.keys() - self._owners.keys():
             self._cares.pop(number).laps.close()
-        if not owner.has_caught_up or owner.alone or owner.held:
+        if not owner.has_caught_up or owner.held:
             return 0
         care = self._of(owner)
         care.trims.step()

@@ -33,7 +33,7 @@ from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client, Remedies
-from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
 from waterclock.kafka.reading import committed
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
@@ -290,10 +290,10 @@ class TopicSink:
             producer.close()
 
     def _error_of(self, error: KafkaError) -> WaterclockError:
-        meaning, told = meaning_of(error), f"{self.describe()} could not be written: {error.str()}"
-        if meaning in (Meaning.REFUSED, Meaning.UNKNOWN, Meaning.TOO_LARGE):
+        told = f"{self.describe()} could not be written: {error.str()}"
+        if verdict_of(error) is not Verdict.AGAIN:
             return UsageError(f"{told}. Look at the topics, and at [sink.client]")
-        if meaning is Meaning.FENCED:
+        if meaning_of(error) is Meaning.FENCED:
             return SinkLost(f"another writer has taken {self.describe()} over: {error.str()}")
         return SinkLost(told)
 
