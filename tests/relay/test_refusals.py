@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
-from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict
+from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
@@ -136,6 +136,12 @@ def test_in_whatever_it_asks(api: str, world: World) -> None:
 
 
 # Of one target, for now
+
+
+def test_a_record_that_kafka_does_not_take_in_time_is_not_refused() -> None:
+    """It says nothing about the record: a broker that is slow would have everything put aside."""
+    assert verdict_of(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)) is Verdict.RECORD
+    assert verdict_of(KafkaError(KafkaError._MSG_TIMED_OUT)) is Verdict.AGAIN
 
 
 def test_a_target_that_is_deleted_between_question_and_sending_is_a_letter_and_is_not_made_again(world: World) -> None:

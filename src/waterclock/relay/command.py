@@ -39,7 +39,9 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     parser.add_argument("--name", help=name)
     made = "of the topic, where it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=count, default=3, metavar="N", help=made)
-    targets = "make the topics that messages are for (default: one for a topic that is not there is a dead letter; with "
+    targets = (
+        "make the topics that messages are for (default: one for a topic that is not there is a dead letter; with "
+    )
     targets += "--embedded they are made)"
     parser.add_argument("--make-targets", action="store_true", help=targets)
     lap = "the input is kept within twice what is pending and so many bytes, in each partition (default: %(default)s)"

@@ -31,14 +31,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
-from typing import Final
 
 import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.around import BATCH_BYTES, NOTE, RecordRefused
-from waterclock.relay.doubts import TOGETHER
+from waterclock.relay.around import NOTE, RecordRefused
+from waterclock.relay.choice import choose, put_back
 from waterclock.relay.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
@@ -50,8 +49,6 @@ from waterclock.relay.statistics import Counts
 from waterclock.relay.store import State, handed_on, unpack
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
-
-_AROUND: Final = 160  # bytes at most, of a message in its batch, beside what its row counts and the names of the input
 
 
 class _Known:
@@ -190,68 +187,11 @@ class Turn:
 
     def take(self) -> None:
         """Step 2."""
-        owner = self.owner
-        rows = self._due()
-        targets = owner.store.targets
-        names = {number: targets[number] for number in np.unique(rows["target"]).tolist()}
-        refusing = self._around.targets.refusing(names.values()) if names else {}
-        for name in owner.shy.intersection(names.values()) - refusing.keys():
-            owner.shy.discard(name)
-            owner.producer.look_again(name)
-        bad = dict(owner.refused)
-        for number in (number for number, name in names.items() if name in refusing):
-            bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), refusing[names[number]]))
-        here = np.isin(rows["origin"], list(bad)) if bad else np.zeros(len(rows), bool)
-        rows, here = self._as_many(rows, here)
-        self._letters += self._put_aside(rows[here], bad)
-        self._gone.update(dict.fromkeys(rows["origin"][here].tolist(), State.CANCELLED))
-        self._rows = rows[~here] if self._alone else self._fitting(rows[~here], names)
-        self._taken = np.concatenate([rows[here], self._rows])
-
-    def _due(self) -> Array:
-        """What is due for all targets but those in doubt, or a portion of one of these: by turns, where there are both."""
-        owner, doubts = self.owner, self.owner.doubts
-        rows = doubts.sift(owner.due(self._around.clock.wall_ms(), self._most))
-        self._alone = doubts.has_portion and not (owner.was_alone and len(rows))
-        owner.was_alone = self._alone
-        if not self._alone:
-            return np.concatenate([doubts.to_put_aside(), rows])
-        owner.put_back(rows)
-        return doubts.portion(self._sizes, self._limit, self._most)
-
-    def _sizes(self, rows: Array) -> Array:
-        """How many bytes each takes in a batch, at most."""
-        return np.asarray(rows["length"].astype("i8") + _AROUND + len(self._around.place(self.owner.number, 0)))
-
-    def _limit(self, target: int) -> int | None:
-        name = self.owner.store.targets[target]
-        self._around.targets.refusing([name])  # so that it is known
-        return self._around.targets.limit(name)
-
-    def _fitting(self, rows: Array, names: Mapping[int, str]) -> Array:
-        """Those whose targets take them for sure, as far as it is known what these take; the others' are in doubt."""
-        sizes = self._sizes(rows)
-        totals = np.bincount(rows["target"], sizes)
-        for number, name in names.items():
-            limit = self._around.targets.limit(name)
-            if limit is None or number >= len(totals) or totals[number] <= limit:
-                continue
-            if limit < BATCH_BYTES or sizes[rows["target"] == number].max() > limit:
-                self.owner.doubts.add(number)
-        return self.owner.doubts.sift(rows)
-
-    def _as_many(self, rows: Array, here: Array) -> tuple[Array, Array]:
-        """Up to so many that are put aside: each is read from the log again, and others wait for this turn."""
-        bad, most = np.flatnonzero(here), max(0, min(TOGETHER, self.owner.most_letters - len(self._letters)))
-        if len(bad) <= most:
-            return rows, here
-        cut = int(bad[most])
-        self._put_back(rows[cut:])
-        return rows[:cut], here[:cut]
-
-    def _put_back(self, rows: Array) -> None:
-        """These are for another turn."""
-        (self.owner.doubts if self._alone else self.owner).put_back(rows)
+        chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
+        self._letters += self._put_aside(chosen.aside, chosen.reasons)
+        self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
+        self._rows, self._alone = chosen.rows, chosen.is_alone
+        self._taken = np.concatenate([chosen.aside, chosen.rows])
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
@@ -389,7 +329,7 @@ class Turn:
         rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
         are_refused = np.isin(rows["origin"], list(owner.refused))
         owner.doubts.refused(rows[are_refused])
-        self._put_back(rows[~are_refused])
+        put_back(owner, rows[~are_refused], self._alone)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
