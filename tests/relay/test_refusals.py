@@ -4,10 +4,13 @@ real is shown on Apache Kafka too (test_refusals_on_kafka.py)."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
@@ -66,6 +69,42 @@ def test_what_a_target_refuses_is_a_letter_with_the_reason_and_the_others_are_de
         reason = (letter["dead-reason"] or b"").decode()
         assert (reason.startswith(f"{refusing} does not take it: "), reason.endswith(f"{error.str()}.")) == (True, True)
     assert relay._counts.breaks == 0
+
+
+# Many
+
+
+def test_those_that_are_too_large_cost_their_target_a_transaction_each_and_what_fits_compressed_is_delivered(
+    world: World,
+) -> None:
+    """Each had cost a take-over: ten of them held everything for a minute."""
+    relay = world.started()
+    limit(world, world.target, 5_000)
+    values = [os.urandom(20_000), b"fits" * 5_000, *(os.urandom(20_000) for _ in range(8)), b"fits too" * 2_500]
+    for number, value in enumerate(values):
+        world.put(value, deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+        world.send(f"small {number}", in_ms=1_000)
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_until(lambda: passes(world) or len(world.letters()) == 9, relay)
+    step_until(lambda: passes(world) or len(world.values()) == 13, relay)
+    small = [f"small {number}" for number in range(11)]
+    assert world.values() == [small[0], "fits" * 5_000, *small[1:10], "fits too" * 2_500, small[10]]
+    assert relay._counts.breaks == 0
+
+
+def test_a_limit_that_cannot_be_known_is_found_by_halving(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay that may not see a topic's settings."""
+    relay = world.started()
+    monkeypatch.setattr(relay._around.targets, "limit", lambda topic: None)
+    limit(world, world.target, 5_000)
+    world.send(*(os.urandom(300).hex() for _ in range(40)), in_ms=1_000)
+    world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_until(lambda: passes(world) or (len(world.letters()) == 1 and len(world.values()) == 40), relay)
+    step_quietly(relay)
+    assert (len(world.values()), len(world.letters()), relay._counts.breaks) == (40, 1, 0)
 
 
 # Named by nobody

@@ -25,12 +25,13 @@ _AROUND: Final = 160  # bytes at most, of a message in its batch, beside what it
 
 class Chosen(NamedTuple):
     """`rows` are to be delivered, `aside` are not, for these `reasons` by origin. `is_alone`: all are for one target in
-    doubt."""
+    doubt; `is_probe`: and that is only to be tried."""
 
     rows: Array
     aside: Array
     reasons: Mapping[int, str]
     is_alone: bool
+    is_probe: bool
 
 
 def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
@@ -48,7 +49,7 @@ def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     here = np.isin(rows["origin"], list(reasons)) if reasons else np.zeros(len(rows), bool)
     rows, here = _as_many(owner, rows, here, max(0, min(TOGETHER, most_letters)))
     stays = rows[~here] if owner.was_alone else _fitting(owner, rows[~here], names)
-    return Chosen(stays, rows[here], reasons, owner.was_alone)
+    return Chosen(stays, rows[here], reasons, owner.was_alone, owner.was_alone and owner.doubts.is_probe)
 
 
 def put_back(owner: Owner, rows: Array, is_alone: bool) -> None:

@@ -14,6 +14,8 @@ Where Kafka refuses one of the messages, or a target of theirs, somewhere betwee
     9. abort     the transaction: nothing of the turn is there
    10. undo      in memory what 2 did, and learn from it (refusals.py): the next turn goes on without what was refused
 
+A turn that only asks whether a target takes a message (a probe: rule 3 of doubts.py) is 1 to 4, then 9 and 10.
+
 Rule 1: nothing in the files changes before 8: a crash, an error or an answer that never comes leads to the same place, the
         take-over, which reads from the logs what became of the turn. A turn that is undone was aborted first: its
         messages cannot be there, and its owner is the one that Kafka knows.
@@ -31,6 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
+from typing import Final
 
 import numpy as np
 from confluent_kafka import KafkaError, Message
@@ -49,6 +52,8 @@ from waterclock.relay.statistics import Counts
 from waterclock.relay.store import State, handed_on, unpack
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
+
+PROBED_S: Final = 5.0  # so long Kafka is waited for
 
 
 class _Known:
@@ -78,14 +83,14 @@ class _Known:
 
 
 class Turn:
-    """The steps of the file, once: `begin`, `end`, then `mark`, or `undo` if it `was_refused`. `counts` hear of what is
+    """The steps of the file, once: `begin`, `end`, then `mark`, or `undo` if it `is_thrown_away`. `counts` hear of what is
     committed."""
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
         self.owner, self._counts, self._around = owner, counts, owner.around
         self._began_ns = owner.around.clock.monotonic_ns()
         self._most = owner.pace.most
-        self._alone = False
+        self._alone = self._probes = False
         self._reports = Reports()
         self._refusal: RecordRefused | None = None
         self._taken: Array = owner.ready[:0]  # of what is due, whatever becomes of it
@@ -108,7 +113,8 @@ class Turn:
                 self.take()
                 self.read()
             self.deliver()
-            self.settle()
+            if not self._is_probe:
+                self.settle()
 
     def end(self) -> None:
         """Steps 6 and 7, or 9. They wait for Kafka, and may do so in another thread: nobody else looks at the owner
@@ -116,10 +122,10 @@ class Turn:
         owner, clock = self.owner, self._around.clock
         since_ns = clock.monotonic_ns()
         with self._smaller_where_it_fails():
-            if not self.was_refused:
+            if not self.is_thrown_away:
                 self.send_position()
                 self.commit()
-        if self.was_refused:
+        if self.is_thrown_away:
             self.abort()
             return
         now_ns = clock.monotonic_ns()
@@ -138,9 +144,13 @@ class Turn:
             raise
 
     @property
-    def was_refused(self) -> bool:
-        """Whether Kafka has refused something of it, so that it is thrown away."""
-        return self._refusal is not None
+    def is_thrown_away(self) -> bool:
+        """Whether Kafka has refused something of it, or is only asked whether it would."""
+        return self._refusal is not None or self._is_probe
+
+    @property
+    def _is_probe(self) -> bool:
+        return self._probes and len(self._rows) == 1 and not self._letters
 
     @property
     def _carried(self) -> int:
@@ -190,7 +200,7 @@ class Turn:
         chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
         self._letters += self._put_aside(chosen.aside, chosen.reasons)
         self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
-        self._rows, self._alone = chosen.rows, chosen.is_alone
+        self._rows, self._alone, self._probes = chosen.rows, chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
@@ -318,14 +328,18 @@ class Turn:
 
     def abort(self) -> None:
         """Step 9; when it returns, nothing of what was sent is there. ConnectionLost where that is not known."""
+        if self._is_probe and self._refusal is None:
+            self.owner.producer.arrive(PROBED_S)
         self.owner.producer.abort()
 
     def undo(self) -> None:
         """Step 10."""
-        owner = self.owner
-        assert self._refusal is not None, "it was not refused"
-        letters, carried = len(self._letters), self._carried
-        learn(owner, Thrown(self._rows, letters, carried, self._is_named, self._alone, self._refusal), self._reports)
+        owner, refusal = self.owner, self._refusal or self._reports.refusal()
+        if refusal is None:
+            owner.doubts.probe(int(self._rows["target"][0]), False)
+        else:
+            letters, carried = len(self._letters), self._carried
+            learn(owner, Thrown(self._rows, letters, carried, self._is_named, self._alone, refusal), self._reports)
         rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
         are_refused = np.isin(rows["origin"], list(owner.refused))
         owner.doubts.refused(rows[are_refused])
