@@ -8,13 +8,11 @@ import os
 
 import pytest
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AdminClient
 
 from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -69,6 +67,35 @@ def test_what_a_target_refuses_is_a_letter_with_the_reason_and_the_others_are_de
         reason = (letter["dead-reason"] or b"").decode()
         assert (reason.startswith(f"{refusing} does not take it: "), reason.endswith(f"{error.str()}.")) == (True, True)
     assert relay._counts.breaks == 0
+
+
+def test_a_target_that_refused_gets_what_comes_when_it_refuses_no_more(world: World) -> None:
+    """librdkafka would refuse for it, until it asks for its topics again: 5 minutes."""
+    relay, refusing = world.started(), other_topic(world)
+    refused = Error.TOPIC_AUTHORIZATION_FAILED
+    with world.broker.faults.answer("Produce", refused, times=None, topic=refusing):
+        due_for_both(world, relay, refusing)
+        step_until(lambda: passes(world) or len(world.letters()) == 3, relay)
+    relay._around.targets.forget([refusing])  # five seconds later
+    world.put(b"now it may", deliver_to=refusing, deliver_at=world.now_ms)
+    step_until(lambda: world.values(refusing), relay)
+    assert (world.values(refusing), len(world.letters())) == (["now it may"], 3)
+
+
+def test_what_waits_for_a_target_in_doubt_can_be_cancelled_and_is_loaded_once(world: World) -> None:
+    relay, refusing = world.started(), other_topic(world)
+    with world.broker.faults.answer("Produce", Error.UNKNOWN_SERVER_ERROR, times=None, topic=refusing):
+        world.put(b"gone", deliver_to=refusing, deliver_at=world.now_ms + 1_000, delay_id="x")
+        due_for_both(world, relay, refusing)
+        step_until(lambda: passes(world) or len(world.values()) == 3, relay)
+        world.put(None, delay_id="x", delay_action="cancel")
+        step_until(lambda: passes(world) or world.replies(), relay)
+        (owner,) = relay.owners.values()
+        owner._loaded_until -= 1  # a span was split: all that is near is loaded anew
+        owner._load()
+    step_until(lambda: world.advance_ms(1_000) or len(world.values(refusing)) == 3, relay)
+    step_quietly(relay)
+    assert (world.replies(), world.values(refusing)) == ([("x", "cancelled", 1)], ["0", "1", "2"])
 
 
 # Many
@@ -181,18 +208,6 @@ def test_a_record_that_kafka_does_not_take_in_time_is_not_refused() -> None:
     """It says nothing about the record: a broker that is slow would have everything put aside."""
     assert verdict_of(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)) is Verdict.RECORD
     assert verdict_of(KafkaError(KafkaError._MSG_TIMED_OUT)) is Verdict.AGAIN
-
-
-def test_a_target_that_is_deleted_between_question_and_sending_is_a_letter_and_is_not_made_again(world: World) -> None:
-    relay, gone = world.started(), other_topic(world)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    due_for_both(world, relay, gone)
-    relay._around.targets.refusing([gone, world.target])  # it is there
-    admin.delete_topics([gone])[gone].result()
-    step_until(lambda: len(world.letters()) == 3, relay)
-    step_quietly(relay)
-    assert world.values() == ["good 0", "good 1", "good 2"]
-    assert gone not in admin.list_topics().topics
 
 
 @pytest.mark.parametrize(
