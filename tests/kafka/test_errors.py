@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from waterclock.broker import Error
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, is_refusal, meaning_of, verdict_of, words_of
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "relay.md"
 ALL = [code for codes in CODES.values() for code in codes]
 KNOWN = {value for name, value in vars(KafkaError).items() if name.isupper() and isinstance(value, int)}
 
@@ -85,6 +89,15 @@ ANSWERS = {
 )
 def test_each_answer_that_a_transaction_may_get_is_somebodys_matter(verdict: Verdict, name: str) -> None:
     assert verdict_of(KafkaError(getattr(KafkaError, name))) is verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "row"), [(Verdict.RECORD, "one message"), (Verdict.TOPIC, "one topic"), (Verdict.CLIENT, "the relay")]
+)
+def test_the_document_has_the_same_table(verdict: Verdict, row: str) -> None:
+    (line,) = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {row}'s |")]
+    codes = [code for meaning, of in VERDICTS.items() if of is verdict for code in CODES[meaning] if code > 0]
+    assert set(re.findall(r"`([A-Z_]+)`", line)) == {Error(code).name for code in codes}
 
 
 def test_every_code_that_is_somebodys_matter_is_one_that_a_transaction_may_get() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from waterclock.clock import ManualClock
@@ -73,6 +74,26 @@ def test_no_more_is_tried_at_once_than_surely_fits_into_a_batch_and_what_may_not
     doubts.add(1)
     doubts.sift(rows(1, 0, 1, 2, 3))
     assert portion(doubts, limit) == expected
+
+
+def test_once_one_was_too_large_the_next_that_may_be_are_tried_first_until_one_is_taken(doubts: Doubts) -> None:
+    doubts.add(1)
+    doubts.sift(np.concatenate([rows(1, 0, 1, length=10), rows(1, 2, 3, length=99), rows(1, 4, length=10)]))
+    doubts.probe(1, True)
+    assert (portion(doubts, 30), doubts.is_probe) == ([2], True)
+    assert (portion(doubts, 30), doubts.is_probe) == ([3], True)
+    doubts.put_back(rows(1, 3, length=99))
+    doubts.probe(1, False)
+    assert (portion(doubts, 30), doubts.is_probe) == ([0, 1], False)
+    assert (portion(doubts, 30), doubts.is_probe) == ([3], False)
+    assert (portion(doubts, 30), doubts.is_probe) == ([4], False)
+
+
+def test_there_is_no_trying_where_nothing_may_be_too_large(doubts: Doubts) -> None:
+    doubts.add(1)
+    doubts.sift(rows(1, 0, 1))
+    doubts.probe(1, True)
+    assert (portion(doubts, 30), doubts.is_probe) == ([0, 1], False)
 
 
 def test_each_target_in_doubt_has_its_turn(doubts: Doubts) -> None:

@@ -4,14 +4,15 @@ real is shown on Apache Kafka too (test_refusals_on_kafka.py)."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AdminClient
 
+from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
-from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict
-from waterclock.kafka.settings import base_settings
+from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -66,6 +67,71 @@ def test_what_a_target_refuses_is_a_letter_with_the_reason_and_the_others_are_de
         reason = (letter["dead-reason"] or b"").decode()
         assert (reason.startswith(f"{refusing} does not take it: "), reason.endswith(f"{error.str()}.")) == (True, True)
     assert relay._counts.breaks == 0
+
+
+def test_a_target_that_refused_gets_what_comes_when_it_refuses_no_more(world: World) -> None:
+    """librdkafka would refuse for it, until it asks for its topics again: 5 minutes."""
+    relay, refusing = world.started(), other_topic(world)
+    refused = Error.TOPIC_AUTHORIZATION_FAILED
+    with world.broker.faults.answer("Produce", refused, times=None, topic=refusing):
+        due_for_both(world, relay, refusing)
+        step_until(lambda: passes(world) or len(world.letters()) == 3, relay)
+    relay._around.targets.forget([refusing])  # five seconds later
+    world.put(b"now it may", deliver_to=refusing, deliver_at=world.now_ms)
+    step_until(lambda: world.values(refusing), relay)
+    assert (world.values(refusing), len(world.letters())) == (["now it may"], 3)
+
+
+def test_what_waits_for_a_target_in_doubt_can_be_cancelled_and_is_loaded_once(world: World) -> None:
+    relay, refusing = world.started(), other_topic(world)
+    with world.broker.faults.answer("Produce", Error.UNKNOWN_SERVER_ERROR, times=None, topic=refusing):
+        world.put(b"gone", deliver_to=refusing, deliver_at=world.now_ms + 1_000, delay_id="x")
+        due_for_both(world, relay, refusing)
+        step_until(lambda: passes(world) or len(world.values()) == 3, relay)
+        world.put(None, delay_id="x", delay_action="cancel")
+        step_until(lambda: passes(world) or world.replies(), relay)
+        (owner,) = relay.owners.values()
+        owner._loaded_until -= 1  # a span was split: all that is near is loaded anew
+        owner._load()
+    step_until(lambda: world.advance_ms(1_000) or len(world.values(refusing)) == 3, relay)
+    step_quietly(relay)
+    assert (world.replies(), world.values(refusing)) == ([("x", "cancelled", 1)], ["0", "1", "2"])
+
+
+# Many
+
+
+def test_those_that_are_too_large_cost_their_target_a_transaction_each_and_what_fits_compressed_is_delivered(
+    world: World,
+) -> None:
+    """Each had cost a take-over: ten of them held everything for a minute."""
+    relay = world.started()
+    limit(world, world.target, 5_000)
+    values = [os.urandom(20_000), b"fits" * 5_000, *(os.urandom(20_000) for _ in range(8)), b"fits too" * 2_500]
+    for number, value in enumerate(values):
+        world.put(value, deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+        world.send(f"small {number}", in_ms=1_000)
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_until(lambda: passes(world) or len(world.letters()) == 9, relay)
+    step_until(lambda: passes(world) or len(world.values()) == 13, relay)
+    small = [f"small {number}" for number in range(11)]
+    assert world.values() == [small[0], "fits" * 5_000, *small[1:10], "fits too" * 2_500, small[10]]
+    assert relay._counts.breaks == 0
+
+
+def test_a_limit_that_cannot_be_known_is_found_by_halving(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay that may not see a topic's settings."""
+    relay = world.started()
+    monkeypatch.setattr(relay._around.targets, "limit", lambda topic: None)
+    limit(world, world.target, 5_000)
+    world.send(*(os.urandom(300).hex() for _ in range(40)), in_ms=1_000)
+    world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_until(lambda: passes(world) or (len(world.letters()) == 1 and len(world.values()) == 40), relay)
+    step_quietly(relay)
+    assert (len(world.values()), len(world.letters()), relay._counts.breaks) == (40, 1, 0)
 
 
 # Named by nobody
@@ -138,16 +204,10 @@ def test_in_whatever_it_asks(api: str, world: World) -> None:
 # Of one target, for now
 
 
-def test_a_target_that_is_deleted_between_question_and_sending_is_a_letter_and_is_not_made_again(world: World) -> None:
-    relay, gone = world.started(), other_topic(world)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    due_for_both(world, relay, gone)
-    relay._around.targets.refusing([gone, world.target])  # it is there
-    admin.delete_topics([gone])[gone].result()
-    step_until(lambda: len(world.letters()) == 3, relay)
-    step_quietly(relay)
-    assert world.values() == ["good 0", "good 1", "good 2"]
-    assert gone not in admin.list_topics().topics
+def test_a_record_that_kafka_does_not_take_in_time_is_not_refused() -> None:
+    """It says nothing about the record: a broker that is slow would have everything put aside."""
+    assert verdict_of(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)) is Verdict.RECORD
+    assert verdict_of(KafkaError(KafkaError._MSG_TIMED_OUT)) is Verdict.AGAIN
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,20 @@ def test_a_target_that_is_absent_is_a_letter_and_is_not_made_though_the_broker_w
     assert absent not in admin.list_topics(timeout=10).topics
 
 
+def test_a_target_that_is_deleted_between_question_and_sending_is_a_letter_and_is_not_made_again(
+    world: World, admin: AdminClient
+) -> None:
+    gone, relay = make(admin, f"{world.topic}.gone"), world.started()
+    relay._around.targets.refusing([gone, world.target])  # it is there, and is believed to be
+    admin.delete_topics([gone])[gone].result()
+    world.put(b"v", deliver_to=gone, deliver_at=world.now_ms)
+    world.send("good", in_ms=0)
+    step_until(lambda: world.letters() and world.values(), relay)
+    step_quietly(relay)
+    assert (world.values(), relay._counts.breaks) == (["good"], 0)
+    assert gone not in admin.list_topics(timeout=10).topics
+
+
 def test_a_target_that_the_relay_may_not_write_to_is_a_letter_until_it_may(world: World, admin: AdminClient) -> None:
     secret = make(admin, f"{world.topic}.secret")
     deny(admin, secret)

@@ -9,6 +9,7 @@
     TOO_LARGE    a record, or the batch that it came in, is larger than its topic takes
     INVALID      a record is not what its topic takes: no key for a compacted one, a timestamp out of range
     FENCED       a later producer has taken the transactional id: this one can write no more
+    OUT          the group has gone on without this member
     ANEW         this transaction cannot be committed, and nobody is to blame: aborted and begun anew, it may be. A refused
                  batch leaves a gap in librdkafka's numbers; it counts anew after one more such transaction
     ENDED        the client can do no more; the error that did it is another one
@@ -41,6 +42,7 @@ class Meaning(Enum):
     TOO_LARGE = auto()
     INVALID = auto()
     FENCED = auto()
+    OUT = auto()
     ANEW = auto()
     ENDED = auto()
     AGAIN = auto()
@@ -95,6 +97,14 @@ CODES: Mapping[Meaning, tuple[int, ...]] = {
         KafkaError.OFFSET_OUT_OF_RANGE,
     ),
     Meaning.FENCED: (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH),
+    Meaning.OUT: (
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+    ),
     Meaning.ANEW: (
         KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
         KafkaError.UNKNOWN_PRODUCER_ID,

@@ -135,6 +135,15 @@ class TransactionalProducer:
             if not count % _SERVED_EVERY:
                 self._serve(0)
 
+    def arrive(self, patience_s: float) -> bool:
+        """Wait until Kafka has answered for each record that was sent; whether it has, when time is over."""
+        try:
+            return not self.producer.flush(patience_s)
+        except KafkaException as raised:
+            self._fail(raised)
+        except SystemError:  # as of `_serve`
+            self._fail(KafkaException(KafkaError(KafkaError._FATAL)))
+
     def send_offsets(self, offsets: Offsets, group: Any, note: str = "") -> None:
         """Step 3: `offsets`, of the next record to read, count for the group from the commit on; `note` stands beside them.
 

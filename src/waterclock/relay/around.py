@@ -134,10 +134,6 @@ class RecordRefused(ConnectionLost):
         self.error = error
 
 
-# what a transaction says for itself, once a record of it was refused, or had no answer in time
-_AFTER_REFUSAL: Final = (KafkaError._STATE, KafkaError._INCONSISTENT, KafkaError._TIMED_OUT)
-
-
 def _error_of(name: str, error: KafkaError) -> WaterclockError:
     verdict = verdict_of(error)
     if verdict is Verdict.CLIENT:
@@ -147,6 +143,7 @@ def _error_of(name: str, error: KafkaError) -> WaterclockError:
     if meaning_of(error) is Meaning.FENCED:
         return ConnectionLost(f"Another relay has taken over what {name} had.")
     told = f"Kafka did not take a turn of {name}: {error.str()}."
-    ends = error.txn_requires_abort() and error.code() in _AFTER_REFUSAL
-    refused = ends or verdict is not Verdict.AGAIN or meaning_of(error) is Meaning.ANEW
-    return RecordRefused(told, error) if refused and not error.fatal() else ConnectionLost(told)
+    if error.fatal() or meaning_of(error) is Meaning.OUT:
+        return ConnectionLost(told)
+    refused = error.txn_requires_abort() or verdict is not Verdict.AGAIN
+    return RecordRefused(told, error) if refused else ConnectionLost(told)

@@ -6,6 +6,8 @@ Rule 2: the next transaction for a target whose last one was refused carries hal
         it: that one is put aside. After one that was taken the next one carries twice as much.
 Rule 3: a batch is refused for its size too. So no more goes into one transaction than the target takes in one batch, as far
         as that is known; a message that may be larger by itself goes alone, and Kafka says: compressed, it may fit.
+        Once one was refused so, the next of that kind are tried first, each in a transaction that is thrown away whatever
+        Kafka says, until one is taken: what was committed behind a refused batch would cost one more transaction each time.
 Rule 4: a target that does not answer is tried again after a pause that grows.
 Rule 5: a target is in doubt until nothing waits for it, and it has refused nothing for `QUIET_NS`.
 Rule 6: who was refused waits for a letter here too: many are put aside together, each is read from the log for that.
@@ -35,12 +37,13 @@ def _none() -> Array:
 
 @dataclass(slots=True)
 class _Doubt:
-    """`most`: so many messages at once; `at_ns`: not before; `tries` in a row got no answer."""
+    """`most`: so many messages at once; `at_ns`: not before; `tries` in a row got no answer. `probes`: rule 3."""
 
     since_ns: int
     most: int = MOST
     at_ns: int = 0
     tries: int = 0
+    probes: bool = False
     rows: Array = field(default_factory=_none)
 
 
@@ -50,6 +53,7 @@ class Doubts:
     def __init__(self, clock: WallClock) -> None:
         self._clock = clock
         self._doubts: dict[int, _Doubt] = {}  # whose turn it is stands first
+        self.is_probe = False  # whether the last portion is only to be tried (rule 3)
         self._refused, self._refused_ns = _none(), 0  # rule 6; since when the first one waits
 
     def add(self, target: int) -> None:
@@ -68,6 +72,10 @@ class Doubts:
         doubt = self._doubts[target]
         doubt.at_ns = doubt.since_ns + PAUSES_NS[min(doubt.tries, len(PAUSES_NS) - 1)]
         doubt.tries += 1
+
+    def probe(self, target: int, probes: bool) -> None:
+        """It refused, or took, one that may be larger than its batches."""
+        self._doubts[target].probes = probes
 
     def took(self, target: int, count: int) -> None:
         """It took so many, by themselves."""
@@ -93,7 +101,13 @@ class Doubts:
         are bounds; `limit`: of a target's batches, if known."""
         target, doubt = self._to_try()[0]
         self._doubts[target] = self._doubts.pop(target)
-        count, bound = min(doubt.most, most), limit(target)
+        count, bound, self.is_probe = min(doubt.most, most), limit(target), False
+        if bound is not None and doubt.probes:
+            doubtful = np.flatnonzero(sizes(doubt.rows) > bound)[:1]
+            self.is_probe = doubt.probes = bool(len(doubtful))
+            if self.is_probe:
+                rows, doubt.rows = doubt.rows[doubtful], np.delete(doubt.rows, doubtful)
+                return rows
         if bound is not None:
             count = min(count, int(np.searchsorted(np.cumsum(sizes(doubt.rows[:count])), bound, "right")))
         rows, doubt.rows = doubt.rows[: max(1, count)], doubt.rows[max(1, count) :]

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.errors import Verdict, verdict_of
@@ -92,7 +92,7 @@ class LapTurn:
             owner.producer.send(
                 topic, record.value(), record.key(), owner.number, headers=copied(one), on_delivery=hear
             )
-        self._arrive()
+        owner.producer.arrive(_ARRIVING_S)
         if self._own is not None:
             raise refused_own(topic, self._own)
         if self.refused or len(self._offsets) < len(self._chosen):
@@ -100,15 +100,6 @@ class LapTurn:
                 f"Kafka did not take {len(self._chosen) - len(self._offsets)} of the {len(self._chosen)} messages that "
                 f"{owner.around.place_of(owner.number)} was to move on."
             )
-
-    def _arrive(self) -> None:
-        """Wait until Kafka has said of each copy where it stands."""
-        try:
-            self._owner.producer.producer.flush(_ARRIVING_S)
-        except (KafkaException, SystemError) as error:
-            # one that is fenced: its error waits to be raised while a report is made of each record, which Python takes
-            # for a fault of the client's
-            raise ConnectionLost(f"Kafka does not say where what was moved on stands: {error}.") from None
 
     def _hear(self, place: int, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is None:

@@ -76,6 +76,11 @@ class Reports:
         else:
             self.of_own(error, message)
 
+    def refusal(self) -> RecordRefused | None:
+        """What one that was only to be tried was refused for; None if it was taken."""
+        named = [*self.messages.values(), *([self.own] if self.own else [])]
+        return RecordRefused(_told(*named[0]), named[0][1]) if named else None
+
     def is_sure(self, topic: str, count: int) -> bool:
         """Whether a report of one of so many messages to the topic is of that one alone."""
         return count == 1 or topic in self._told_apart
@@ -166,6 +171,7 @@ def _learn_of_target(
     owner.refused.update(sure)
     if refused:
         owner.doubts.halve(target, count)
+        owner.doubts.probe(target, count == 1 and all(is_too_large(error) for _, error in refused.values()))
 
 
 def _learn_of_nothing(owner: Owner, turn: Thrown) -> None:
@@ -197,6 +203,11 @@ def _of_own(why: str, refusal: RecordRefused) -> WaterclockError:
         if gone
         else UsageError(f"Kafka does not take what the relay writes for itself: {why} Look at the rights.")
     )
+
+
+def is_too_large(error: KafkaError) -> bool:
+    """Whether it is the size of what was sent."""
+    return meaning_of(error) is Meaning.TOO_LARGE
 
 
 def _told(topic: str, error: KafkaError) -> str:

@@ -15,7 +15,10 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message
 
+from waterclock.errors import ConnectionLost
+from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.relay.owner import Owner
+from waterclock.relay.refusals import refused_own
 from waterclock.relay.snapshot import Capture, Snapshot
 from waterclock.relay.statistics import Counts
 
@@ -29,6 +32,7 @@ class SnapshotTurn:
     def __init__(self, owner: Owner, counts: Counts, snapshot: Snapshot) -> None:
         self._owner, self._counts, self._snapshot = owner, counts, snapshot
         self._size, self._settled_position = 0, owner.settled_position
+        self._own: KafkaError | None = None  # why TOPIC.settled does not take it
 
     def run(self) -> None:
         """Whatever is raised, the owner is of no more use."""
@@ -46,10 +50,17 @@ class SnapshotTurn:
     def _hear(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._settled_position = max(self._settled_position, message.offset() + 1)
+        elif verdict_of(error) in (Verdict.TOPIC, Verdict.RECORD):
+            self._own = error
 
     def commit(self) -> None:
         """Step 3; when it returns, Kafka has it all."""
-        self._owner.producer.commit()
+        try:
+            self._owner.producer.commit()
+        except ConnectionLost:
+            if self._own is None:
+                raise
+            raise refused_own(self._owner.around.topics.settled, self._own) from None
 
     def mark(self) -> None:
         """Step 4."""

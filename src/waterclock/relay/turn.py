@@ -14,6 +14,8 @@ Where Kafka refuses one of the messages, or a target of theirs, somewhere betwee
     9. abort     the transaction: nothing of the turn is there
    10. undo      in memory what 2 did, and learn from it (refusals.py): the next turn goes on without what was refused
 
+A turn that only asks whether a target takes a message (a probe: rule 3 of doubts.py) is 1 to 4, then 9 and 10.
+
 Rule 1: nothing in the files changes before 8: a crash, an error or an answer that never comes leads to the same place, the
         take-over, which reads from the logs what became of the turn. A turn that is undone was aborted first: its
         messages cannot be there, and its owner is the one that Kafka knows.
@@ -37,8 +39,8 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.around import BATCH_BYTES, NOTE, RecordRefused
-from waterclock.relay.doubts import TOGETHER
+from waterclock.relay.around import NOTE, RecordRefused
+from waterclock.relay.choice import choose, put_back
 from waterclock.relay.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
@@ -51,7 +53,7 @@ from waterclock.relay.store import State, handed_on, unpack
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
-_AROUND: Final = 160  # bytes at most, of a message in its batch, beside what its row counts and the names of the input
+PROBED_S: Final = 5.0  # so long Kafka is waited for
 
 
 class _Known:
@@ -81,14 +83,14 @@ class _Known:
 
 
 class Turn:
-    """The steps of the file, once: `begin`, `end`, then `mark`, or `undo` if it `was_refused`. `counts` hear of what is
+    """The steps of the file, once: `begin`, `end`, then `mark`, or `undo` if it `is_thrown_away`. `counts` hear of what is
     committed."""
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
         self.owner, self._counts, self._around = owner, counts, owner.around
         self._began_ns = owner.around.clock.monotonic_ns()
         self._most = owner.pace.most
-        self._alone = False
+        self._alone = self._probes = False
         self._reports = Reports()
         self._refusal: RecordRefused | None = None
         self._taken: Array = owner.ready[:0]  # of what is due, whatever becomes of it
@@ -111,7 +113,8 @@ class Turn:
                 self.take()
                 self.read()
             self.deliver()
-            self.settle()
+            if not self._is_probe:
+                self.settle()
 
     def end(self) -> None:
         """Steps 6 and 7, or 9. They wait for Kafka, and may do so in another thread: nobody else looks at the owner
@@ -119,10 +122,10 @@ class Turn:
         owner, clock = self.owner, self._around.clock
         since_ns = clock.monotonic_ns()
         with self._smaller_where_it_fails():
-            if not self.was_refused:
+            if not self.is_thrown_away:
                 self.send_position()
                 self.commit()
-        if self.was_refused:
+        if self.is_thrown_away:
             self.abort()
             return
         now_ns = clock.monotonic_ns()
@@ -141,9 +144,13 @@ class Turn:
             raise
 
     @property
-    def was_refused(self) -> bool:
-        """Whether Kafka has refused something of it, so that it is thrown away."""
-        return self._refusal is not None
+    def is_thrown_away(self) -> bool:
+        """Whether Kafka has refused something of it, or is only asked whether it would."""
+        return self._refusal is not None or self._is_probe
+
+    @property
+    def _is_probe(self) -> bool:
+        return self._probes and len(self._rows) == 1 and not self._letters
 
     @property
     def _carried(self) -> int:
@@ -190,68 +197,11 @@ class Turn:
 
     def take(self) -> None:
         """Step 2."""
-        owner = self.owner
-        rows = self._due()
-        targets = owner.store.targets
-        names = {number: targets[number] for number in np.unique(rows["target"]).tolist()}
-        refusing = self._around.targets.refusing(names.values()) if names else {}
-        for name in owner.shy.intersection(names.values()) - refusing.keys():
-            owner.shy.discard(name)
-            owner.producer.look_again(name)
-        bad = dict(owner.refused)
-        for number in (number for number, name in names.items() if name in refusing):
-            bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), refusing[names[number]]))
-        here = np.isin(rows["origin"], list(bad)) if bad else np.zeros(len(rows), bool)
-        rows, here = self._as_many(rows, here)
-        self._letters += self._put_aside(rows[here], bad)
-        self._gone.update(dict.fromkeys(rows["origin"][here].tolist(), State.CANCELLED))
-        self._rows = rows[~here] if self._alone else self._fitting(rows[~here], names)
-        self._taken = np.concatenate([rows[here], self._rows])
-
-    def _due(self) -> Array:
-        """What is due for all targets but those in doubt, or a portion of one of these: by turns, where there are both."""
-        owner, doubts = self.owner, self.owner.doubts
-        rows = doubts.sift(owner.due(self._around.clock.wall_ms(), self._most))
-        self._alone = doubts.has_portion and not (owner.was_alone and len(rows))
-        owner.was_alone = self._alone
-        if not self._alone:
-            return np.concatenate([doubts.to_put_aside(), rows])
-        owner.put_back(rows)
-        return doubts.portion(self._sizes, self._limit, self._most)
-
-    def _sizes(self, rows: Array) -> Array:
-        """How many bytes each takes in a batch, at most."""
-        return np.asarray(rows["length"].astype("i8") + _AROUND + len(self._around.place(self.owner.number, 0)))
-
-    def _limit(self, target: int) -> int | None:
-        name = self.owner.store.targets[target]
-        self._around.targets.refusing([name])  # so that it is known
-        return self._around.targets.limit(name)
-
-    def _fitting(self, rows: Array, names: Mapping[int, str]) -> Array:
-        """Those whose targets take them for sure, as far as it is known what these take; the others' are in doubt."""
-        sizes = self._sizes(rows)
-        totals = np.bincount(rows["target"], sizes)
-        for number, name in names.items():
-            limit = self._around.targets.limit(name)
-            if limit is None or number >= len(totals) or totals[number] <= limit:
-                continue
-            if limit < BATCH_BYTES or sizes[rows["target"] == number].max() > limit:
-                self.owner.doubts.add(number)
-        return self.owner.doubts.sift(rows)
-
-    def _as_many(self, rows: Array, here: Array) -> tuple[Array, Array]:
-        """Up to so many that are put aside: each is read from the log again, and others wait for this turn."""
-        bad, most = np.flatnonzero(here), max(0, min(TOGETHER, self.owner.most_letters - len(self._letters)))
-        if len(bad) <= most:
-            return rows, here
-        cut = int(bad[most])
-        self._put_back(rows[cut:])
-        return rows[:cut], here[:cut]
-
-    def _put_back(self, rows: Array) -> None:
-        """These are for another turn."""
-        (self.owner.doubts if self._alone else self.owner).put_back(rows)
+        chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
+        self._letters += self._put_aside(chosen.aside, chosen.reasons)
+        self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
+        self._rows, self._alone, self._probes = chosen.rows, chosen.is_alone, chosen.is_probe
+        self._taken = np.concatenate([chosen.aside, chosen.rows])
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
@@ -378,18 +328,22 @@ class Turn:
 
     def abort(self) -> None:
         """Step 9; when it returns, nothing of what was sent is there. ConnectionLost where that is not known."""
+        if self._is_probe and self._refusal is None:
+            self.owner.producer.arrive(PROBED_S)
         self.owner.producer.abort()
 
     def undo(self) -> None:
         """Step 10."""
-        owner = self.owner
-        assert self._refusal is not None, "it was not refused"
-        letters, carried = len(self._letters), self._carried
-        learn(owner, Thrown(self._rows, letters, carried, self._is_named, self._alone, self._refusal), self._reports)
+        owner, refusal = self.owner, self._refusal or self._reports.refusal()
+        if refusal is None:
+            owner.doubts.probe(int(self._rows["target"][0]), False)
+        else:
+            letters, carried = len(self._letters), self._carried
+            learn(owner, Thrown(self._rows, letters, carried, self._is_named, self._alone, refusal), self._reports)
         rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
         are_refused = np.isin(rows["origin"], list(owner.refused))
         owner.doubts.refused(rows[are_refused])
-        self._put_back(rows[~are_refused])
+        put_back(owner, rows[~are_refused], self._alone)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

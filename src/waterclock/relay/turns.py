@@ -94,5 +94,5 @@ class Turns:
 
 def _mark(turn: Turn, ended: Future[None], owner: Owner) -> int:
     ended.result()
-    turn.undo() if turn.was_refused else turn.mark()
+    turn.undo() if turn.is_thrown_away else turn.mark()
     return turn.size
