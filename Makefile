@@ -31,7 +31,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-long test-servers test-tables check check-native format bench clean
+.PHONY: help run run-servers test test-long test-servers test-tables test-wheel check check-native format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -75,6 +75,14 @@ check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+# Of the tracked files alone: what an installation in the clone left is in no distribution. An environment stays in one process.
+test-wheel: .venv/ready-wheel  ## the wheel of each Python, with a compiler and without, in environments outside of the clone (minutes)
+	@rm -rf build/wheel && mkdir -p build/wheel/tree
+	@git ls-files -z | xargs -0 cp --parents --no-dereference --target-directory build/wheel/tree
+	@for part in . demos; do PIP_CONSTRAINT=$(CURDIR)/constraints.txt \
+	  $(BIN)/python -m build --sdist --outdir build/wheel/sdist build/wheel/tree/$$part >build/wheel/sdist.log || exit 1; done
+	@WHEELS=$(CURDIR)/build/wheel $(BIN)/python -m pytest $(SIDE_BY_SIDE) 2 tests/installed $(ARGS)
 
 SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g
 # The sources are copied: a module built in place for the sanitizers would be taken by everybody else.
@@ -136,6 +144,11 @@ clean:  ## remove what the targets made
 	@$(PIP) install --constraint constraints.txt --group test
 	@echo "compiling the tests, once and not in each of the processes that run them"
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true  # what is wrong with them, the run says
+	@touch $@
+
+.venv/ready-wheel: .venv/ready-test
+	@echo "installing what builds source distributions into .venv"
+	@$(PIP) install --constraint constraints.txt --group wheel
 	@touch $@
 
 .venv/ready-bench: .venv/ready-test

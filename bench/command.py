@@ -16,7 +16,7 @@ from typing import Any
 
 from waterclock.arguments import count, counts, describe, seconds
 from waterclock.bench.benchmarks import BENCHMARKS, Benchmark
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import UsageError, WaterclockError, pip_install
 
 CONTENDERS = ("spark", "flink", "flink-rocksdb", "streams", "floor")  # of the pipeline
 Draw = Callable[[Mapping[str, Any], Path], bool]
@@ -158,6 +158,6 @@ def _artist() -> Draw | None:
     try:
         from waterclock.bench import plots
     except ModuleNotFoundError as error:
-        print(f"no picture, as {error.name} is missing: pip install 'waterclock[bench]'", file=sys.stderr)
+        print(f"no picture, as {error.name} is missing: {pip_install('bench')}", file=sys.stderr)
         return None
     return plots.draw

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from waterclock.arguments import count, describe
-from waterclock.errors import EnvironmentMissing
+from waterclock.errors import EnvironmentMissing, pip_install
 
 LESSONS = ("order", "duplicates", "acks", "keys", "binlog", "replicas", "batching")
 
@@ -87,7 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _cdc(arguments: argparse.Namespace, folder: Path) -> int:
     for name in ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "deltalake", "pyspark"):  # one of each extra
         if find_spec(name) is None:
-            raise EnvironmentMissing(f"demo cdc needs it all, and {name} is missing: pip install 'waterclock[all]'")
+            what = pip_install("spark", "broker", "cdc", "postgres", "delta")
+            raise EnvironmentMissing(f"demo cdc needs much, and {name} is missing: {what}")
     from waterclock.examples.cdc import main as cdc_demo
 
     kills = 0 if arguments.kills is None else arguments.kills
@@ -98,7 +99,7 @@ def _cdc(arguments: argparse.Namespace, folder: Path) -> int:
 def _delays(arguments: argparse.Namespace, folder: Path) -> int:
     for name in ("kio", "confluent_kafka", "numpy", "matplotlib", "rich"):
         if find_spec(name) is None:
-            what = "pip install 'waterclock[broker,relay,demo]'"
+            what = pip_install("broker", "relay", "demo")
             raise EnvironmentMissing(f"demo delays needs more, and {name} is missing: {what}")
     from waterclock.examples.delays.main import Wanted, demo
 

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "relay": {"arguments", "clock", "disk", "errors", "kafka", "rules", "sinks", "web", "wheel"},
     "trace": {"clock", "errors", "wheel"},
     "testing": {"broker", "clock"},
-    "pytest_plugin": {"testing", "timer"},
+    "pytest_plugin": {"errors", "testing", "timer"},
     "cli": {"__init__", "arguments", "broker", "cdc", "errors", "relay", "spark", "trace"},
     "traces": set(),
 }

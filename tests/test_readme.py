@@ -138,6 +138,13 @@ def test_the_two_commands_stand_in_the_makefile() -> None:
     assert named <= set(targets)
 
 
+def test_nothing_is_installed_from_an_index_that_has_no_waterclock() -> None:
+    code = [file for folder in ("src", "examples", "bench") for file in (ROOT / folder).rglob("*.py")]
+    asked = re.compile(r"pip\s+install\s+(-\S+\s+)*['\"]?waterclock\b")
+    current = [file for file in DOCUMENTS if file.name not in ("CHANGELOG.md", "broken_on_purpose.md")]
+    assert [file.name for file in (*current, *code) if asked.search(file.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
 def test_every_test_that_a_document_names_is_there(file: Path) -> None:
     named = set(re.findall(r"\b(test_\w+)\b(?!\.py)", file.read_text(encoding="utf-8")))

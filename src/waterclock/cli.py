@@ -22,7 +22,7 @@ from waterclock import __version__
 from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, pip_install
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescale import command as state
@@ -92,7 +92,7 @@ def _start_broker(folder: os.PathLike[str], port: int) -> AbstractContextManager
 
 
 def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:
-    """The `add_to` of a package that lies beside src, and so is missing where src alone is on the path."""
+    """The `add_to` of a package that lies beside src: an editable install has it, and the distribution waterclock-demos."""
     try:
         add_to: Callable[[argparse.ArgumentParser], None] = import_module(f"waterclock.{package}.command").add_to
     except ModuleNotFoundError as error:
@@ -104,7 +104,9 @@ def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:
 
 def _add_missing(package: str, parser: argparse.ArgumentParser) -> None:
     def refuse(arguments: argparse.Namespace) -> int:
-        raise EnvironmentMissing(f"the package waterclock.{package} is missing: install waterclock whole, with pip")
+        raise EnvironmentMissing(
+            f"waterclock.{package} is missing, as it is a package of its own: pip install ./demos in a clone of waterclock"
+        )
 
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     parser.set_defaults(command=refuse)
@@ -117,7 +119,7 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     extra = _EXTRAS.get(name, "spark")
     extra = "cdc" if command is cdc.run else extra  # which has packages in common with the others, as has the next
     extra = "relay" if command.__module__ == relay.__name__ and name in ("confluent_kafka", "numpy") else extra
-    return f"{name} is missing: pip install 'waterclock[{extra}]'"
+    return f"{name} is missing: {pip_install(extra)}"
 
 
 def _fail(code: int, message: str) -> int:

@@ -15,7 +15,10 @@
     └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
 A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
+What to do about a package that is missing is worded here too, once: `pip_install`.
 """
+
+import re
 
 
 class WaterclockError(Exception):
@@ -68,3 +71,22 @@ class EnvironmentMissing(WaterclockError):
 
 class WrongAnswer(WaterclockError):
     """A benchmark's contender answered wrongly; the message names it and what was expected."""
+
+
+def pip_install(*extras: str) -> str:
+    """The command that brings what these extras need, for the message of an error.
+
+    It names the packages and not waterclock: so it is right however waterclock was installed, and no index need have it.
+
+    >>> pip_install("kafka")
+    "pip install 'confluent-kafka>=2.6'"
+    """
+    import shlex  # imports at the top would be paid for by every start
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        wanted = [re.fullmatch(r"(.+?) *; *extra == .(\w+).", line) for line in requires("waterclock") or ()]
+    except PackageNotFoundError:  # its folder alone is on the path
+        return f"run pip install '.[{','.join(extras)}]' in the folder of its pyproject.toml"
+    packages = dict.fromkeys(found[1] for found in wanted if found is not None and found[2] in extras)
+    return shlex.join(["pip", "install", *packages])

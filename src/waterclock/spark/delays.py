@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, pip_install
 
 try:
     from waterclock.kafka.admin import Admin
@@ -36,7 +36,7 @@ try:
     from waterclock.relay.logs import Logs
     from waterclock.relay.settled import SettledOrigins, told_by
 except ImportError as error:
-    raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
+    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('relay')}") from error
 
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.request import KEPT, Action, BadRequest, Request, request_of
