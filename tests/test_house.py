@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "trace": {"clock", "errors", "wheel"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"errors", "testing", "timer"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "errors", "relay", "spark", "trace"},
+    "completion": {"errors"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "completion", "errors", "relay", "spark", "trace"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import
@@ -183,6 +184,7 @@ ONLY_IN = {
     "pymysql": ("cdc/mysql/",),
     "pymysqlreplication": ("cdc/mysql/",),
     "re2": ("broker/patterns.py",),
+    "shtab": ("completion.py",),
     "pyspark": ("spark/",),
     "confluent_kafka": ("kafka/", "sinks/topic.py", "spark/kafka/", "cdc/", "relay/"),
     "pickle": (),

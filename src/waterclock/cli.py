@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from waterclock import __version__
 from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, pip_install
+from waterclock.completion import SHELLS, PrintCompletion
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, meant, pip_install
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescale import command as state
@@ -67,9 +69,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says which command or option was meant where one is refused; a command's parser is one too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, left = super().parse_known_args(args, namespace)
+        if left:  # the command that was given them says so: it knows its options, and shows its usage
+            known = [option for action in self._actions for option in action.option_strings]
+            named = next((word for word in left if word.startswith("-")), "")
+            hint = meant(named.partition("=")[0], known, "--help lists what there is") if named else "too many of them"
+            self.error(f"unrecognized arguments: {' '.join(left)}; {hint}")
+        return parsed, left
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '([^']*)' \(choose from (.+)\)$", message)
+        if found and (hint := meant(found[1], re.findall(r"[\w-]+", found[2]), " ")).strip():
+            message += f"; {hint}"
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
+    parser = _Parser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
+    parser.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="a script for that shell")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     spark.add_to(commands.add_parser("run", help="run a pipeline"))
     state.add_to(commands.add_parser("state", help="show or rescale what a pipeline keeps in its checkpoint"))

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
-from tests.installed.environments import Environment, kinds, made
+from tests.installed.environments import Environment, home, kinds, made
 
 collect_ignore_glob = [] if "WHEELS" in os.environ else ["test_*.py"]
 _KINDS: Final = kinds() if "WHEELS" in os.environ else []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environments() -> Iterator[None]:
+    """Gone at the end: some have a gigabyte."""
+    yield
+    shutil.rmtree(home())
 
 
 def each(*wanted: bool) -> Any:

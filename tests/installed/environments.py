@@ -67,6 +67,12 @@ class Environment(NamedTuple):
 
 
 @cache
+def home() -> Path:
+    """Where all of this process lies; the tests' conftest removes it."""
+    return Path(mkdtemp(prefix="installed-"))
+
+
+@cache
 def kinds() -> list[Kind]:
     """Both wheels of each Python that is there."""
     found = {version: python for version in VERSIONS if (python := _python(version))}
@@ -81,7 +87,7 @@ def kinds() -> list[Kind]:
 @cache
 def made(kind: Kind, name: str = "") -> Environment:
     """The environment of a kind; `name` is for one that a test changes."""
-    folder = Path(mkdtemp(prefix="environment-"))
+    folder = Path(mkdtemp(prefix="environment-", dir=home()))
     subprocess.run([kind.python, "-m", "venv", "--without-pip", folder], check=True, env=_environ())
     environment = Environment(kind, folder, wheel(kind))
     if kind.whole:
@@ -100,7 +106,7 @@ def wheel(kind: Kind) -> Path:
 def _built(kind: Kind, name: str, more: dict[str, str]) -> Path:
     """The wheel of a source distribution, built in an environment of its own."""
     (sdist,) = FOLDER.glob(f"sdist/{name}-*.tar.gz")
-    into = Path(mkdtemp(prefix="wheel-"))
+    into = Path(mkdtemp(prefix="wheel-", dir=home()))
     # what it was built into once before is not taken again
     _pip(
         kind.python,

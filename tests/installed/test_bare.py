@@ -56,8 +56,8 @@ def test_without_a_compiler_the_plain_wheel_is_there_and_says_so(environment: En
 def test_readmes_first_sample_gives_what_stands_there(environment: Environment, tmp_path: Path) -> None:
     (sample,) = re.findall(r"```python\n(>>> .+?)```", README, re.S)
     (tmp_path / "sample.txt").write_text(sample)
-    done = environment.run("python", "-m", "doctest", "-v", "sample.txt", cwd=tmp_path)
-    assert (done.returncode, "0 failed" in done.stdout or "0 tests failed" in done.stdout, done.stderr) == (0, True, "")
+    done = environment.run("python", "-m", "doctest", "sample.txt", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_trace_prints_what_stands_in_readme(environment: Environment, tmp_path: Path) -> None:

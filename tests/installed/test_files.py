@@ -7,9 +7,7 @@ import subprocess
 from pathlib import Path
 from zipfile import ZipFile
 
-import pytest
-
-from tests.installed.environments import ROOT, Environment, kinds, made
+from tests.installed.environments import ROOT, Environment, kinds
 
 BUILT_FROM = (".pyx", ".pxd", ".pxi", ".h")  # a source distribution has them, and no wheel
 COMPILED = re.compile(r"(.+)\.cpython-\d+-[\w-]+\.so")
@@ -59,7 +57,6 @@ def test_a_wheel_is_small(environment: Environment) -> None:
     assert environment.wheel.stat().st_size < 2_200_000
 
 
-@pytest.mark.skipif(len(kinds()) < 4, reason="one Python alone is here")
 def test_the_oldest_and_the_newest_python_are_tried_whole() -> None:
-    assert [kind.whole for kind in kinds()].count(True) == 2
-    assert made is not None
+    tried = [(kind.version, kind.compiler) for kind in kinds() if kind.whole]
+    assert sorted(tried) == [(kinds()[0].version, True), (kinds()[-1].version, False)]
