@@ -78,6 +78,7 @@ check: .venv/ready-check  ## format, lint, types
 
 # Of the tracked files alone: what an installation in the clone left is in no distribution. An environment stays in one process.
 test-wheel: .venv/ready-wheel  ## the wheel of each Python, with a compiler and without, in environments outside of the clone (minutes)
+	@echo "building source distributions, and from them a wheel for each Python in environments of their own (three minutes; Spark twice)"
 	@rm -rf build/wheel && mkdir -p build/wheel/tree
 	@git ls-files -z | xargs -0 cp --parents --no-dereference --target-directory build/wheel/tree
 	@for part in . demos; do PIP_CONSTRAINT=$(CURDIR)/constraints.txt \
@@ -135,28 +136,29 @@ clean:  ## remove what the targets made
 	@touch $@
 
 .venv/ready-servers: .venv/ready-run
-	@echo "installing the client of PostgreSQL into .venv"
+	@echo "installing psycopg and pgpq, for PostgreSQL, into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,postgres]'
 	@touch $@
 
 .venv/ready-test: .venv/ready-run
-	@echo "installing the test tools into .venv"
+	@echo "installing the test tools into .venv: pytest, Hypothesis, three Kafka clients, Delta Lake's, Iceberg's and databases'" \
+	  "packages, a browser's driver (0.5 GB; half a minute with a warm package cache)"
 	@$(PIP) install --constraint constraints.txt --group test
-	@echo "compiling the tests, once and not in each of the processes that run them"
+	@echo "compiling the tests, once and not in each of the processes that run them (ten seconds)"
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true  # what is wrong with them, the run says
 	@touch $@
 
 .venv/ready-wheel: .venv/ready-test
-	@echo "installing what builds source distributions into .venv"
+	@echo "installing build into .venv, which makes source distributions (seconds)"
 	@$(PIP) install --constraint constraints.txt --group wheel
 	@touch $@
 
 .venv/ready-bench: .venv/ready-test
-	@echo "installing the benchmarks' contenders into .venv"
+	@echo "installing uvloop, APScheduler and the other contenders into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,bench]'
 	@touch $@
 
 .venv/ready-check: .venv/ready-test
-	@echo "installing the checking tools into .venv"
+	@echo "installing ruff and mypy into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --group check
 	@touch $@

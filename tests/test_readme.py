@@ -169,6 +169,12 @@ def test_nothing_is_installed_from_an_index_that_has_no_waterclock() -> None:
     assert [file.name for file in (*current, *code) if asked.search(file.read_text(encoding="utf-8"))] == []
 
 
+def test_what_is_set_up_says_what_it_brings_and_how_long_that_takes() -> None:
+    rules = re.findall(r"^\.venv/(ready-\w+):.*\n\t(@echo .+(?:\\\n.+)*)", (ROOT / "Makefile").read_text(), re.M)
+    assert {"ready-run", "ready-test", "ready-check"} <= {name for name, _ in rules}
+    assert [name for name, said in rules if not re.search(r"\(.*(second|minute)", said)] == []
+
+
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
 def test_every_test_that_a_document_names_is_there(file: Path) -> None:
     named = set(re.findall(r"\b(test_\w+)\b(?!\.py)", file.read_text(encoding="utf-8")))

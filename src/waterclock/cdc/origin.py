@@ -66,16 +66,13 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
             login, position, wanted, overrides=overrides, skip=skip, queries=arguments.queries, refusal=refusal
         )
 
-    def absent() -> list[str]:
-        answer(login, inspected)  # what the server has to be set to is said first
-        return wanted.absent(answer(login, tables))
-
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     return Origin(
         source,
         first,
         now,
-        absent,
+        # what the server has to be set to is said first
+        lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor) else [])),
         lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
     )
 
