@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 from tests.installed.environments import ROOT, Environment, kinds
 
 BUILT_FROM = (".pyx", ".pxd", ".pxi", ".h")  # a source distribution has them, and no wheel
@@ -26,6 +28,14 @@ def in_wheel(wheel: Path) -> set[str]:
 def test_a_wheel_has_every_file_that_works_and_no_other(environment: Environment) -> None:
     wanted = {name.removeprefix("src/") for name in tracked("src/waterclock") if not name.endswith(BUILT_FROM)}
     assert {name for name in in_wheel(environment.wheel) if not COMPILED.fullmatch(name)} == wanted
+
+
+@pytest.mark.parametrize("python", sorted({kind.python for kind in kinds()}))
+def test_a_python_that_is_compiled_for_has_its_headers(python: str) -> None:
+    """Debian: apt install python3-dev."""
+    where = "import sysconfig; print(sysconfig.get_path('include'))"
+    include = subprocess.run([python, "-c", where], cwd="/", capture_output=True, text=True, check=True).stdout.strip()
+    assert (Path(include) / "Python.h").exists()
 
 
 def test_a_wheel_has_every_compiled_module_or_none(environment: Environment) -> None:
