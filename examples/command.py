@@ -87,6 +87,7 @@ def _share(text: str) -> float:
 
 
 def _lesson(arguments: argparse.Namespace) -> int:
+    _check_for(("kio", "confluent_kafka"), ("broker", "kafka"))
     lesson = import_module(f"waterclock.examples.lessons.{arguments.lesson}").lesson()
     print(lesson.as_json() if arguments.json else lesson.as_text())
     return 0
