@@ -33,7 +33,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-loaded test-long test-servers test-tables check check-native format bench clean
+.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -80,6 +80,15 @@ check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+# Of the tracked files alone: what an installation in the clone left is in no distribution. An environment stays in one process.
+test-wheel: .venv/ready-wheel  ## the wheel of each Python, with a compiler and without, in environments outside of the clone (minutes)
+	@echo "building source distributions, and from them a wheel for each Python in environments of their own (three minutes; Spark twice)"
+	@rm -rf build/wheel && mkdir -p build/wheel/tree
+	@git ls-files -z | xargs -0 cp --parents --no-dereference --target-directory build/wheel/tree
+	@for part in . demos; do PIP_CONSTRAINT=$(CURDIR)/constraints.txt \
+	  $(BIN)/python -m build --sdist --outdir build/wheel/sdist build/wheel/tree/$$part >build/wheel/sdist.log || exit 1; done
+	@WHEELS=$(CURDIR)/build/wheel $(BIN)/python -m pytest $(SIDE_BY_SIDE) 2 tests/installed $(ARGS)
 
 SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g
 # The sources are copied: a module built in place for the sanitizers would be taken by everybody else.
@@ -132,23 +141,29 @@ clean:  ## remove what the targets made
 	@touch $@
 
 .venv/ready-servers: .venv/ready-run
-	@echo "installing the client of PostgreSQL into .venv"
+	@echo "installing psycopg and pgpq, for PostgreSQL, into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,postgres]'
 	@touch $@
 
 .venv/ready-test: .venv/ready-run
-	@echo "installing the test tools into .venv"
+	@echo "installing the test tools into .venv: pytest, Hypothesis, three Kafka clients, Delta Lake's, Iceberg's and databases'" \
+	  "packages, a browser's driver (0.5 GB; half a minute with a warm package cache)"
 	@$(PIP) install --constraint constraints.txt --group test
-	@echo "compiling the tests, once and not in each of the processes that run them"
+	@echo "compiling the tests, once and not in each of the processes that run them (ten seconds)"
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true  # what is wrong with them, the run says
 	@touch $@
 
+.venv/ready-wheel: .venv/ready-test
+	@echo "installing build into .venv, which makes source distributions (seconds)"
+	@$(PIP) install --constraint constraints.txt --group wheel
+	@touch $@
+
 .venv/ready-bench: .venv/ready-test
-	@echo "installing the benchmarks' contenders into .venv"
+	@echo "installing uvloop, APScheduler and the other contenders into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,bench]'
 	@touch $@
 
 .venv/ready-check: .venv/ready-test
-	@echo "installing the checking tools into .venv"
+	@echo "installing ruff and mypy into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --group check
 	@touch $@

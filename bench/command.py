@@ -16,7 +16,7 @@ from typing import Any
 
 from waterclock.arguments import count, counts, describe, seconds
 from waterclock.bench.benchmarks import BENCHMARKS, Benchmark
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import UsageError, WaterclockError, meant, pip_install
 
 CONTENDERS = ("spark", "flink", "flink-rocksdb", "streams", "floor")  # of the pipeline
 Draw = Callable[[Mapping[str, Any], Path], bool]
@@ -30,7 +30,7 @@ def contenders(text: str) -> list[str]:
     """
     names = list(dict.fromkeys(text.split(",")))
     if unknown := [name for name in names if name not in CONTENDERS]:
-        raise argparse.ArgumentTypeError(f"there is no contender {unknown[0]!r}: take some of {', '.join(CONTENDERS)}")
+        raise argparse.ArgumentTypeError(f"there is no contender {unknown[0]!r}; {meant(unknown[0], CONTENDERS)}")
     return names
 
 
@@ -158,6 +158,6 @@ def _artist() -> Draw | None:
     try:
         from waterclock.bench import plots
     except ModuleNotFoundError as error:
-        print(f"no picture, as {error.name} is missing: pip install 'waterclock[bench]'", file=sys.stderr)
+        print(f"no picture, as {error.name} is missing: {pip_install('bench')}", file=sys.stderr)
         return None
     return plots.draw

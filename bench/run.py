@@ -12,6 +12,7 @@ from pathlib import Path
 
 from waterclock.bench.benchmarks import BENCHMARKS
 from waterclock.cli import main as waterclock
+from waterclock.errors import meant
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -22,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
     names = parser.parse_args(arguments).names
     if unknown := [name for name in names if name not in BENCHMARKS]:
-        parser.error(f"there is no benchmark {unknown[0]!r}: take some of {', '.join(BENCHMARKS)}")
+        parser.error(f"there is no benchmark {unknown[0]!r}; {meant(unknown[0], BENCHMARKS)}")
     for name in names or BENCHMARKS:
         if code := waterclock(["bench", name, "--out", str(RESULTS)]):
             return code

@@ -23,8 +23,9 @@ MAY_IMPORT = {
     "relay": {"arguments", "clock", "disk", "errors", "kafka", "rules", "sinks", "web", "wheel"},
     "trace": {"clock", "errors", "wheel"},
     "testing": {"broker", "clock"},
-    "pytest_plugin": {"testing", "timer"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "errors", "relay", "spark", "trace"},
+    "pytest_plugin": {"errors", "testing", "timer"},
+    "completion": {"errors"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "completion", "errors", "relay", "spark", "trace"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import
@@ -171,6 +172,7 @@ ONLY_IN = {
     "pymysql": ("cdc/mysql/",),
     "pymysqlreplication": ("cdc/mysql/",),
     "re2": ("broker/patterns.py",),
+    "shtab": ("completion.py",),
     "pyspark": ("spark/",),
     "confluent_kafka": ("kafka/", "sinks/topic.py", "spark/kafka/", "cdc/", "relay/"),
     "pickle": (),

@@ -62,6 +62,8 @@ SPARK = re.compile(
 def together(nodeid: str) -> str:
     """The name of what stays in one process with this test."""
     file, _, name = nodeid.partition("::")
+    if file.startswith("tests/installed/"):
+        return name.partition("[")[2].partition("-")[0].strip("]")  # an environment is made once
     if file.startswith("tests/conformance/test_spark"):
         return "Spark with the connector"
     if file == "tests/relay/test_laps_on_kafka.py" or (file.startswith("tests/relay/") and name.endswith("[apache]")):

@@ -12,7 +12,7 @@ from tests.test_house import MODULES, PACKAGE, ROOT
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 SOURCES = [*MODULES, *PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.h")]
 # tests of what is no room of src: the commands, benchmarks and examples, and one suite over two brokers
-BESIDE = {"bench", "examples", "conformance"}
+BESIDE = {"bench", "examples", "conformance", "installed"}
 
 
 def section(title: str) -> str:

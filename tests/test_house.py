@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +25,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 PAIRS = [{"timer/drive.py", "timer/periodic.py"}, {"timer/loop.py", "timer/timeouts.py"}]
 # The one arrow upward: the product promises the name `rules.on_spark()`.
 EXCEPTIONS = {("rules/model.py", "spark")}
+
 
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
@@ -211,6 +214,20 @@ def test_every_public_name_and_method_has_a_docstring() -> None:
                 found = {f"{name}.{one}": getattr(cls, one) for one in vars(cls) if not one.startswith("_")}
                 public |= {one: value for one, value in found.items() if callable(value) or isinstance(value, property)}
     assert sorted(name for name, thing in public.items() if not thing.__doc__) == []
+
+
+def test_every_folder_of_python_is_a_package_that_is_found() -> None:
+    """They were listed by hand; five were forgotten, and no installation worked. `make test-wheel` looks at the wheel."""
+    files = [file for folder in (PACKAGE, ROOT / "examples", ROOT / "bench") for file in folder.rglob("*.py")]
+    assert {str(file.parent) for file in files if not (file.parent / "__init__.py").exists()} == set()
+
+
+def test_every_kind_of_file_travels_in_a_wheel_or_is_what_a_wheel_is_built_from() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    known = ["*.py", "*.pyx", "*.pxd", "*.pxi", "*.h", *settings["package-data"]["*"]]
+    made = ["*.so", "*.c", "*.cpp", "*.pyc"]
+    names = {file.name for file in PACKAGE.rglob("*") if file.is_file()}
+    assert [name for name in sorted(names) if not any(fnmatch(name, pattern) for pattern in (*known, *made))] == []
 
 
 def test_no_address_of_a_registry_and_no_path_of_a_machine_stands_in_the_project() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from waterclock import __version__, wheel
+from waterclock.errors import pip_install
 
 HERE = Path(wheel.__file__).parent
 
@@ -148,7 +149,8 @@ def test_without_a_package_that_lies_beside_src_the_other_commands_work(package:
     done = python(script, *{"bench": ["bench", "wheel"], "examples": ["demo", "fines"]}[package], "--seed", "1")
     assert (done.returncode, done.stdout) == (1, "")
     assert (
-        done.stderr == f"waterclock: the package waterclock.{package} is missing: install waterclock whole, with pip\n"
+        done.stderr == f"waterclock: waterclock.{package} is missing, as it is a package of its own: "
+        "pip install ./demos in a clone of waterclock\n"
     )
 
 
@@ -159,7 +161,7 @@ def test_a_command_that_needs_spark_says_in_one_sentence_how_to_get_it(arguments
     done = bare("from waterclock.cli import main; sys.exit(main(sys.argv[1:]))", *arguments)
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
-    assert "pip install 'waterclock[spark]'" in done.stderr
+    assert pip_install("spark") in done.stderr
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "msgpack", "numpy"])
@@ -176,7 +178,7 @@ def test_on_spark_without_spark_is_an_environment_error_of_the_same_words() -> N
         "from waterclock import Rules\nfrom waterclock.errors import EnvironmentMissing\n"
         "try: Rules(key='k', time='t').on_spark()\nexcept EnvironmentMissing as error: print(error)"
     )
-    assert bare(script).stdout == "pyarrow is missing: pip install 'waterclock[spark]'\n"
+    assert bare(script).stdout == f"pyarrow is missing: {pip_install('spark')}\n"
 
 
 def test_a_compiled_wheel_that_was_built_is_used() -> None:

@@ -148,7 +148,7 @@ def test_topic(kafka_topic): pass
 def test_factory(kafka_broker_factory): kafka_broker_factory()
 """
     done = run(tmp_path, tests)
-    assert done.stdout.count(f"{missing} is missing, and a broker needs it: pip install 'waterclock[broker]'") >= 2
+    assert done.stdout.count(f"{missing} is missing, and a broker needs it: pip install 'kio>=") >= 2
     assert "Traceback" not in done.stdout
     assert done.returncode == 1
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from waterclock import cli
 from waterclock.rules.toml import rules_from
 
 ROOT = Path(__file__).parents[1]
@@ -104,6 +105,19 @@ def test_a_pipeline_in_a_document_is_a_pipeline(content: str, tmp_path: Path) ->
     assert load(file).rules == (rules_from(rules) if rules else None)
 
 
+def test_the_sinks_that_there_are_stand_in_readme_and_in_the_guide() -> None:
+    pytest.importorskip("pyspark")
+    from waterclock.spark.toml import sink
+
+    table = README.split("| `format` of the sink |")[1].split("\n\n")[0]
+    guide = (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
+    row = next(line for line in guide.splitlines() if line.startswith('| `format` | `"sqlite"` |'))
+    parts = re.findall(r'^With `format = "(\w+)"', guide, re.M)
+    assert re.findall(r'`"(\w+)"`', table) == list(sink.FORMATS)
+    assert re.findall(r'`"(\w+)"`', row.rpartition("| `")[2].join(["`", ""])) == list(sink.FORMATS)
+    assert parts == list(sink.FORMATS)
+
+
 def test_the_pipeline_of_readme_takes_ten_lines() -> None:
     assert len(next(blocks(ROOT / "README.md", "toml"))[1].splitlines()) == 10
 
@@ -136,6 +150,29 @@ def test_the_two_commands_stand_in_the_makefile() -> None:
     shown = "\n".join(content for language, content in fenced if not language)
     named = {*re.findall(r"`make ([a-z-]+)", text), *re.findall(r"^make ([a-z-]+)", shown, re.M)}
     assert named <= set(targets)
+
+
+def test_an_extra_that_an_error_advises_is_one() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    code = "".join(
+        file.read_text() for folder in ("src", "examples", "bench") for file in (ROOT / folder).rglob("*.py")
+    )
+    advised = set(re.findall(r"""["'](\w+)["']""", " ".join(re.findall(r"pip_install\(([^)*]+)\)", code))))
+    assert {"spark", "relay", "kafka"} < advised
+    assert advised | {*cli._EXTRAS.values()} <= set(extras)
+
+
+def test_nothing_is_installed_from_an_index_that_has_no_waterclock() -> None:
+    code = [file for folder in ("src", "examples", "bench") for file in (ROOT / folder).rglob("*.py")]
+    asked = re.compile(r"pip\s+install\s+(-\S+\s+)*['\"]?waterclock\b")
+    current = [file for file in DOCUMENTS if file.name not in ("CHANGELOG.md", "broken_on_purpose.md")]
+    assert [file.name for file in (*current, *code) if asked.search(file.read_text(encoding="utf-8"))] == []
+
+
+def test_what_is_set_up_says_what_it_brings_and_how_long_that_takes() -> None:
+    rules = re.findall(r"^\.venv/(ready-\w+):.*\n\t(@echo (?:.+\\\n)*.+)", (ROOT / "Makefile").read_text(), re.M)
+    assert {"ready-run", "ready-test", "ready-check"} <= {name for name, _ in rules}
+    assert [name for name, said in rules if not re.search(r"\(.*(second|minute)", said)] == []
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)

@@ -28,7 +28,7 @@ from waterclock.bench.tables import aligned, short
 from waterclock.bench.timers.connections import NOBODY, WAYS, Server, loop_of
 from waterclock.bench.timers.memory import resident_bytes
 from waterclock.bench.timers.verbs import Report
-from waterclock.errors import WrongAnswer
+from waterclock.errors import WrongAnswer, pip_install
 
 IDLE_S: Final = 2.5
 BATCH_S: Final = 0.005
@@ -117,7 +117,7 @@ def measure(connections: int, seconds: float, report: Report) -> list[dict[str, 
         try:
             loop_of(loop).close()
         except ImportError:
-            report(f"{loop} is not there: pip install 'waterclock[bench]'")
+            report(f"{loop} is not there: {pip_install('bench')}")
             continue
         for name in WAYS:
             report(f"{name}, {connections:,} connections, {loop}: {seconds:g} s")
@@ -150,7 +150,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
         ]
         for r in records
     ]
-    missing = "" if "uvloop" in load else "\nuvloop: not measured: pip install 'waterclock[bench]'"
+    missing = "" if "uvloop" in load else f"\nuvloop: not measured: {pip_install('bench')}"
     return (
         aligned(head, rows)
         + "\na message a second by nine of ten connections; the tenth is silent and was ended; entries: what waits at most"

@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any, Final, Protocol
 
 from waterclock.bench.timers.keepers import HOUR_MS, Keeper
-from waterclock.errors import WrongAnswer
+from waterclock.errors import WrongAnswer, pip_install
 from waterclock.wheel import COMPILED
 
 VERBS: Final = ("add", "cancel", "churn", "expire")
@@ -163,7 +163,7 @@ def _load(contenders: Sequence[Contender]) -> tuple[dict[str, type[Keeper]], dic
         try:
             makers[contender.name] = contender.load()
         except ImportError as error:
-            notes[contender.name] = f"not measured: {error}; pip install 'waterclock[bench]'"
+            notes[contender.name] = f"not measured: {error}; {pip_install('bench')}"
     return makers, notes
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 Command = Callable[[argparse.Namespace], int]
+TRIED_MASTERS = r"local(\[.+\])?|yarn|spark://.+"
 
 
 class ProseHelp(argparse.HelpFormatter):
@@ -60,6 +61,20 @@ def seconds(text: str) -> float:
         if 0.1 <= (number := float(text)) <= 86_400:
             return number
     raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 86400 seconds")
+
+
+def master(text: str) -> str:
+    """Where Spark runs: of the kinds that waterclock was tried on.
+
+    >>> master("spark://one:7077,two:7077"), master("yarn"), master("local[4]")
+    ('spark://one:7077,two:7077', 'yarn', 'local[4]')
+    """
+    if re.fullmatch(TRIED_MASTERS, text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r} was never tried; spark://HOST:7077, yarn and local[N] were. Who tries another one sets "
+        '"spark.master" under [spark.conf] in the pipeline\'s file'
+    )
 
 
 def port(text: str) -> int:

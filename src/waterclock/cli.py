@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from waterclock import __version__
 from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.completion import SHELLS, PrintCompletion
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, meant, pip_install
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescale import command as state
@@ -67,9 +69,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says which command or option was meant where one is refused; a command's parser is one too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, left = super().parse_known_args(args, namespace)
+        if left:  # the command that was given them says so: it knows its options, and shows its usage
+            known = [option for action in self._actions for option in action.option_strings]
+            named = next((word for word in left if word.startswith("-")), "")
+            hint = meant(named.partition("=")[0], known, "--help lists what there is") if named else "too many of them"
+            self.error(f"unrecognized arguments: {' '.join(left)}; {hint}")
+        return parsed, left
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '([^']*)' \(choose from (.+)\)$", message)
+        if found and (hint := meant(found[1], re.findall(r"[\w-]+", found[2]), " ")).strip():
+            message += f"; {hint}"
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
+    parser = _Parser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
+    parser.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="a script for that shell")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     spark.add_to(commands.add_parser("run", help="run a pipeline"))
     state.add_to(commands.add_parser("state", help="show or rescale what a pipeline keeps in its checkpoint"))
@@ -92,7 +114,7 @@ def _start_broker(folder: os.PathLike[str], port: int) -> AbstractContextManager
 
 
 def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:
-    """The `add_to` of a package that lies beside src, and so is missing where src alone is on the path."""
+    """The `add_to` of a package that lies beside src: an editable install has it, and the distribution waterclock-demos."""
     try:
         add_to: Callable[[argparse.ArgumentParser], None] = import_module(f"waterclock.{package}.command").add_to
     except ModuleNotFoundError as error:
@@ -104,7 +126,9 @@ def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:
 
 def _add_missing(package: str, parser: argparse.ArgumentParser) -> None:
     def refuse(arguments: argparse.Namespace) -> int:
-        raise EnvironmentMissing(f"the package waterclock.{package} is missing: install waterclock whole, with pip")
+        raise EnvironmentMissing(
+            f"waterclock.{package} is missing, as it is a package of its own: pip install ./demos in a clone of waterclock"
+        )
 
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     parser.set_defaults(command=refuse)
@@ -117,7 +141,7 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     extra = _EXTRAS.get(name, "spark")
     extra = "cdc" if command is cdc.run else extra  # which has packages in common with the others, as has the next
     extra = "relay" if command.__module__ == relay.__name__ and name in ("confluent_kafka", "numpy") else extra
-    return f"{name} is missing: pip install 'waterclock[{extra}]'"
+    return f"{name} is missing: {pip_install(extra)}"
 
 
 def _fail(code: int, message: str) -> int:

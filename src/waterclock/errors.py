@@ -15,7 +15,12 @@
     └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
 A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
+What to do about a package that is missing, or a name that is unknown, is worded here too, once: `pip_install`, `meant`.
 """
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
 
 
 class WaterclockError(Exception):
@@ -68,3 +73,35 @@ class EnvironmentMissing(WaterclockError):
 
 class WrongAnswer(WaterclockError):
     """A benchmark's contender answered wrongly; the message names it and what was expected."""
+
+
+def pip_install(*extras: str) -> str:
+    """The command that brings what these extras need, for the message of an error.
+
+    It names the packages and not waterclock: so it is right however waterclock was installed, and no index need have it.
+
+    >>> pip_install("kafka")
+    "pip install 'confluent-kafka>=2.6'"
+    """
+    import shlex  # imports at the top would be paid for by every start
+    from importlib.metadata import PackageNotFoundError, requires
+
+    with suppress(PackageNotFoundError):
+        wanted = [re.fullmatch(r"(.+?) *; *extra == .(\w+).", line) for line in requires("waterclock") or ()]
+        if packages := dict.fromkeys(found[1] for found in wanted if found is not None and found[2] in extras):
+            return shlex.join(["pip", "install", *packages])
+    # its folder alone is on the path, or is newer than what was installed
+    return f"pip install '.[{','.join(extras)}]' in the folder of waterclock's pyproject.toml"
+
+
+def meant(name: str, known: Iterable[str], others: str = "") -> str:
+    """Behind a name that is refused: the known one that is like it, else `others`, else all that are known.
+
+    >>> meant("num.partition", ["num.partitions", "log.dirs"]), meant("x", ["b", "a"])
+    ("did you mean 'num.partitions'?", 'known are a, b')
+    """
+    import difflib
+
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else others or f"known are {', '.join(known)}"

@@ -44,7 +44,9 @@ def enter_broker(stack: ExitStack, *data: Any, **arguments: Any) -> Broker:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "waterclock"):
             raise
-        pytest.fail(f"{missing} is missing, and a broker needs it: pip install 'waterclock[broker]'", pytrace=False)
+        from waterclock.errors import pip_install
+
+        pytest.fail(f"{missing} is missing, and a broker needs it: {pip_install('broker')}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

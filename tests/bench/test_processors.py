@@ -123,7 +123,7 @@ def test_nobody_loses_to_who_has_no_rules_nor_to_another_sink_or_size() -> None:
 
 def test_contenders_are_chosen_by_name_and_those_of_one_sink_stand_together() -> None:
     assert command.contenders("streams,flink") == ["streams", "flink"]
-    with pytest.raises(ArgumentTypeError, match="there is no contender 'storm': take some of spark, flink"):
+    with pytest.raises(ArgumentTypeError, match="there is no contender 'storm'; did you mean 'streams'"):
         command.contenders("flink,storm")
     assert [(entry.name, entry.sink) for entry in campaign.entries(["flink"])] == [
         ("waterclock", "SQLite"),

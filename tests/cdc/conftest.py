@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pymysqlreplication", reason="pip install 'waterclock[cdc]'")
-pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[cdc]'")
+pytest.importorskip("pymysqlreplication", reason="it comes with the extra cdc")
+pytest.importorskip("confluent_kafka", reason="it comes with the extra cdc")
 
 from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
 from tests.cdc.postgres import run

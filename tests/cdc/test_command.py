@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.cdc.mariadb import MariaServer
 from tests.cdc.topics import messages, shop
@@ -19,6 +20,7 @@ from waterclock import cli
 from waterclock.cdc.addresses import database as address
 from waterclock.cdc.addresses import kafka
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
+from waterclock.cdc.postgres.slot import Slot
 from waterclock.cdc.source import TableFilter
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
@@ -63,8 +65,10 @@ def test_tables_that_foreign_keys_change_without_a_word_are_named(
     assert f"Such changes of {database}.a, {database}.b will be missing." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("tables", "missing"), [([], ".*"), (["item", "imet"], ".imet"), (["item"], "")])
-def test_what_is_asked_for_and_not_there_is_told(
+@pytest.mark.parametrize(
+    ("tables", "missing"), [([], ""), (["item", "imet"], "imet"), (["item", "im*"], "im*"), (["it*"], "")]
+)
+def test_what_is_not_there_is_an_error_where_it_is_not_waited_for(
     tables: list[str],
     missing: str,
     command: list[str],
@@ -73,13 +77,57 @@ def test_what_is_asked_for_and_not_there_is_told(
     here: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A name that was written wrong was waited for without a word."""
+    """It was told, and the command ended with 0."""
     if tables:
         mariadb.run(f"create table {database}.item (id int primary key)")
     asked = [word for table in tables for word in ("--tables", f"{database}.{table}")]
-    assert cli.main([*command, *asked, "--once", "--from", here]) == 0
-    told = capsys.readouterr().err
-    assert f"there is no {database}{missing} now" in told if missing else "there is no" not in told
+    assert cli.main([*command, *asked, "--once", "--from", here]) == (1 if missing else 0)
+    out, told = capsys.readouterr()
+    assert f"there is no table {database}.{missing}, or" in told if missing else "there is no" not in told
+    assert ("0 changes" in out) == (not missing)
+
+
+def test_a_database_that_is_not_there_is_an_error(
+    command: list[str], database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with 0, and nothing of what was meant was in Kafka."""
+    command[1] = command[1].replace(database, f"{database}s")
+    assert cli.main([*command, "--once", "--from", "now"]) == 1
+    assert f"there is no table {database}s.*, or" in capsys.readouterr().err
+
+
+def test_what_is_refused_has_no_figures(
+    command: list[str], mariadb: MariaServer, database: str, here: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mariadb.run(f"create table {database}.item (id int primary key)")
+    assert cli.main([*command, "--once", "--from", "0-1-999999999"]) != 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("tables", "code", "words"),
+    [
+        ([], 2, "does not exist. Give the right role, database and password"),
+        (["--tables", "public.im*"], 1, "there is no table public.im*, or"),
+    ],
+)
+def test_nor_is_it_waited_for_with_postgresql(
+    tables: list[str],
+    code: int,
+    words: str,
+    slot: Slot,
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The tests' server is reached by a socket, which no address of the command names."""
+    where = make_conninfo(slot.conninfo, **({} if tables else {"dbname": "nodb"}))
+    monkeypatch.setattr("psycopg.conninfo.make_conninfo", lambda **given: where)
+    to = ["--to", f"kafka://{broker.bootstrap}/{slot.name}", "--once"]
+    assert cli.main(["cdc", "postgres://postgres@localhost/nodb", *to, *tables]) == code
+    out, told = capsys.readouterr()
+    assert (out, words in " ".join(told.split())) == ("", True), told
 
 
 def test_from_now_leaves_out_what_was_before(

@@ -201,7 +201,7 @@ def test_where_a_package_is_missing_one_sentence_says_how_to_get_all(
 ) -> None:
     monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "pgpq" else name)
     assert cli.main(["demo", "cdc"]) == 1
-    assert "pgpq is missing: pip install 'waterclock[all]'" in capsys.readouterr().err
+    assert "pgpq is missing, and this demo needs it: pip install 'pyspark" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", [["--changes", "0"], ["--folder", "/dev/null/x"]])

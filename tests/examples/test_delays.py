@@ -251,7 +251,7 @@ def test_where_a_package_is_missing_one_sentence_says_how_to_get_all(
 ) -> None:
     monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "matplotlib" else name)
     assert cli.main(["demo", "delays"]) == 1
-    assert "matplotlib is missing: pip install" in capsys.readouterr().err
+    assert "matplotlib is missing, and this demo needs it: pip install" in capsys.readouterr().err
 
 
 def command(folder: Path, *more: str) -> list[str]:

@@ -12,6 +12,8 @@ pytest.importorskip("kio")
 pytest.importorskip("confluent_kafka")
 
 from waterclock import cli
+from waterclock.errors import pip_install
+from waterclock.examples import command
 from waterclock.examples.command import LESSONS
 from waterclock.examples.lessons import acks, batching, duplicates, keys, order, replicas
 from waterclock.examples.lessons.clients import ONE_BY_ONE, flush, producer, read, send
@@ -218,6 +220,17 @@ def test_a_lesson_is_a_small_table_for_people(monkeypatch: pytest.MonkeyPatch, c
         "",
         "- A sentence.",
     ]
+
+
+@pytest.mark.parametrize("missing", ["kio", "confluent_kafka"])
+def test_a_lesson_without_its_packages_says_how_to_get_all(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It named those of one, and the next time those of the other."""
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == missing else name)
+    assert cli.main(["demo", "order"]) == 1
+    told = capsys.readouterr().err
+    assert told == f"waterclock: {missing} is missing, and this demo needs it: {pip_install('broker', 'kafka')}\n"
 
 
 def test_a_lesson_is_json_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[kafka]'")
-pytest.importorskip("kio", reason="pip install 'waterclock[broker]'")
+pytest.importorskip("confluent_kafka", reason="it comes with the extra kafka")
+pytest.importorskip("kio", reason="it comes with the extra broker")
 
 from tests.kafka.producing import Make, producer_of
 from tests.kafka.reader import committed

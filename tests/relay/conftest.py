@@ -30,8 +30,8 @@ def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 @pytest.fixture(scope="module")
 def relay_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Ours; a file that shows something on both brokers has its own of this name, which asks for `either`."""
-    pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[relay]'")
-    pytest.importorskip("kio", reason="pip install 'waterclock[broker]'")
+    pytest.importorskip("confluent_kafka", reason="it comes with the extra relay")
+    pytest.importorskip("kio", reason="it comes with the extra broker")
     from tests.relay.brokers import running
 
     with running("ours", tmp_path_factory.mktemp("broker")) as broker:

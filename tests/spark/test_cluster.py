@@ -145,6 +145,14 @@ def test_on_yarn_java_and_python_meet_at_a_port_for_a_containers_folder_is_too_l
     assert cluster_settings(ours, {"spark.master": "spark://one:7077"}, 2)[name] == "true"
 
 
+@pytest.mark.parametrize(("master", "warned"), [("k8s://host:443", True), ("yarn", False), ("local[2]", False)])
+def test_a_kind_of_cluster_that_was_never_tried_is_warned_of(
+    master: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    session._warn_of_untried(master)
+    assert (f"waterclock was never tried on {master}" in caplog.text) == warned
+
+
 def test_a_cluster_that_is_not_there_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     # it was a traceback of a hundred lines, most of them Java's
     def refuse(builder: object) -> None:

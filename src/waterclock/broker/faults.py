@@ -7,7 +7,6 @@ Rule 3: where no fault is set, a request pays for one comparison with None.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -16,6 +15,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.names import KEYS
 from waterclock.broker.wire.refusal import refuse, topics_of
+from waterclock.errors import meant
 
 if TYPE_CHECKING:
     from waterclock.broker.api.table import Table
@@ -231,8 +231,7 @@ def _check_topic_and(partition: int | None, topic: str | None) -> None:
 def _known_api(api: str) -> int:
     if api in KEYS:
         return KEYS[api]
-    near = difflib.get_close_matches(str(api), KEYS, 1)
-    hint = f"did you mean {near[0]!r}?" if near else "take Kafka's name for it, such as 'Produce' or 'JoinGroup'"
+    hint = meant(str(api), KEYS, "take Kafka's name for it, such as 'Produce' or 'JoinGroup'")
     raise ValueError(f"api: Kafka has no {api!r}; {hint}")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from waterclock.broker.bounds import ANY_INT, BOUNDS, check, refused
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, meant
 
 LONGEST: Final = 2**63 - 1
 HOUR_MS: Final = 3_600_000
@@ -245,7 +245,8 @@ class Settings:
     def set(self, name: str, text: str | None) -> None:
         """Give a setting another value, or with None its default again; UsageError if that cannot be."""
         if name not in SETTINGS:
-            raise UsageError(f"There is no setting {name!r}. `waterclock broker --help` says where they are listed")
+            hint = meant(name, SETTINGS, "`waterclock broker --settings` lists them")
+            raise UsageError(f"There is no setting {name!r}; {hint}")
         setting = SETTINGS[name]
         self._values[name] = checked(setting, name, setting.default if text is None else text)
         self.given.pop(name, None)

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 
 from waterclock.arguments import describe
-from waterclock.errors import UsageError
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.web import option
 
 _EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
@@ -99,12 +99,17 @@ def run(arguments: Namespace) -> int:
     shown = Progress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
-        _miss(origin.absent())
+        _miss(origin.absent(), arguments.once)
         _warn(origin.unseen())
+        refused = False
         try:
             capture.run(origin.end() if arguments.once else None)
+        except WaterclockError:
+            refused = not capture.statistics().commits  # of nothing there are no figures
+            raise
         finally:
-            shown.end(capture.statistics())
+            if not refused:
+                shown.end(capture.statistics())
     return 0
 
 
@@ -117,14 +122,17 @@ def _check_names(tables: list[str]) -> None:
             )
 
 
-def _miss(absent: list[str]) -> None:
-    """Not refused: a table may be made later."""
-    if absent:
-        print(
-            f"waterclock: there is no {', '.join(absent)} now, or this user may not see it: nothing will come of it until "
-            "there is.",
-            file=sys.stderr,
+def _miss(absent: list[str], once: bool) -> None:
+    """EnvironmentMissing where nothing is waited for; else a table may be made later."""
+    if not absent:
+        return
+    missing = f"there is no table {', '.join(absent)}, or this user may not see it"
+    if once:
+        raise EnvironmentMissing(
+            f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), or "
+            "give the user SELECT on it. Changes of what was dropped come where neither names it."
         )
+    print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
 
 
 def _warn(unseen: list[str]) -> None:

@@ -25,8 +25,8 @@ _LSN = re.compile(r"[0-9a-fA-F]{1,8}/[0-9a-fA-F]{1,8}")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A database as the command needs it: a source from a position, where to begin, where its end is now, tables that
-    were asked for and are not there, and tables whose rows the server also changes without a word."""
+    """A database as the command needs it: a source from a position, where to begin, where its end is now, patterns that
+    no table has, and tables whose rows the server also changes without a word."""
 
     source: Callable[[Position], Source]
     begin: Position | Callable[[], Position]
@@ -38,7 +38,7 @@ class Origin:
 def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from waterclock.cdc.mysql.connecting import Login, answer, began
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, absent, inspected, older, oldest, unseen
+    from waterclock.cdc.mysql.server import OWN, inspected, older, oldest, tables, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
@@ -67,12 +67,12 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
         )
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
-    asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])
     return Origin(
         source,
         first,
         now,
-        lambda: answer(login, lambda cursor: absent(cursor, asked)),
+        # what the server has to be set to is said first
+        lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor) else [])),
         lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
     )
 
@@ -80,7 +80,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
 def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from psycopg.conninfo import make_conninfo
 
-    from waterclock.cdc.postgres.slot import OWN, Older, Slot, SlotReader, absent, begun, current
+    from waterclock.cdc.postgres.slot import OWN, Older, Slot, SlotReader, begun, current, tables
 
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
@@ -108,7 +108,7 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
         lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal),
         begin,
         lambda: current(slot),
-        lambda: absent(slot, wanted.names()),
+        lambda: wanted.absent(tables(slot)),
     )
 
 

@@ -7,7 +7,7 @@ its first change to its last; what comes after a position comes again, the same,
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -60,6 +60,15 @@ class TableFilter:
         """The tables that are asked for by their whole names."""
         whole = [pattern for pattern in self._patterns if not set(pattern) & set("*?[")]
         return [(database, table) for database, _, table in (name.partition(".") for name in whole)]
+
+    def absent(self, there: Iterable[tuple[str, str]]) -> list[str]:
+        """The patterns that none of these tables has.
+
+        >>> TableFilter(["shop.*", "shop.imet"]).absent([("shop", "item")])
+        ['shop.imet']
+        """
+        names = [".".join(table) for table in there]
+        return [pattern for pattern in self._patterns if not fnmatch.filter(names, pattern)]
 
     def __call__(self, database: str, table: str) -> bool:
         if not self._patterns:

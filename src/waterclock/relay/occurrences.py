@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from waterclock.errors import EnvironmentMissing
+from waterclock.errors import EnvironmentMissing, pip_install
 from waterclock.rules.durations import datetime_us
 
 LONGEST: Final = 255  # characters of an expression, or of a zone's name
@@ -51,9 +51,7 @@ def _moments(cron: str, after: datetime) -> Any:
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
-        raise EnvironmentMissing(
-            "Recurring schedules need the package cronsim: pip install 'waterclock[relay]'"
-        ) from None
+        raise EnvironmentMissing(f"Recurring schedules need the package cronsim: {pip_install('relay')}") from None
     if len(cron.split()) != 5 or len(cron) > LONGEST:
         raise ValueError(f"{_wanted(cron)}.")
     try:

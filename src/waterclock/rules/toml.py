@@ -10,12 +10,11 @@ type and after of events: a type, or a list of types
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, meant
 from waterclock.rules.model import Rules
 
 _WORDS = {"key", "time", "type", "id", "sequence", "events"}
@@ -42,9 +41,7 @@ def check_names(where: str, table: Mapping[str, Any], known: Iterable[str], need
     known = set(known)
     for name in table:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-            raise UsageError(f"{where}: {name!r} is not known here; {hint}")
+            raise UsageError(f"{where}: {name!r} is not known here; {meant(name, known)}")
     for name in sorted(needed):
         if name not in table:
             raise UsageError(f"{where}: {name!r} is missing")

@@ -1,5 +1,5 @@
-"""Rules on Spark, and what is pending of delayed messages. Its names import PySpark on first use: `pip install
-waterclock[spark]`, for `pending` `waterclock[spark,relay]`.
+"""Rules on Spark, and what is pending of delayed messages. Its names import PySpark on first use, from the extra `spark`;
+`pending` needs the extra `relay` too.
 
 Rule 1: importing this imports nothing from outside the standard library, so that the command's options cost nothing.
 """
@@ -7,7 +7,7 @@ Rule 1: importing this imports nothing from outside the standard library, so tha
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from waterclock.errors import EnvironmentMissing
+from waterclock.errors import EnvironmentMissing, pip_install
 
 if TYPE_CHECKING:
     from waterclock.spark.delays import pending
@@ -54,4 +54,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"waterclock.spark.{_HOME[name]}"), name)
     except ImportError as error:
-        raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[spark]'") from error
+        raise EnvironmentMissing(f"{error.name} is missing: {pip_install('spark')}") from error

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from waterclock.arguments import describe
+from waterclock.arguments import describe, master
 from waterclock.errors import UsageError
 from waterclock.web import option
 
@@ -23,7 +23,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--check", action="store_true", help="say what is wrong with it, without running it, and end")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.add_argument("--master", metavar="URL", help="run on a cluster: spark://HOST:7077, k8s://..., yarn")
+    parser.add_argument("--master", type=master, metavar="URL", help="run on a cluster: spark://HOST:7077 or yarn")
     option.add_to(parser)
 
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import EnvironmentMissing, UsageError, pip_install
 
 try:
     from waterclock.kafka.admin import Admin
     from waterclock.relay.logs import Logs
     from waterclock.relay.view import Bounds, Seen, View, bounds_of
 except ImportError as error:
-    raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
+    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('relay')}") from error
 
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.request import KEPT

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final, NamedTuple
 
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, meant
 from waterclock.trace.durations import parse_duration
 
 SCENARIOS: Final = {
@@ -82,7 +82,8 @@ def load_scenario(name: str) -> Scenario:
     if name == SMALLEST.name:
         return SMALLEST
     if name not in SCENARIOS:
-        raise UsageError(f"there is no scenario {name!r}: take one of {', '.join(NAMES)}, or give --tasks")
+        hint = meant(name, NAMES, f"take one of {', '.join(NAMES)}")
+        raise UsageError(f"there is no scenario {name!r} (--tasks makes one); {hint}")
     data = json.loads(resources.files("waterclock.traces").joinpath(SCENARIOS[name]).read_text("utf-8"))
     size, start = data["wheel_size"], data["start_ms"]
     return Scenario(

@@ -5,7 +5,7 @@ Rule 1: every setting that would lose something is named, with what to set it to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,10 @@ _QUESTION = (
 )
 
 
+_REAL = "table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"  # no views
 _TABLES = (
     "select table_schema, table_name, table_rows, unix_timestamp(create_time) from information_schema.tables "
-    "where table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2"
+    f"where {_REAL} order by 1, 2"
 )
 
 
@@ -100,14 +101,13 @@ def older(cursor: Any, wanted: Callable[[str, str], bool], began: int | None) ->
     return [each for each in found if each.rows]
 
 
-def absent(cursor: Any, names: Iterable[tuple[str, str]]) -> list[str]:
-    """Of these tables (`*`: any of the database) the ones that are not there, or not for this user."""
-    found = []
-    for database, table in names:
-        which, given = ("", (database,)) if table == "*" else (" and table_name = %s", (database, table))
-        cursor.execute(f"select 1 from information_schema.tables where table_schema = %s{which} limit 1", given)
-        found += [] if cursor.fetchall() else [f"{database}.{table}"]
-    return found
+def tables(cursor: Any) -> list[tuple[str, str]]:
+    """Database and name of each table that this user may see; each database with "" too, as `shop.*` may have no table."""
+    cursor.execute(
+        "select schema_name, '' from information_schema.schemata union all "
+        f"select table_schema, table_name from information_schema.tables where {_REAL}"
+    )
+    return [(str(database), str(table)) for database, table in cursor.fetchall()]
 
 
 def unseen(cursor: Any, wanted: Callable[[str, str], bool]) -> list[str]:

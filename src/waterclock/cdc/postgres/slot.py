@@ -14,7 +14,7 @@ Rule 2: what is printed depends on the session: character set, time zone, date s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -55,6 +55,10 @@ _TABLES = (  # those of the publication, or where there is none yet, all
     "then (n.nspname, c.relname) in "
     "(select schemaname, tablename from pg_publication_tables where pubname = %(publication)s) "
     "else c.relkind = 'r' and c.relpersistence = 'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
+)
+_NAMES = (
+    "select nspname::text, '' from pg_catalog.pg_namespace union all "
+    "select schemaname::text, tablename::text from pg_catalog.pg_tables"
 )
 
 
@@ -273,11 +277,11 @@ def _sized(connection: psycopg.Connection[Any], schema: str, table: str, estimat
     return sized(f"{schema}.{table}", int(counted), estimate)
 
 
-def absent(slot: Slot, names: Iterable[tuple[str, str]]) -> list[str]:
-    """Of these tables the ones that are not there."""
-    query = "select 1 from pg_catalog.pg_tables where schemaname = %s and tablename = %s"
+def tables(slot: Slot) -> list[tuple[str, str]]:
+    """Schema and name of each table of the database; each schema with "" too, as `public.*` may have no table."""
     with _errors_of_postgres(slot), _connected(slot) as connection:
-        return [".".join(name) for name in names if not connection.execute(query, name).fetchone()]
+        found = connection.execute(_NAMES).fetchall()
+    return [(str(schema), str(table)) for schema, table in found]
 
 
 def current(slot: Slot) -> str:

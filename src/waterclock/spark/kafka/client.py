@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from waterclock.clock import Clock
-from waterclock.errors import EnvironmentMissing
+from waterclock.errors import EnvironmentMissing, pip_install
 from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.spark.toml.topics import Topics, Where
@@ -17,7 +17,7 @@ from waterclock.spark.toml.topics import Topics, Where
 try:
     from waterclock.kafka.client import Client, Remedies
 except ImportError as error:
-    raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[kafka]'") from error
+    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('kafka')}") from error
 
 _FOR_BATCHES = {
     "group.id": "waterclock",  # librdkafka wants a name; nobody joins under it

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from waterclock.arguments import count, describe
+from waterclock.arguments import count, describe, master
 
 if TYPE_CHECKING:
     from waterclock.spark.places.place import Place
@@ -44,7 +44,7 @@ def _add_rescale(parser: argparse.ArgumentParser) -> None:
     )
     where = "the new checkpoint's folder or URI (default: the old one's name with -M behind)"
     parser.add_argument("--to", metavar="NEW", help=where)
-    parser.add_argument("--master", metavar="URL", help="do it on a cluster: spark://HOST:7077, k8s://..., yarn")
+    parser.add_argument("--master", type=master, metavar="URL", help="do it on a cluster: spark://HOST:7077 or yarn")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 

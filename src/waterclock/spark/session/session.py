@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from waterclock.arguments import TRIED_MASTERS
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.buckets import by_cores
 from waterclock.spark.session import cluster
@@ -93,6 +94,7 @@ def start(
     java = use_java()
     given = {**cluster.submitted(), **(extra or {})}
     local = cluster.is_local(given.get("spark.master", "local"))
+    _warn_of_untried(given.get("spark.master", "local"))
     _have_unicode_names()
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -108,6 +110,11 @@ def start(
     if log is not None:
         _keep_stories_out()
     return Session(spark, java)
+
+
+def _warn_of_untried(master: str) -> None:
+    if not re.fullmatch(TRIED_MASTERS, master):
+        log.warning("waterclock was never tried on %s: compare its results before you trust them", master)
 
 
 def _have_unicode_names() -> None:

@@ -53,6 +53,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "table": ("table", "using"),
     "kafka": ("servers", "topic", "partitions", "client"),
 }
+FORMATS = tuple(_NAMES)
 _LAKES = ("delta", "iceberg")
 _MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
 
@@ -238,7 +239,7 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
 
     `changes`: the source brings changes of tables.
     """
-    format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), tuple(_NAMES))
+    format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), FORMATS)
     usual, modes = ("apply", ("apply",)) if changes else ("results", tuple(_MODES))
     mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, usual), modes)
     known = {"format", "mode", *_NAMES[format_], *(() if changes else _MODES[mode])}

@@ -1,0 +1,1 @@
+../src/waterclock/__init__.py
