@@ -100,7 +100,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "settings": {"bounds"},
     "folder": {"errors"},
     "prometheus": {"statistics"},
-    "net": {"buffers", "settings", "switching"},
+    "net": {"buffers", "rhythm", "settings", "switching"},
     "wire": {"buffers", "net"},
     "sealed": set(),
     "log": {"buffers", "errors", "sealed", "settings", "wire", "worker"},
