@@ -90,7 +90,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "aside": set(),
     "rhythm": set(),
     "prometheus": {"statistics"},
-    "net": {"buffers", "settings", "switching"},
+    "net": {"buffers", "rhythm", "settings", "switching"},
     "wire": {"buffers", "net"},
     "sealed": set(),
     "log": {"aside", "buffers", "errors", "sealed", "settings", "wire", "worker"},

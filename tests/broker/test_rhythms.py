@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ pytest.importorskip("kio")
 import waterclock.broker
 from tests.broker.admin import BROKER, SET, TOPIC, change
 from tests.broker.record_batches import Rec, batch
+from tests.broker.transactions.client import Client
 from tests.conformance.wire import Wire
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
@@ -168,12 +170,24 @@ def test_offsets_of_a_group_go_at_their_time_and_then_nobody_looks(broker: Broke
     assert calls_in(broker, WEEK_S) == 1
 
 
+def test_so_do_those_that_a_transaction_has_committed_for_a_group_that_nobody_is_in(broker: Broker) -> None:
+    broker.advance_s(HOUR_S)
+    with closing(Client(broker.bootstrap)) as client:
+        producer = client.ready("n")
+        client.add("n", producer, "t")
+        assert client.commit_offset("n", producer, "g", "t", 7, version=5) == "NONE"
+        assert client.end("n", producer) == "NONE"
+    until(lambda: broker.statistics().connections == 0)
+    broker.advance_s(WEEK_S + HOUR_S)
+    until(lambda: not broker.call(lambda: list(broker.inside.groups.offsets.groups())))
+
+
 # Who makes work wakes
 
 
 def test_a_shorter_retention_holds_on_a_broker_that_is_idle(broker: Broker) -> None:
     fill(broker)
-    broker.advance_s(DAY_S)
+    broker.advance_s(DAY_S + 1200)  # within an hour's sleep
     with Wire(broker.bootstrap) as wire:
         change(wire, TOPIC, "t", ("retention.ms", SET, "1000"))
     broker.advance_s(300)
@@ -182,7 +196,7 @@ def test_a_shorter_retention_holds_on_a_broker_that_is_idle(broker: Broker) -> N
 
 def test_a_shorter_retention_of_the_broker_does_too(broker: Broker) -> None:
     fill(broker)
-    broker.advance_s(DAY_S)
+    broker.advance_s(DAY_S + 1200)  # within an hour's sleep
     with Wire(broker.bootstrap) as wire:
         change(wire, BROKER, "", ("log.retention.ms", SET, "1000"))
     broker.advance_s(300)

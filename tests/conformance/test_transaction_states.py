@@ -279,6 +279,25 @@ def test_the_list_is_filtered_by_state_producer_duration_and_pattern(old: Transa
     old.abort()
 
 
+def test_a_replaced_producer_of_the_new_protocol_is_given_the_epoch_of_its_successor_of_the_old_one(
+    dialogue: Dialogue, topic: str, new: Transactional
+) -> None:
+    later = Transactional(dialogue, new.name)
+    later.put(topic, b"a")
+    later.commit()
+    assert new.end(True) == "none"
+    assert (new.id, new.epoch) == (later.id, later.epoch)
+
+
+def test_a_claim_with_an_older_epoch_aborts_what_the_successor_has_open(
+    dialogue: Dialogue, topic: str, old: Transactional
+) -> None:
+    later = again(old)
+    later.put(topic, b"a")
+    dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
+    assert later.described().transaction_state == "CompleteAbort"
+
+
 def test_a_state_nobody_knows_is_told_back(dialogue: Dialogue) -> None:
     reply = dialogue.wire.ask("list_transactions", 2, state_filters=["Dreaming"], duration_filter=-1)
     assert (reply.error_code.name, reply.unknown_state_filters) == ("none", ("Dreaming",))

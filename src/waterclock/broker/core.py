@@ -31,7 +31,7 @@ from waterclock.broker.api.overdue import EVERY_S, Overdue
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
 from waterclock.broker.api.records import RecordApis
-from waterclock.broker.api.resources import Resources
+from waterclock.broker.api.resources import Resources, advertised
 from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.scram import ScramApis
 from waterclock.broker.api.table import FastApi, Table
@@ -57,13 +57,13 @@ from waterclock.broker.replication.replica import begin_epoch, open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
 from waterclock.broker.rhythm import Rhythm
-from waterclock.broker.runtime import AT_START, BY_NOBODY, ConfigEntry, RuntimeSettings
+from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
-from waterclock.broker.settings import ADVERTISED, Settings
+from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.store import Entry
 from waterclock.broker.topics import Topic, Topics
@@ -107,7 +107,7 @@ class Core:
             self._guard(access)
             self.listener = listener or opened.enter_context(closing(self._listener((host, port), access)))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
-            self._listeners = _described(access, host, self.listener.port)
+            self._listeners = advertised(access, host, self.listener.port)
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches, self._news)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(self._flusher()))
@@ -115,9 +115,7 @@ class Core:
             self.tenure = Tenure(loop, self.identity, self.store, access.link, self.depose)
             self.leading = self._leader(access)
             self.upkeep = self._upkeep()
-            self._laggards = Rhythm(self.timer, settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
-            self._highs = Rhythm(self.timer, HIGHS_EVERY_S, self._keep_highs)
-            self._opened = False
+            self._rhythms: tuple[Rhythm, ...] = ()
             self.scrub = Scrub(self.topics.partitions, self.worker, clock)
             self._take_up()
             self.produce = self._produce_api()
@@ -129,12 +127,8 @@ class Core:
         return Topics(self.folder, self.settings, self.store, self._data.stop, self.worker.do, named.largest)
 
     def _leader(self, access: Access) -> Leader:
-        user = (access.link.user or "") if access.users else None
-        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, self._attached, user)
-
-    def _attached(self, address: str) -> None:
-        self.tenure.followed_by(address)
-        self._news()
+        attached, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
+        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, attached, user)
 
     def _take_up(self) -> None:
         """Go on with what the last time left: a promotion that was cut short, a follower, and transactions."""
@@ -214,11 +208,10 @@ class Core:
         return overdue
 
     def _news(self) -> None:
-        """A high watermark or a start has moved, settings are others, a follower has come: what looks on time is woken."""
-        if self._opened:
-            self.upkeep.news()
-            for rhythm in (self._highs, self._laggards, self.transactions.forgetting):
-                rhythm.wake()
+        """A high watermark or a start has moved, or settings are others: what looks on time is woken."""
+        self.upkeep.news()
+        for rhythm in self._rhythms:
+            rhythm.wake()
 
     def _settings_changed(self) -> None:
         for topic in self.topics:
@@ -301,7 +294,12 @@ class Core:
         self.upkeep.begin(self.timer)
         self.scrub.begin(self.timer, self.settings["log.initial.task.delay.ms"] / 1000)
         self.topics.configured = self._news
-        self._opened = True
+        every_s = self.settings["replica.lag.time.max.ms"] / 2000
+        laggards, highs = (
+            Rhythm(self.timer, every_s, self._drop_laggards),
+            Rhythm(self.timer, HIGHS_EVERY_S, self._highs),
+        )
+        self._rhythms = (laggards, highs, self.transactions.forgetting)
         self._news()
         self.tenure.begin()
 
@@ -309,7 +307,7 @@ class Core:
         """Before it lets clients in: see that nobody else answers them."""
         await self.tenure.shut_out(self.over)
 
-    def _keep_highs(self) -> float | None:
+    def _highs(self) -> float | None:
         return self.leading.keep_highs(self.topics.partitions())
 
     def _drop_laggards(self) -> float | None:
@@ -349,9 +347,3 @@ class Core:
         for partition in partitions:
             partition.lose_undurable()
         self.ahead.abandon()
-
-
-def _described(access: Access, host: str, port: int) -> ConfigEntry:
-    """advertised.listeners as clients are told it."""
-    said = BY_NOBODY if access.advertise is None else AT_START
-    return ConfigEntry(ADVERTISED.name, access.listeners(host, port), said)

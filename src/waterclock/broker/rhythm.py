@@ -9,9 +9,9 @@
     retention (upkeep.py)                 log.retention.check.interval.ms            news of a log, or a segment is too old
     compaction (upkeep.py)                log.cleaner.backoff.ms                     news, while no log has anything closed
     idle producers (coordinator.py)       producer.id.expiration.check.interval.ms   news, while nobody is known
-    groups' offsets (coordinator.py)      offsets.retention.check.interval.ms        a group, or an offset, is there
-    high watermarks (leader.py)           5 s                                        news, or a follower comes
-    a follower that lags (replicas.py)    half of replica.lag.time.max.ms            a follower comes
+    groups' offsets (coordinator.py)      offsets.retention.check.interval.ms        a group is there
+    high watermarks (leader.py)           5 s                                        news
+    a follower that lags (replicas.py)    half of replica.lag.time.max.ms            news, while there is no follower
     requests that wait long (overdue.py)  1 s                                        one waits
     silent connections (net/idle.py)      an eighth of connections.max.idle.ms       somebody connects
     slow requests (net/arriving.py)       an eighth of socket.request.timeout.ms     one is on its way

@@ -59,9 +59,9 @@ def test_it_waits_for_room_to_append(both: Pair, tmp_path: Path, caplog: pytest.
         produce(both.one, 3)
         until(lambda: refused, "the disk refuses")
         until(lambda: "No space left on device" in caplog.text, "it is said")
-    both.synced()
+    # not `synced`: with acks=1 the leader may not have all of it on its own disk yet
+    until(lambda: both.two.failure or both.two.call(lambda: partition(both.two).end) == 3, "all is copied")
     assert both.two.failure is None
-    assert both.two.call(lambda: partition(both.two).end) == 3
 
 
 def test_an_epoch_that_could_not_be_kept_is_kept_then(both: Pair, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from waterclock.broker.runtime import ALL, BY_ALL, DYNAMIC, ConfigEntry, RuntimeSettings
+from waterclock.broker.runtime import ALL, AT_START, BY_ALL, BY_NOBODY, DYNAMIC, ConfigEntry, RuntimeSettings
+from waterclock.broker.security.access import Access
 from waterclock.broker.settings import ADVERTISED, SETTINGS, TOPIC_SETTINGS, Setting, check_topic
 from waterclock.broker.store import Then
 from waterclock.broker.topics import Topic, Topics, why_illegal
@@ -157,6 +158,13 @@ class Resources:
         if not name.removeprefix("-").isdecimal():
             raise ResourceRefusal(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
         raise ResourceRefusal(Error.INVALID_REQUEST, f"This is broker {self._runtime.this}, not {name}")
+
+
+def advertised(access: Access, host: str, port: int) -> ConfigEntry:
+    """Where clients find this broker, as a setting that nobody can set."""
+    return ConfigEntry(
+        ADVERTISED.name, access.listeners(host, port), BY_NOBODY if access.advertise is None else AT_START
+    )
 
 
 def described(resource: Resource, name: str) -> dict[str, Any]:

@@ -63,7 +63,6 @@ class GroupCoordinator:
         self.mixed = ClassicMembers(over.presence, settings, topics, over.keep)
         self._load()
         self._expiring = Rhythm(timer, settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
-        self.offsets.applied = self._expiring.wake
         self._expiring.wake()
 
     def _load(self) -> None:

@@ -10,7 +10,7 @@ Rule 3: an offset belongs to the topic's id. Once that topic is gone it is neith
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.store import Entry, Store
@@ -53,8 +53,6 @@ class GroupOffsets:
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._held: dict[str, dict[int, dict[TopicPartition, CommittedOffset]]] = {}  # group -> producer id -> offsets
         self._sent: Counter[tuple[str, TopicPartition]] = Counter()  # on their way to the store
-        self.applied: Callable[[], object] = _nobody_asks
-        """Hears that there are offsets."""
         stale = []
         for key, value in store.load(NAMESPACE).items():
             group, tp = committed_for(key)
@@ -133,7 +131,6 @@ class GroupOffsets:
         """These offsets are durable: show them."""
         if shown := self._those_current(offsets):
             self._committed.setdefault(group, {}).update(shown)
-            self.applied()
 
     def removals(self, group: str, partitions: Iterable[TopicPartition]) -> list[Entry]:
         """What makes it durable that these are gone."""
@@ -156,10 +153,6 @@ class GroupOffsets:
         for group, partitions in gone.items():
             self.remove(group, partitions)
         return [change for group, partitions in gone.items() for change in self.removals(group, partitions)]
-
-
-def _nobody_asks() -> None:
-    """Nobody wants to hear of offsets."""
 
 
 def _key(group: str, tp: TopicPartition) -> str:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import logging
 from typing import Any, Final, Protocol
 
+from waterclock.broker.rhythm import Rhythm
+
 STEPS: Final = 8
 RATE: Final = 64 << 10  # bytes in a second that are no reason to close
 log = logging.getLogger("waterclock.broker")
@@ -38,35 +40,30 @@ class ArrivalWatch:
     """Closes those whose request does not arrive in `allowed_ms`; below one: nobody. `timer` has call_later."""
 
     def __init__(self, timer: Any, allowed_ms: int) -> None:
-        self._timer, self._allowed_ms = timer, allowed_ms
-        self._step_s = allowed_ms / 1000 / STEPS if allowed_ms > 0 else 0.0
-        self._bytes_a_step = max(1.0, RATE * self._step_s)
+        self._allowed_ms, step_s = allowed_ms, allowed_ms / 1000 / STEPS
+        self._rhythm = Rhythm(timer, step_s, self._turn_on) if allowed_ms > 0 else None
+        self._bytes_a_step = max(1.0, RATE * step_s)
         self._begun: dict[Sender, int] = {}  # and in which turn
-        self._turning = False
         self._turn = 0
         self.closed = 0
 
     def begin(self, connection: Sender) -> None:
         """A request begins to arrive, or goes on after a pause that was ours."""
         self._begun[connection] = self._turn
-        if not self._turning and self._step_s:
-            self._turning = True
-            self._timer.call_later(self._step_s, self._turn_on)
+        if self._rhythm is not None:
+            self._rhythm.wake()
 
     def end(self, connection: Sender) -> None:
         """It is there, or waits for us."""
         self._begun.pop(connection, None)
 
-    def _turn_on(self) -> None:
-        self._turning = False
+    def _turn_on(self) -> float | None:
         self._turn += 1
         for connection, since in list(self._begun.items()):
             allowed = 1 if connection.holds_up() else STEPS
             if self._turn - since > allowed + connection.arrived() / self._bytes_a_step:
                 self._close(connection)
-        if self._begun and not self._turning:
-            self._turning = True
-            self._timer.call_later(self._step_s, self._turn_on)
+        return 0.0 if self._begun else None
 
     def _close(self, connection: Sender) -> None:
         self.closed += 1

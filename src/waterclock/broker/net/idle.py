@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
+from waterclock.broker.rhythm import Rhythm
+
 STEPS: Final = 8
 
 
@@ -27,24 +29,25 @@ class IdleWatch:
     """Closes those of `connections` that are silent for `allowed_ms`; below one: nobody. `timer` has call_later."""
 
     def __init__(self, timer: Any, connections: Iterable[IdleConnection], allowed_ms: int) -> None:
-        self._timer, self._connections = timer, connections
-        self._step_s = allowed_ms / 1000 / STEPS if allowed_ms > 0 else 0.0
-        self.turning = False
+        self._connections = connections
+        self._rhythm = Rhythm(timer, allowed_ms / 1000 / STEPS, self._turn) if allowed_ms > 0 else None
         self.turn = 0
         self.closed = 0
 
     def begin(self) -> None:
         """Somebody is connected."""
-        if not self.turning and self._step_s:
-            self.turning = True
-            self._timer.call_later(self._step_s, self._turn)
+        if self._rhythm is not None:
+            self._rhythm.wake()
 
-    def _turn(self) -> None:
-        self.turning = False
+    @property
+    def turning(self) -> bool:
+        """Whether somebody is, or was just now."""
+        return self._rhythm is not None and self._rhythm.awake
+
+    def _turn(self) -> float | None:
         self.turn += 1
         for connection in list(self._connections):
             if self.turn - connection.heard > STEPS:
                 self.closed += 1
                 connection.close()
-        if any(True for _ in self._connections):
-            self.begin()
+        return 0.0 if any(True for _ in self._connections) else None
