@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from waterclock import cli
+from waterclock import errors
 from waterclock.rules.toml import rules_from
 
 ROOT = Path(__file__).parents[1]
@@ -159,7 +159,7 @@ def test_an_extra_that_an_error_advises_is_one() -> None:
     )
     advised = set(re.findall(r"""["'](\w+)["']""", " ".join(re.findall(r"pip_install\(([^)*]+)\)", code))))
     assert {"spark", "relay", "kafka"} < advised
-    assert advised | {*cli._EXTRAS.values()} <= set(extras)
+    assert advised | {*errors._EXTRAS.values()} <= set(extras)
 
 
 def test_nothing_is_installed_from_an_index_that_has_no_waterclock() -> None:

@@ -24,26 +24,11 @@ from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
 from waterclock.completion import SHELLS, PrintCompletion
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, meant, pip_install
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, extra_of, meant, pip_install
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescale import command as state
 from waterclock.trace import command as trace
-
-# package -> the extra that brings it; any other is of the extra `spark`
-_EXTRAS = {
-    "matplotlib": "demo",
-    "confluent_kafka": "kafka",
-    "pymysql": "cdc",
-    "pymysqlreplication": "cdc",
-    "kio": "broker",
-    "crc32c": "broker",
-    "cramjam": "broker",
-    "psycopg": "postgres",
-    "pgpq": "postgres",
-    "deltalake": "delta",
-    "pyiceberg": "iceberg",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +123,7 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
-    extra = _EXTRAS.get(name, "spark")
+    extra = extra_of(name)
     extra = "cdc" if command is cdc.run else extra  # which has packages in common with the others, as has the next
     extra = "relay" if command.__module__ == relay.__name__ and name in ("confluent_kafka", "numpy") else extra
     return f"{name} is missing: {pip_install(extra)}"

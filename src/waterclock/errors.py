@@ -75,6 +75,31 @@ class WrongAnswer(WaterclockError):
     """A benchmark's contender answered wrongly; the message names it and what was expected."""
 
 
+# package -> the extra that brings it; any other is of the extra `spark`
+_EXTRAS = {
+    "matplotlib": "demo",
+    "confluent_kafka": "kafka",
+    "pymysql": "cdc",
+    "pymysqlreplication": "cdc",
+    "kio": "broker",
+    "crc32c": "broker",
+    "cramjam": "broker",
+    "psycopg": "postgres",
+    "pgpq": "postgres",
+    "deltalake": "delta",
+    "pyiceberg": "iceberg",
+}
+
+
+def extra_of(package: str) -> str:
+    """The extra that brings a package.
+
+    >>> extra_of("deltalake"), extra_of("pyspark")
+    ('delta', 'spark')
+    """
+    return _EXTRAS.get(package, "spark")
+
+
 def pip_install(*extras: str) -> str:
     """The command that brings what these extras need, for the message of an error.
 

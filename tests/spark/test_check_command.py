@@ -14,6 +14,7 @@ import pytest
 import waterclock.sinks
 from tests.spark.least_pipeline import LEAST
 from waterclock import cli
+from waterclock.errors import pip_install
 from waterclock.spark.checking import check
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.pipeline import configured
@@ -158,7 +159,7 @@ def test_a_package_or_a_java_that_is_missing_is_found(folder: Path, monkeypatch:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     java, delta = faults(folder, PLACES.replace('path = "out/out.db"', 'format = "delta"\npath = "out"'))
     assert java.startswith("Spark needs Java 17 or newer, and none was found")
-    assert delta == "the package deltalake is not installed: pip install 'waterclock[all]' brings it"
+    assert delta == f"the package deltalake is not installed: {pip_install('delta')}"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from waterclock.errors import WaterclockError
+from waterclock.errors import WaterclockError, extra_of, pip_install
 from waterclock.sinks.sqlite import look as look_at_file
 from waterclock.spark.buckets import by_cores
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -48,7 +48,8 @@ class Findings:
         try:
             look()
         except ModuleNotFoundError as error:
-            told = f"the package {error.name} is not installed: pip install 'waterclock[all]' brings it"
+            package = (error.name or "").partition(".")[0]
+            told = f"the package {package} is not installed: {pip_install(extra_of(package))}"
         except (WaterclockError, OSError) as error:
             told = str(error)
         else:

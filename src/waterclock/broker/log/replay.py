@@ -64,7 +64,7 @@ class Piece(NamedTuple):
 Pieces: TypeAlias = "dict[str, dict[int, list[Piece]]]"  # partition's path -> base of the segment -> in their order
 
 
-class Replayed(NamedTuple):
+class Replay(NamedTuple):
     """What was put back from the write-ahead log in `folder`; it is there still, for a start that may yet be refused.
 
     `ends`: the offset behind the last record that it holds of each partition, by the partition's folder. `whole`: whether
@@ -83,7 +83,7 @@ class Replayed(NamedTuple):
             _away(self.folder, _halves(self.folder), "not all of it could be put back")
 
 
-def replay(folder: str, run: int | None, *, stopped: bool) -> Replayed:
+def replay(folder: str, run: int | None, *, stopped: bool) -> Replay:
     """Put back what the write-ahead log in a data folder holds, durably; OSError.
 
     `run` is the last run, if that is known; `stopped`, whether it ended with a clean stop.
@@ -103,7 +103,7 @@ def replay(folder: str, run: int | None, *, stopped: bool) -> Replayed:
     if restored := sum(size for size, _ in outcomes):
         log.warning("%d bytes that a power cut had taken were put back from the write-ahead log", restored)
     ends = {os.path.join(folder, path): _end(segments) for path, segments in pieces.items() if segments}
-    return Replayed(folder, ends, all(whole for _, whole in outcomes))
+    return Replay(folder, ends, all(whole for _, whole in outcomes))
 
 
 def _halves(folder: str) -> list[str]:
