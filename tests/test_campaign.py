@@ -66,7 +66,11 @@ COMMAND = [sys.executable, "-m", "pytest", "-p", "tests.campaign", "-c", "/dev/n
 def ran(folder: Path, source: str, *options: str, **environment: str) -> str:
     """What a run of these tests prints."""
     (folder / "test_some.py").write_text(source)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAMPAIGN_", "TEST_", "PYTEST_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("CAMPAIGN_", "MAKE_", "TEST_", "PYTEST_"))
+    }
     command = [*COMMAND, str(folder), str(folder), "-p", "no:cacheprovider", "-W", "ignore", *options]
     done = subprocess.run(
         command, cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True, timeout=60, check=False

@@ -43,7 +43,7 @@ def ran(folder: Path, *options: str, unsteady: int = 0, body: str = "...", **env
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("CAMPAIGN_", "TEST_", "PYTEST_", "BESIDE"))
+        if not name.startswith(("CAMPAIGN_", "MAKE_", "TEST_", "PYTEST_", "BESIDE"))
     }
     done = subprocess.run(
         [

@@ -306,7 +306,7 @@ def test_a_compaction_leaves_a_snapshot_of_what_is_left_of_the_aborted_transacti
     kept = threading.Event()  # the memo too, which comes behind it
     broker.call(lambda: broker.inside.worker.do(lambda: None, lambda error: kept.set()))
     assert kept.wait(10)
-    copy = shutil.copytree(partition.folder, tmp_path / "as kill -9 leaves it")
+    copy = shutil.copytree(partition.folder, tmp_path / "as kill -9 leaves it" / Path(partition.folder).name)
     found = open_partition("t", 0, str(copy), partition.settings)
     assert found.aborted.between(0, 100) == partition.aborted.between(0, 100) != []
     assert "was damaged, or of before a compaction" not in caplog.text

@@ -260,15 +260,15 @@ def test_a_watermark_delay_below_a_millisecond_makes_nothing_late_too_early() ->
 
 
 def test_a_failure_without_the_name_of_an_error_is_told_by_its_first_line(tmp_path: Path) -> None:
-    # "StreamingQueryException()" was all that was told of a worker that could not connect in time
+    # "StreamingQueryException()" was all that was told of a worker that was gone
     story = (
-        "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back.\nPlan:\n+ Rows"
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker exited unexpectedly.\nPlan:\n+ Rows"
     )
     error = _failure(RuntimeError(story), Checkpoint(tmp_path))
     assert str(error).startswith(
         "the pipeline failed: [STREAM_FAILED] Query [id = 1] terminated with exception: Python"
     )
-    assert "connect back. What was committed stays" in str(error)
+    assert "unexpectedly. What was committed stays" in str(error)
 
 
 @pytest.mark.long(seconds=5)
