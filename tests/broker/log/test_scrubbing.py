@@ -278,9 +278,11 @@ def without_epoch(data: bytes) -> bytes:
         (0, bytes(8)),
         (16, b"\0"),
         (23, b"\xff" * 4),
+        (17, b"\xff" * 4),
+        (61, bytes(100)),
     ],
 )
-def test_an_answer_ends_before_the_first_header_that_cannot_be_one(log: Partition, place: int, data: bytes) -> None:
+def test_an_answer_ends_before_the_first_batch_that_is_not_whole(log: Partition, place: int, data: bytes) -> None:
     segment = log.segments[0]
     at = places(segment)[9][0]
     overwrite(segment, at + place, data)
@@ -300,12 +302,13 @@ def test_a_header_of_another_format_is_an_error_for_who_looks_for_its_offset(log
         log.read(first, 1, log.high)
 
 
-def test_one_answer_has_no_more_headers_looked_at_than_keep_the_loop_for_a_moment(
+def test_one_answer_is_no_longer_than_what_was_looked_at_or_its_first_batch(
     log: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment = log.segments[0]
     segment.unread = segment.size
     monkeypatch.setattr(sound, "LOOKED_AT", 5000)
-    monkeypatch.setattr(sound, "CHUNK", 1000)
     ends = [end for _, end, _, _ in places(segment)]
-    assert sound_bytes(segment, 0, segment.size) == next(end for end in ends if end >= 5000)
+    assert sound_bytes(segment, 0, segment.size) == max(end for end in ends if end <= 5000)
+    monkeypatch.setattr(sound, "LOOKED_AT", ends[0] - 1)
+    assert sound_bytes(segment, 0, segment.size) == ends[0]
