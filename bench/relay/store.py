@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from waterclock.errors import WrongAnswer
-from waterclock.relay.near import Near
+from waterclock.relay.owner.near import Near
 from waterclock.relay.store import Identity, PartitionStore, pack, rows_of, unpack
 
 BATCH, CHECKPOINT, TURN = 10_000, 200_000, 50_000

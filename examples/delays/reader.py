@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.settings import READING, base_settings
-from waterclock.relay.request import FROM, UNTIL
+from waterclock.relay.wire.request import FROM, UNTIL
 
 from .sender import TARGET, TOPIC
 

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.settings import SENDING, base_settings
-from waterclock.relay.request import ACTION, AT, ID, TO, Action
+from waterclock.relay.wire.request import ACTION, AT, ID, TO, Action
 
 from .plan import Plan, Step
 

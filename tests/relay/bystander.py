@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from tests.relay.lapping import owner_of
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.follower import Follower
 from waterclock.relay.relay import Relay
-from waterclock.relay.standby import Standby
+from waterclock.relay.standby.follower import Follower
+from waterclock.relay.standby.standby import Standby
 
 
 class Bystander:

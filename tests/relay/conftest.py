@@ -22,9 +22,9 @@ _numbers = count()
 def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """No turn rests and no attempt pauses: the clocks of these tests stand still."""
     if {"relay_broker", "apache"} & set(request.fixturenames):
-        monkeypatch.setattr("waterclock.relay.pace.REST_NS", 0)
-        monkeypatch.setattr("waterclock.relay.absent.PAUSES_S", (0.0,))
-        monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
+        monkeypatch.setattr("waterclock.relay.owner.pace.REST_NS", 0)
+        monkeypatch.setattr("waterclock.relay.owner.absent.PAUSES_S", (0.0,))
+        monkeypatch.setattr("waterclock.relay.upkeep.upkeep.REST_NS", 0)
 
 
 @pytest.fixture(scope="module")

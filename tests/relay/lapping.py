@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner import Owner
+from waterclock.relay.owner.owner import Owner
 from waterclock.relay.relay import Relay
 
 LAP_BYTES = 8_000

@@ -26,10 +26,10 @@ from tests.relay.reader import Reader
 from tests.relay.world import PATIENCE_S, World, state_of
 from waterclock.clock import ManualClock
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.owner import Owner
+from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
 from waterclock.relay.store.spans import Span
-from waterclock.relay.turn import Turn
 from waterclock.testing import Broker
 
 START_MS = 2_214_000_000_000  # in 2040: every life begins then, so that its days and hours are those of the seed

@@ -13,8 +13,8 @@ from waterclock.broker import Access
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.settings import base_settings
-from waterclock.relay import beginning
-from waterclock.relay.beginning import begun
+from waterclock.relay.cluster import beginning
+from waterclock.relay.cluster.beginning import begun
 from waterclock.relay.relay import Relay, RelayOptions
 from waterclock.testing import Broker
 

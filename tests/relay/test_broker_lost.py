@@ -11,9 +11,9 @@ import pytest
 from tests.relay.test_kills import TURN, check, fill
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.handler import Handler, HandlerOptions
+from waterclock.relay.handlers.handler import Handler, HandlerOptions
+from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
-from waterclock.relay.turn import Turn
 from waterclock.testing import Broker
 
 QUICK = {"commit"}

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.relay.world import World, step_quietly
-from waterclock.relay.letters import Reply
 from waterclock.relay.relay import Relay
+from waterclock.relay.wire.letters import Reply
 
 
 def cancel(world: World, id: str) -> None:

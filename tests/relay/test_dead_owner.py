@@ -16,7 +16,7 @@ from tests.relay.test_process_kills import check
 from tests.relay.world import Seen, World
 from waterclock.clock import SystemClock
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.group import SESSION_MS
+from waterclock.relay.cluster.group import SESSION_MS
 
 PARTITIONS: Final = 4
 EVERY_MS: Final = 50

@@ -230,7 +230,7 @@ def test_a_process_that_was_forked_is_told_to_make_its_own(
     running: World, delays: Delays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waited for ever: the client's threads had stayed behind."""
-    monkeypatch.setattr("waterclock.relay.delays.os.getpid", lambda: -1)
+    monkeypatch.setattr("waterclock.relay.client.delays.os.getpid", lambda: -1)
     with pytest.raises(RuntimeError, match="was forked since Delays was made"):
         delays.send(running.target, "x", delay="1 s")
     with pytest.raises(RuntimeError, match="was forked since Delays was made"):

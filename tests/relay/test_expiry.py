@@ -7,7 +7,7 @@ import pytest
 from tests.relay.test_kills import dying, run_until_death
 from tests.relay.test_series import HOUR_MS, cancel, delivered, hourly, turn_to
 from tests.relay.world import World, step_quietly
-from waterclock.relay.turn import Turn
+from waterclock.relay.owner.turn import Turn
 
 
 def test_what_comes_in_time_is_delivered_and_what_does_not_is_a_letter(world: World) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.relay.test_kills import owner_of
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner import Owner
+from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.room import AGAIN_NS, SAID_EVERY_NS
 from waterclock.relay.relay import Relay
-from waterclock.relay.room import AGAIN_NS, SAID_EVERY_NS
 
 DAY_MS = 24 * 3_600_000
 

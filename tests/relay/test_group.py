@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay import group
+from waterclock.relay.cluster import group
 from waterclock.testing import Broker
 
 

@@ -17,10 +17,10 @@ from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.postgres.session import Session
 from waterclock.relay import Delivery
-from waterclock.relay.handled import TABLE
-from waterclock.relay.handler import Handler, HandlerOptions
-from waterclock.sinks.postgres_session import Session
+from waterclock.relay.handlers.handled import TABLE
+from waterclock.relay.handlers.handler import Handler, HandlerOptions
 
 pytestmark = pytest.mark.postgres
 

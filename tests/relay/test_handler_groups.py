@@ -9,7 +9,7 @@ import pytest
 from tests.relay.test_handlers import Failing, deliver, handle, own
 from tests.relay.world import World, step_until
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.handler import Handler
+from waterclock.relay.handlers.handler import Handler
 
 __all__ = ["own"]
 

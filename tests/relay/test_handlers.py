@@ -19,9 +19,9 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
-from waterclock.relay.async_delays import WasCancelled, _called
-from waterclock.relay.handler import Handler, HandlerOptions
-from waterclock.relay.handlers import Worker
+from waterclock.relay.client.async_delays import WasCancelled, _called
+from waterclock.relay.handlers.handler import Handler, HandlerOptions
+from waterclock.relay.handlers.handlers import Worker
 from waterclock.testing import Broker
 
 Function = Callable[..., Any]
@@ -184,7 +184,7 @@ def test_a_crash_before_its_offset_is_known_calls_it_again_with_the_same_id(
 def test_two_of_a_group_share_the_partitions_and_what_one_gives_back_is_done(
     world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.handler.COMMIT_S", 1000.0)
+    monkeypatch.setattr("waterclock.relay.handlers.handler.COMMIT_S", 1000.0)
     Admin(base_settings(world.broker.bootstrap, {})).make(topic := f"{world.topic}.two", 4)
     write = partial(written, world, topic)
     write(range(40))
@@ -213,7 +213,7 @@ def written(world: World, topic: str, numbers: Iterable[int]) -> None:
 
 
 def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waterclock.relay.handlers._PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.handlers.handlers._PAUSES_S", (0.0,))
     relay, seen = world.started(), Failing(ValueError("once"))
     options = HandlerOptions(world.target, seen, f"{world.topic}.group")
     worker = Worker(base_settings(world.broker.bootstrap, {}), world.topic, options)

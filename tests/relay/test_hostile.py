@@ -19,7 +19,7 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.extent import Extent
+from waterclock.relay.owner.extent import Extent
 
 AT = "1970-01-01T00:00:02.000Z"
 

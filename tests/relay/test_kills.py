@@ -15,11 +15,11 @@ import pytest
 
 from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner import Owner
+from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.take_over import TakeOver
+from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
 from waterclock.relay.store import manifest
-from waterclock.relay.take_over import TakeOver
-from waterclock.relay.turn import Turn
 
 TURN = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "mark")
 REFUSED = ("abort", "undo")  # behind deliver, settle, send_position or commit

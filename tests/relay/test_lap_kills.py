@@ -23,12 +23,12 @@ from tests.relay.lapping import (
 from tests.relay.test_kills import Death, dying
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
-from waterclock.relay.lap import LapTurn
+from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.relay import Relay
-from waterclock.relay.saves import SnapshotTurn
 from waterclock.relay.store import manifest
-from waterclock.relay.take_over import TakeOver
-from waterclock.relay.trim import Cutter
+from waterclock.relay.upkeep.lap import LapTurn
+from waterclock.relay.upkeep.saves import SnapshotTurn
+from waterclock.relay.upkeep.trim import Cutter
 from waterclock.testing import Broker
 
 LAP = ("choose", "copy", "settle", "commit", "mark")
@@ -178,7 +178,7 @@ def test_a_cancel_that_stands_before_the_copy_is_not_answered_before_the_copy_is
         until_death(world, relay)
     relay._upkeep._cutter.cut(world.topic, 0, lows[0]).result()  # as far as it is swept, and answered
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)
-    monkeypatch.setattr("waterclock.relay.turns.MOST_WAITING", 0)
+    monkeypatch.setattr("waterclock.relay.owner.turns.MOST_WAITING", 0)
     relay = lapping(world, folder=world.folder / "empty")
     step_until(world.replies, relay)
     assert world.replies() == [("cart-1", "cancelled", 1)]

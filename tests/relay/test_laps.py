@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping, owner_of, until_delivered
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.lap import LapTurn
-from waterclock.relay.view import Bounds, View
+from waterclock.relay.upkeep.lap import LapTurn
+from waterclock.relay.view.view import Bounds, View
 
 LARGE = random.Random(0).randbytes(3_000)  # it cannot be compressed
 
@@ -153,7 +153,7 @@ def test_nothing_is_moved_while_something_is_due(world: World, monkeypatch: pyte
     relay = lapping(world)
     world.send("far", in_ms=60_000)
     with monkeypatch.context() as patch:
-        patch.setattr("waterclock.relay.upkeep.QUIET_MS", 60_000)
+        patch.setattr("waterclock.relay.upkeep.upkeep.QUIET_MS", 60_000)
         fill(world, relay)
         for _ in range(20):
             relay.step(0.01)
@@ -164,7 +164,7 @@ def test_nothing_is_moved_while_something_is_due(world: World, monkeypatch: pyte
 def test_where_something_is_always_due_a_log_that_is_twice_too_long_is_swept_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.upkeep.QUIET_MS", 60_000)
+    monkeypatch.setattr("waterclock.relay.upkeep.upkeep.QUIET_MS", 60_000)
     relay = lapping(world)
     world.send("far", in_ms=60_000)
     fill(world, relay, 200)
@@ -178,7 +178,7 @@ def test_where_something_is_always_due_a_log_that_is_twice_too_long_is_swept_all
 def test_a_lap_goes_in_turns_of_few_messages_and_what_is_due_between_them_is_delivered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.lap.MOST", 3)
+    monkeypatch.setattr("waterclock.relay.upkeep.lap.MOST", 3)
     relay = lapping(world)
     values = [f"far {n}" for n in range(10)]
     world.send(*values, in_ms=YEAR_MS)
@@ -209,7 +209,7 @@ def test_what_is_pending_and_was_taken_for_less_is_not_moved_round_and_round(
     relay = lapping(world)
     owner = owner_of(relay)
     monkeypatch.setattr(type(owner.store), "pending_bytes", 0)
-    monkeypatch.setattr("waterclock.relay.lap.EACH", 0)
+    monkeypatch.setattr("waterclock.relay.upkeep.lap.EACH", 0)
     world.send(*(f"far {n}" for n in range(100)), in_ms=YEAR_MS)
     step_until(lambda: relay._counts.laps, relay)
     step_quietly(relay)

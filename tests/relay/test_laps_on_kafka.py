@@ -14,8 +14,8 @@ from tests.relay.lapping import YEAR_MS, cut_off, lap, lapping, owner_of, until_
 from tests.relay.test_kills import dying
 from tests.relay.test_lap_kills import LAP, SNAPSHOT, check, filled, until_death
 from tests.relay.world import World, step_quietly
-from waterclock.relay.lap import LapTurn
-from waterclock.relay.saves import SnapshotTurn
+from waterclock.relay.upkeep.lap import LapTurn
+from waterclock.relay.upkeep.saves import SnapshotTurn
 
 pytestmark = list(ON_APACHE)
 

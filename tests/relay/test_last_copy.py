@@ -20,7 +20,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.relay.store.salvage import Salvage
-from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.wire.topics import Topics, prepare
 
 FAR_MS = 86_400_000
 

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.turn import Turn
+from waterclock.relay.owner.turn import Turn
 
 BAD = [
     ({"deliver_at": 5}, "there is no deliver-to: it names the topic that the message goes to."),
@@ -98,7 +98,7 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One by one and in one turn, ten thousand would keep the relay from its group for minutes, and then the next one."""
-    monkeypatch.setattr("waterclock.relay.choice.TOGETHER", 20)
+    monkeypatch.setattr("waterclock.relay.owner.choice.TOGETHER", 20)
     relay = world.started()
     gone = f"{world.topic}.gone"
     world.broker.create_topic(gone)
@@ -167,7 +167,7 @@ def test_a_letter_that_is_too_large_itself_is_written_without_the_record(world: 
 def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_aside(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.around._PRODUCER", {"transaction.timeout.ms": 1_000})
+    monkeypatch.setattr("waterclock.relay.owner.around._PRODUCER", {"transaction.timeout.ms": 1_000})
     relay = world.started()
     limit(world, world.target, 5_000)
     world.send("before", in_ms=1_000)

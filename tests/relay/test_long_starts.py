@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay import ahead, take_over, turns
+from waterclock.relay.owner import ahead, take_over, turns
+from waterclock.relay.owner.replay import Replay
 from waterclock.relay.relay import Relay
-from waterclock.relay.replay import Replay
 from waterclock.testing import Broker
 
 INTERVAL_MS = 1_500  # with less, librdkafka's own heartbeats come too late now and then
@@ -22,7 +22,7 @@ LONG = pytest.mark.long(seconds=8)
 @pytest.fixture
 def relay_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """One that takes sessions, and so intervals, that are short."""
-    from waterclock.relay import group
+    from waterclock.relay.cluster import group
 
     short = {"session.timeout.ms": INTERVAL_MS, "max.poll.interval.ms": INTERVAL_MS, "heartbeat.interval.ms": 100}
     monkeypatch.setattr(group, "_CONSUMER", {**group._CONSUMER, **short})
@@ -102,7 +102,7 @@ def test_and_one_that_looks_long_for_what_stands_further_on(world: World, monkey
 
 @LONG
 def test_and_one_that_loads_much(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from waterclock.relay import owner
+    from waterclock.relay.owner import owner
 
     monkeypatch.setattr(owner, "SLICE", 1)
     relay = world.started()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.relay.extent import Extent, Volume
-from waterclock.relay.moves import Move, Moves, stretches_of
+from waterclock.relay.owner.extent import Extent, Volume
+from waterclock.relay.wire.moves import Move, Moves, stretches_of
 
 OFFSETS = st.sets(st.integers(0, 60))
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.wheel.array_wheels import ARRAY_WHEELS
-from waterclock.relay import near as module
-from waterclock.relay.near import STEP_MS, Near
+from waterclock.relay.owner import near as module
+from waterclock.relay.owner.near import STEP_MS, Near
 from waterclock.relay.store import rows_of
 
 NOW = 1_780_315_200_000

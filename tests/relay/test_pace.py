@@ -10,10 +10,10 @@ import pytest
 from tests.relay.test_kills import owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import ConnectionLost
-from waterclock.relay import pace
-from waterclock.relay.pace import EASY_NS, LONGEST_SPELL, SENT_AWAY_NS, SPELL, Rest
+from waterclock.relay.owner import pace
+from waterclock.relay.owner.pace import EASY_NS, LONGEST_SPELL, SENT_AWAY_NS, SPELL, Rest
+from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
-from waterclock.relay.turn import Turn
 
 COUNT = 40
 FITS = 8
@@ -154,7 +154,7 @@ def step_quietly_but_for_turns(relay: Relay) -> None:
 @pytest.mark.long(seconds=25)
 def test_a_kafka_that_takes_a_part_in_its_time_gets_all_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time is one second here; of ten records it makes one."""
-    monkeypatch.setattr("waterclock.relay.around._PRODUCER", {"transaction.timeout.ms": 1_000})
+    monkeypatch.setattr("waterclock.relay.owner.around._PRODUCER", {"transaction.timeout.ms": 1_000})
     relay = world.started()
     values = due_at_once(world)
     step_quietly(relay)

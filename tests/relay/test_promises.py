@@ -16,9 +16,9 @@ import pytest
 from tests.relay.brokers import BOTH, chosen
 from tests.relay.test_kills import QUICK, TAKE_OVER, TURN, WHEN, Death, dying, owner_of, run_until_death
 from tests.relay.world import World, step_quietly, step_until
+from waterclock.relay.owner.take_over import TakeOver
+from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
-from waterclock.relay.take_over import TakeOver
-from waterclock.relay.turn import Turn
 
 HOUR_MS: Final = 3_600_000
 DEATHS: Final = [(Turn, *one) for one in product(TURN, WHEN)] + [(TakeOver, *one) for one in product(TAKE_OVER, WHEN)]

@@ -9,10 +9,10 @@ import pytest
 
 from tests.relay.test_series import HOUR_MS, cancel, hourly, turn_to
 from tests.relay.world import World, step_quietly
-from waterclock.relay import recurring as module
-from waterclock.relay.recurring import recurring, with_series
 from waterclock.relay.relay import Relay
 from waterclock.relay.statistics import RecurringStatistics, SeriesStatistics
+from waterclock.relay.watching import recurring as module
+from waterclock.relay.watching.recurring import recurring, with_series
 from waterclock.testing import Broker
 
 

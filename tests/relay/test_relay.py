@@ -103,7 +103,7 @@ def test_what_is_due_next_year_waits_on_the_disk_and_not_in_the_wheel(world: Wor
 def test_more_messages_than_a_turn_takes_go_in_order_over_several(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.turn.MOST", 10)
+    monkeypatch.setattr("waterclock.relay.owner.turn.MOST", 10)
     relay = world.started()
     world.send(*map(str, range(25)), in_ms=100)
     step_quietly(relay)
@@ -115,7 +115,7 @@ def test_more_messages_than_a_turn_takes_go_in_order_over_several(
 def test_what_is_due_earlier_and_comes_between_two_turns_goes_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.turn.MOST", 2)
+    monkeypatch.setattr("waterclock.relay.owner.turn.MOST", 2)
     relay = world.started()
     world.send("a", "b", "c", "d", in_ms=1_000)
     step_quietly(relay)
@@ -129,7 +129,7 @@ def test_what_is_due_earlier_and_comes_between_two_turns_goes_first(
 
 
 def test_a_turn_takes_no_more_bytes_than_it_may(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waterclock.relay.owner.TURN_BYTES", 1)
+    monkeypatch.setattr("waterclock.relay.owner.owner.TURN_BYTES", 1)
     relay = world.started()
     world.send("a", "b", "c", in_ms=1_000)
     step_quietly(relay)
@@ -144,7 +144,7 @@ def test_nothing_is_delivered_before_the_input_is_read_to_where_it_ended(
 ) -> None:
     """What is due earlier may stand behind, and a turn that only answers must not deliver."""
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)
-    monkeypatch.setattr("waterclock.relay.turns.MOST_WAITING", 0)
+    monkeypatch.setattr("waterclock.relay.owner.turns.MOST_WAITING", 0)
     world.send("c", "d", in_ms=-1_000)
     world.put(None, delay_id="x", delay_action="cancel")
     world.send("b", in_ms=-2_000)

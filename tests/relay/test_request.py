@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from waterclock.relay.request import BadRequest, Header, request_of
+from waterclock.relay.wire.request import BadRequest, Header, request_of
 
 NOW = 1_780_315_200_000
 NO_NUMBERS = [None, b"", b" ", b"-1", b"+1", b" 5", b"5 ", b"1.5", b"1e3", b"0x10", b"1_000", b"NaN", b"inf", b"soon"]

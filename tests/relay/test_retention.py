@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
+from waterclock.relay.cluster.retention import AGAIN_NS, LOOK_NS
 from waterclock.relay.relay import Relay
-from waterclock.relay.retention import AGAIN_NS, LOOK_NS
 from waterclock.testing import Error
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from waterclock.relay.delivery import delivery_of
-from waterclock.relay.request import BadRequest, Header, request_of
-from waterclock.relay.retries import Retries, RetryAfter, SentOn, id_of
+from waterclock.relay.handlers.delivery import delivery_of
+from waterclock.relay.handlers.retries import Retries, RetryAfter, SentOn, id_of
+from waterclock.relay.wire.request import BadRequest, Header, request_of
 
 
 class Record(NamedTuple):

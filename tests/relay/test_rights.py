@@ -24,7 +24,8 @@ from tests.test_readme import ROOT
 from waterclock.broker import Access
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
-from waterclock.relay import Delays, holes
+from waterclock.relay import Delays
+from waterclock.relay.cluster import holes
 from waterclock.relay.relay import Relay, RelayOptions
 from waterclock.testing import Broker
 

@@ -12,9 +12,9 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
+from waterclock.relay.cluster.same_logs import LOOK_NS, SameLogs
 from waterclock.relay.relay import Relay
-from waterclock.relay.same_logs import LOOK_NS, SameLogs
-from waterclock.relay.topics import KEPT
+from waterclock.relay.wire.topics import KEPT
 
 MADE_AGAIN = "was deleted and made again while this relay worked: what it held is lost. Start the relay again"
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.relay.test_kills import TURN, WHEN, dying, run_until_death
 from tests.relay.world import World, step_quietly
-from waterclock.relay.letters import Command
+from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
-from waterclock.relay.request import Action
 from waterclock.relay.store import State
-from waterclock.relay.turn import Turn
+from waterclock.relay.wire.letters import Command
+from waterclock.relay.wire.request import Action
 from waterclock.testing import Broker
 
 HOUR_MS = 3_600_000
@@ -196,7 +196,9 @@ def test_and_so_does_one_with_more_behind_it_than_wait_for_the_end_of_the_input(
             world.put(None, delay_action="what") if letters else cancel(world, f"other-{number}")
 
     monkeypatch.setattr("waterclock.relay.relay.READ", 0)
-    monkeypatch.setattr("waterclock.relay.turns.MOST_LETTERS" if letters else "waterclock.relay.turns.MOST_WAITING", 2)
+    monkeypatch.setattr(
+        "waterclock.relay.owner.turns.MOST_LETTERS" if letters else "waterclock.relay.owner.turns.MOST_WAITING", 2
+    )
     relay = world.started()
     first_ms = hourly(world, "old")
     command_in_the_middle(world, monkeypatch, commands)

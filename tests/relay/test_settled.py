@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.relay.moves import Move
-from waterclock.relay.settled import SettledOrigins
-from waterclock.relay.settlement import Settlement, mark_of
-from waterclock.relay.snapshot import Part, Snapshot, part_of
+from waterclock.relay.logs.settled import SettledOrigins
 from waterclock.relay.store.origins import CHUNK, Origins, State
 from waterclock.relay.store.slots import Slots
+from waterclock.relay.wire.moves import Move
+from waterclock.relay.wire.settlement import Settlement, mark_of
+from waterclock.relay.wire.snapshot import Part, Snapshot, part_of
 
 MARK, OTHER = mark_of("an id"), mark_of("another")
 PLACES = st.lists(st.integers(0, 4 * CHUNK), max_size=8)

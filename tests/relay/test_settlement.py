@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.relay.settlement import MOST, NoSettlement, mark_of, settlement_of, settlements
 from waterclock.relay.store import State
+from waterclock.relay.wire.settlement import MOST, NoSettlement, mark_of, settlement_of, settlements
 
 MARK = mark_of("an id")
 

@@ -27,11 +27,11 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.moves import Move, move_of
 from waterclock.relay.relay import Relay
-from waterclock.relay.settlement import NoSettlement, mark_of
-from waterclock.relay.snapshot import Assembly, Snapshot, part_of
-from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.wire.moves import Move, move_of
+from waterclock.relay.wire.settlement import NoSettlement, mark_of
+from waterclock.relay.wire.snapshot import Assembly, Snapshot, part_of
+from waterclock.relay.wire.topics import Topics, prepare
 
 MARK = mark_of("an id")
 STRETCHES = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=5)
@@ -164,7 +164,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch, which: set[int]) -> None:
             raise NoSettlement("its checksum is wrong")
         return part_of(value)
 
-    monkeypatch.setattr("waterclock.relay.settled.part_of", read)
+    monkeypatch.setattr("waterclock.relay.logs.settled.part_of", read)
 
 
 @pytest.mark.parametrize("which", [{1}, pytest.param({0}, marks=pytest.mark.long(seconds=2))])

@@ -17,10 +17,10 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.options import StandsBy
-from waterclock.relay.progress import Progress
-from waterclock.relay.prometheus import prometheus
+from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
-from waterclock.relay.turn import Turn
+from waterclock.relay.watching.progress import Progress
+from waterclock.relay.watching.prometheus import prometheus
 from waterclock.testing import Broker
 
 _numbers = count()

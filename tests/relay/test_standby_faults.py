@@ -13,7 +13,7 @@ from tests.relay.bystander import Beside, Time, followed, until
 from tests.relay.lapping import YEAR_MS, owner_of
 from tests.relay.test_full_disk import Disk
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.standby import AGAIN_NS, EACH_NS, QUIET_MS
+from waterclock.relay.standby.standby import AGAIN_NS, EACH_NS, QUIET_MS
 from waterclock.relay.store import StoreDamaged
 
 

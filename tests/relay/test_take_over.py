@@ -14,7 +14,7 @@ from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
-from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker
 
 

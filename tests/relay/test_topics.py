@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker, Error
 
 _numbers = count()

@@ -15,11 +15,11 @@ from waterclock.clock import ManualClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay import around
-from waterclock.relay.logs import Logs
+from waterclock.relay.logs.logs import Logs
+from waterclock.relay.owner import around
+from waterclock.relay.owner.turn import Turn
+from waterclock.relay.owner.turns import AT_ONCE
 from waterclock.relay.relay import Relay
-from waterclock.relay.turn import Turn
-from waterclock.relay.turns import AT_ONCE
 from waterclock.testing import Broker
 
 PARTITIONS = 6

@@ -19,7 +19,7 @@ from waterclock.errors import WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay, RelayOptions
-from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker
 
 PATIENCE_S = 30

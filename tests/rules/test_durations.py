@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock import Rules
-from waterclock.rules.durations import datetime_us, duration_us, from_us
+from waterclock.durations import datetime_us, duration_us, from_us
 
 
 @pytest.mark.parametrize(

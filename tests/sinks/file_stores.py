@@ -12,7 +12,7 @@ from tests.sinks.stores import DeltaStore, IcebergStore
 from waterclock import sinks
 from waterclock.sinks import Batch, Mirror, Replica, Sink, letters
 from waterclock.sinks.base import ResultFile
-from waterclock.sinks.files import ResultFiles
+from waterclock.sinks.files.files import ResultFiles
 
 
 def part_of(files: ResultFiles, part: int, attempt: int, rows: pa.Table) -> tuple[list[ResultFile], pa.Table]:

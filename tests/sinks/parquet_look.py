@@ -11,8 +11,9 @@ import pyarrow as pa
 from tests.sinks.spark_view import seen_by_spark
 from tests.sinks.stores import SCHEMA, DeltaStore, batch, columns_in
 from waterclock import sinks
-from waterclock.sinks import Mirror, ParquetSink, Replica, apply_once, manifests
-from waterclock.sinks.parquet_tables import batches, dead_letter_files, dead_letters, files, read
+from waterclock.sinks import Mirror, ParquetSink, Replica, apply_once
+from waterclock.sinks.parquet import manifests
+from waterclock.sinks.parquet.parquet_tables import batches, dead_letter_files, dead_letters, files, read
 
 
 class ParquetStore:

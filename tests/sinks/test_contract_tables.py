@@ -13,7 +13,7 @@ from tests.conftest import DATABASES
 from tests.sinks.stores import EVENT, SCHEMA, Database, SQLiteStore, Store, batch, everything, of_batches
 from waterclock.errors import UsageError
 from waterclock.sinks import LastBatch, Mirror, apply_once
-from waterclock.sinks.sqlite import look
+from waterclock.sinks.sql.sqlite import look
 from waterclock.spark import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")

@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> DeltaStore:
 def test_a_commit_that_the_store_does_not_answer_is_tried_again(
     store: DeltaStore, sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waterclock.sinks import delta
+    from waterclock.sinks.lakes import delta
 
     write, answers = delta.write_deltalake, iter([False, True, False])
 

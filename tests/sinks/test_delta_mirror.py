@@ -20,15 +20,17 @@ from tests.sinks.test_replica_kills import BATCH, BEFORE, FIRST, THEN, both
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, Replica
-from waterclock.sinks.delta_merge import GONE, Change
 from waterclock.sinks.epochs import Epoch, fence
+from waterclock.sinks.lakes.delta_merge import GONE, Change
 
 # kills the child before its commit to a table of that number
 KILL = """
 import os, signal
 from tests.sinks import test_delta_mirror as t
 from waterclock.changes.packed import CHANGES
-from waterclock.sinks import delta, delta_merge, delta_replica
+from waterclock.sinks.lakes import delta
+from waterclock.sinks.lakes import delta_merge
+from waterclock.sinks.lakes import delta_replica
 steps = iter(range(99))
 def dying(place, name):
     work = getattr(place, name)

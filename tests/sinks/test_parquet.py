@@ -19,8 +19,9 @@ from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest,
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
 from waterclock import disk
 from waterclock.errors import CommitUnknown, EnvironmentMissing, SinkLost, StateMismatch, UsageError
-from waterclock.sinks import LastBatch, ParquetSink, Sink, apply_once, manifests
-from waterclock.sinks.parquet_tables import dead_letter_files, dead_letters, files, read, vacuum
+from waterclock.sinks import LastBatch, ParquetSink, Sink, apply_once
+from waterclock.sinks.parquet import manifests
+from waterclock.sinks.parquet.parquet_tables import dead_letter_files, dead_letters, files, read, vacuum
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ import os, signal
 from tests.sinks.file_stores import ByExecutors
 from tests.sinks.stores import SCHEMA, batch
 from waterclock import disk, sinks
-from waterclock.sinks import apply_once, manifests, parquet
+from waterclock.sinks.parquet import manifests
+from waterclock.sinks.parquet import parquet
+from waterclock.sinks import apply_once
 manifests.GROUP = 2
 calls = iter(range(1000))
 def dying(real):

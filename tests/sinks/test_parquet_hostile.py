@@ -17,8 +17,9 @@ from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest,
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
 from waterclock import disk
 from waterclock.errors import SinkLost, StateMismatch, UsageError
-from waterclock.sinks import ParquetSink, Sink, apply_once, parquet_tables
-from waterclock.sinks.parquet_tables import check, dead_letter_files, dead_letters, files, orphans, read, vacuum
+from waterclock.sinks import ParquetSink, Sink, apply_once
+from waterclock.sinks.parquet import parquet_tables
+from waterclock.sinks.parquet.parquet_tables import check, dead_letter_files, dead_letters, files, orphans, read, vacuum
 
 
 @pytest.fixture

@@ -19,9 +19,10 @@ from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest,
 from tests.sinks.stores import COUNTERS, SCHEMA, batch, everything, of_batches
 from tests.test_readme import ROOT, blocks, run_block
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.sinks import LastBatch, apply_once, manifests
-from waterclock.sinks.parquet_tables import batches, dead_letters, files, orphans, read, vacuum
-from waterclock.sinks.spark_list import SparkList
+from waterclock.sinks import LastBatch, apply_once
+from waterclock.sinks.parquet import manifests
+from waterclock.sinks.parquet.parquet_tables import batches, dead_letters, files, orphans, read, vacuum
+from waterclock.sinks.parquet.spark_list import SparkList
 
 
 @pytest.fixture
@@ -274,7 +275,7 @@ def test_a_vacuum_where_a_manifest_cannot_be_read_takes_nothing(store: ParquetSt
 def test_a_start_reads_the_last_two_groups_of_manifests_and_no_more(
     store: ParquetStore, small_groups: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waterclock.sinks.folders import LocalFolder
+    from waterclock.sinks.parquet.folders import LocalFolder
 
     made(table(store), 100)
     asked, real = list[str](), LocalFolder.read

@@ -20,7 +20,8 @@ import pytest
 from tests.postgres_server import PostgresServer
 from tests.sinks.stores import SCHEMA, PostgresStore, batch, everything, of_batches
 from waterclock.errors import UsageError
-from waterclock.sinks import PostgresSink, Sink, apply_once, postgres_session
+from waterclock.postgres import session as postgres_session
+from waterclock.sinks import PostgresSink, Sink, apply_once
 from waterclock.spark import frames
 
 pytestmark = pytest.mark.postgres

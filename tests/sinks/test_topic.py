@@ -20,7 +20,7 @@ from tests.spark.least_pipeline import least_with
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, TopicSink, apply_once
 from waterclock.sinks.names import kafka_topic
-from waterclock.sinks.topic_rows import records
+from waterclock.sinks.topic.topic_rows import records
 from waterclock.spark.toml.config import load
 from waterclock.spark.toml.sink import KafkaTopic
 from waterclock.testing import Broker
@@ -70,7 +70,7 @@ def test_a_topic_that_is_deleted_while_the_pipeline_runs_ends_it_although_the_br
     store: TopicStore, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     # the next batch went into the new one after five minutes, and not a word was said
-    monkeypatch.setattr("waterclock.sinks.topic._TRANSACTION", {"transaction.timeout.ms": 2_000})
+    monkeypatch.setattr("waterclock.sinks.topic.topic._TRANSACTION", {"transaction.timeout.ms": 2_000})
     with closing(store.sink()) as sink:
         sink.open(SCHEMA)
         apply_once(sink, batch(0))

@@ -11,8 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.spark.pipelines import make_pipeline
-from waterclock.sinks import parquet_tables
-from waterclock.sinks.parquet_tables import batches, dead_letters, read
+from waterclock.sinks.parquet import parquet_tables
+from waterclock.sinks.parquet.parquet_tables import batches, dead_letters, read
 
 DELTA = 'format = "delta"\npath = "lake/orders"'
 ICEBERG = 'format = "iceberg"\ntable = "shop.orders"'

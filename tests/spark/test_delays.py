@@ -26,12 +26,12 @@ from tests.test_readme import ROOT, blocks, run_block
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.logs import Logs
-from waterclock.relay.settlement import mark_of, settlements
+from waterclock.relay.logs.logs import Logs
 from waterclock.relay.store import State
-from waterclock.relay.topics import Topics
-from waterclock.relay.trim import Cutter
-from waterclock.relay.view import Bounds
+from waterclock.relay.upkeep.trim import Cutter
+from waterclock.relay.view.view import Bounds
+from waterclock.relay.wire.settlement import mark_of, settlements
+from waterclock.relay.wire.topics import Topics
 from waterclock.spark import pending
 from waterclock.spark.delays import Part, PartView
 from waterclock.testing import Broker
@@ -44,9 +44,9 @@ WEEK_MS = 7 * 24 * 3_600_000
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clocks of these relays stand still."""
-    monkeypatch.setattr("waterclock.relay.pace.REST_NS", 0)
-    monkeypatch.setattr("waterclock.relay.absent.PAUSES_S", (0.0,))
-    monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
+    monkeypatch.setattr("waterclock.relay.owner.pace.REST_NS", 0)
+    monkeypatch.setattr("waterclock.relay.owner.absent.PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.upkeep.upkeep.REST_NS", 0)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.spark.lakes import BY_EXECUTORS, DELTA, ICEBERG, PARQUET, beside, hel
 from tests.spark.pipelines import orders
 from tests.spark.standalone import Cluster, cluster, driver_environment, python_without_waterclock
 from tests.spark.test_cluster import PATIENCE_S, for_a_cluster
-from waterclock.sinks.parquet_tables import vacuum
+from waterclock.sinks.parquet.parquet_tables import vacuum
 from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 

@@ -29,7 +29,7 @@ from tests.spark.topics import Sender
 from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.sinks import Mirror, SQLiteSink
-from waterclock.sinks.delta_merge import newer
+from waterclock.sinks.lakes.delta_merge import newer
 from waterclock.spark import Pipeline, folder, frames, topics
 from waterclock.spark.by_place import in_workers
 from waterclock.spark.steps import ResultStep

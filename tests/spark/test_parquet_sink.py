@@ -15,8 +15,8 @@ from tests.spark.lakes import PARQUET, held, lake_pipeline
 from tests.spark.pipelines import orders
 from waterclock.errors import UsageError
 from waterclock.sinks import ParquetSink, apply_once
-from waterclock.sinks.folders import PlaceFolder
-from waterclock.sinks.manifests import Manifests
+from waterclock.sinks.parquet.folders import PlaceFolder
+from waterclock.sinks.parquet.manifests import Manifests
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
 from waterclock.spark.places.hadoop import HadoopPath

@@ -4,22 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from waterclock.relay.async_delays import AsyncDelays
-    from waterclock.relay.delays import Delays
-    from waterclock.relay.delivery import Delivery
-    from waterclock.relay.retries import Retries, RetryAfter
-    from waterclock.relay.sending import Answer, Receipt
+    from waterclock.relay.client.async_delays import AsyncDelays
+    from waterclock.relay.client.delays import Delays
+    from waterclock.relay.client.sending import Answer, Receipt
+    from waterclock.relay.handlers.delivery import Delivery
+    from waterclock.relay.handlers.retries import Retries, RetryAfter
 
 __all__ = ["Answer", "AsyncDelays", "Delays", "Delivery", "Receipt", "Retries", "RetryAfter"]
 
 _HOME = {
-    "Answer": "sending",
-    "AsyncDelays": "async_delays",
-    "Delays": "delays",
-    "Delivery": "delivery",
-    "Receipt": "sending",
-    "Retries": "retries",
-    "RetryAfter": "retries",
+    "Answer": "client.sending",
+    "AsyncDelays": "client.async_delays",
+    "Delays": "client.delays",
+    "Delivery": "handlers.delivery",
+    "Receipt": "client.sending",
+    "Retries": "handlers.retries",
+    "RetryAfter": "handlers.retries",
 }
 
 

@@ -12,16 +12,16 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from waterclock.durations import duration_us, from_us
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.delays import Delays
-from waterclock.relay.headers import headers_of
-from waterclock.relay.listening import reading
-from waterclock.relay.looking import json_text
+from waterclock.relay.client.delays import Delays
+from waterclock.relay.client.listening import reading
+from waterclock.relay.client.sending import Answer, Moment, Receipt
 from waterclock.relay.process import kafka_settings
-from waterclock.relay.request import FROM, UNTIL
-from waterclock.relay.sending import Answer, Moment, Receipt
-from waterclock.rules.durations import duration_us, from_us
+from waterclock.relay.view.looking import json_text
+from waterclock.relay.wire.headers import headers_of
+from waterclock.relay.wire.request import FROM, UNTIL
 
 
 def delays_of(arguments: Namespace, servers: str) -> Delays:

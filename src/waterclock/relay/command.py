@@ -196,7 +196,7 @@ def read(arguments: Namespace) -> int:
 def ls(arguments: Namespace) -> int:
     """`waterclock relay ls`: how many messages are pending, by the span of their due times and their topic; and which of
     them recur. Both logs are read for it, or relays are asked (--at)."""
-    from waterclock.relay import beside, doors, looking
+    from waterclock.relay.view import beside, doors, looking
 
     told = doors.ls(arguments.at) if arguments.at else beside.ls(arguments, SERVERS)
     return looking.print_listed(told, arguments.json)
@@ -205,7 +205,7 @@ def ls(arguments: Namespace) -> int:
 def due(arguments: Namespace) -> int:
     """`waterclock relay due`: what each partition has pending, and when the next of it is due. Both logs are read for it,
     or relays are asked (--at)."""
-    from waterclock.relay import beside, doors, looking
+    from waterclock.relay.view import beside, doors, looking
 
     told = doors.due(arguments.at) if arguments.at else beside.due(arguments, SERVERS)
     return looking.print_due(told, arguments.json)
@@ -214,7 +214,7 @@ def due(arguments: Namespace) -> int:
 def show(arguments: Namespace) -> int:
     """`waterclock relay show`: where the messages of an id are: pending, delivered or cancelled. Exit code 1 for none. Both
     logs are read for it, or relays are asked (--at)."""
-    from waterclock.relay import beside, doors, looking
+    from waterclock.relay.view import beside, doors, looking
 
     told = doors.show(arguments.at, arguments.id) if arguments.at else beside.show(arguments, SERVERS)
     return looking.print_shown(told, arguments.json)
@@ -223,6 +223,6 @@ def show(arguments: Namespace) -> int:
 def files(arguments: Namespace) -> int:
     """`waterclock relay files`: the messages of a folder that a relay has set aside, or reads no more; nothing is changed.
     Exit code 1 where some cannot be read."""
-    from waterclock.relay import looking
+    from waterclock.relay.view import looking
 
     return looking.print_files(arguments.folder, arguments.json)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from waterclock.relay.upkeep import LAP_BYTES
+from waterclock.relay.upkeep.upkeep import LAP_BYTES
 
 
 class StandsBy(StrEnum):

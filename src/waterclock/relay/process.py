@@ -22,15 +22,15 @@ from waterclock.clock import SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings, from_text
-from waterclock.relay.around import staying
-from waterclock.relay.beginning import begun
+from waterclock.relay.cluster.beginning import begun
 from waterclock.relay.options import RelayOptions, StandsBy
-from waterclock.relay.progress import Progress
-from waterclock.relay.prometheus import prometheus
-from waterclock.relay.recurring import recurring, with_series
+from waterclock.relay.owner.around import staying
 from waterclock.relay.relay import IDLE_S, Relay
 from waterclock.relay.spare import Spare
-from waterclock.relay.topics import Topics, check_names
+from waterclock.relay.watching.progress import Progress
+from waterclock.relay.watching.prometheus import prometheus
+from waterclock.relay.watching.recurring import recurring, with_series
+from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.web.option import open_server
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -32,26 +32,26 @@ from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of
 from waterclock.kafka.settings import base_settings
-from waterclock.relay import gathering
-from waterclock.relay.absent import Absent, absent_after
-from waterclock.relay.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
-from waterclock.relay.group import join, leave
-from waterclock.relay.holes import Holes
-from waterclock.relay.logs import Logs
+from waterclock.relay.cluster.group import join, leave
+from waterclock.relay.cluster.holes import Holes
+from waterclock.relay.cluster.retention import Retention
+from waterclock.relay.cluster.same_logs import SameLogs
+from waterclock.relay.cluster.targets import Targets
+from waterclock.relay.logs.logs import Logs
 from waterclock.relay.options import RelayOptions, StandsBy
-from waterclock.relay.owner import Owner
-from waterclock.relay.pressure import Pressure
-from waterclock.relay.retention import Retention
-from waterclock.relay.room import no_disk
-from waterclock.relay.same_logs import SameLogs
-from waterclock.relay.standby import Standby
+from waterclock.relay.owner.absent import Absent, absent_after
+from waterclock.relay.owner.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
+from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.pressure import Pressure
+from waterclock.relay.owner.room import no_disk
+from waterclock.relay.owner.take_over import TakeOver
+from waterclock.relay.owner.turns import Turns, is_wanted
+from waterclock.relay.standby.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import Identity, StoreDamaged, say_unread
-from waterclock.relay.take_over import TakeOver
-from waterclock.relay.targets import Targets
-from waterclock.relay.topics import Topics, make_what_is_gone, prepare
-from waterclock.relay.turns import Turns, is_wanted
-from waterclock.relay.upkeep import Upkeep
+from waterclock.relay.upkeep.upkeep import Upkeep
+from waterclock.relay.watching import gathering
+from waterclock.relay.wire.topics import Topics, make_what_is_gone, prepare
 
 log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from waterclock.relay.letters import Letter, Reply
 from waterclock.relay.store.rows import Array
+from waterclock.relay.wire.letters import Letter, Reply
 
 LATENESS_MS: Final = (
     1,

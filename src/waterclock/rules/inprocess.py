@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
-from waterclock.rules.durations import Time, TooFine, datetime_us, from_us
+from waterclock.durations import Time, TooFine, datetime_us, from_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
 from waterclock.rules.events import Event, Outcome
 from waterclock.rules.model import Rules

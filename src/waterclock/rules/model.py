@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from waterclock.durations import Duration, duration_us
 from waterclock.rules.conditions import condition
-from waterclock.rules.durations import Duration, duration_us
 from waterclock.rules.questions import Questions
 from waterclock.rules.results import Result
 

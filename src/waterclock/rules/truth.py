@@ -17,7 +17,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from waterclock.rules.durations import TooFine, datetime_us, text_us
+from waterclock.durations import TooFine, datetime_us, text_us
 
 Kind = Literal["text", "number", "boolean", "time", "date", "binary"]
 Kinds = Mapping[

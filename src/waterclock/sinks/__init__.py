@@ -4,17 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, written_once
-from waterclock.sinks.mirror import Mirror
+from waterclock.sinks.mirrors.mirror import Mirror
+from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.own import sink_of
-from waterclock.sinks.replica import Replica
-from waterclock.sinks.sqlite import SQLiteSink
+from waterclock.sinks.sql.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
-    from waterclock.sinks.delta import DeltaSink
-    from waterclock.sinks.iceberg import IcebergSink
-    from waterclock.sinks.parquet import ParquetSink
-    from waterclock.sinks.postgres import PostgresSink
-    from waterclock.sinks.topic import TopicSink
+    from waterclock.sinks.lakes.delta import DeltaSink
+    from waterclock.sinks.lakes.iceberg import IcebergSink
+    from waterclock.sinks.parquet.parquet import ParquetSink
+    from waterclock.sinks.sql.postgres import PostgresSink
+    from waterclock.sinks.topic.topic import TopicSink
 
 __all__ = [
     "Batch",
@@ -36,11 +36,11 @@ __all__ = [
 
 
 _LATER = {
-    "PostgresSink": "waterclock.sinks.postgres",
-    "DeltaSink": "waterclock.sinks.delta",
-    "IcebergSink": "waterclock.sinks.iceberg",
-    "ParquetSink": "waterclock.sinks.parquet",
-    "TopicSink": "waterclock.sinks.topic",
+    "PostgresSink": "waterclock.sinks.sql.postgres",
+    "DeltaSink": "waterclock.sinks.lakes.delta",
+    "IcebergSink": "waterclock.sinks.lakes.iceberg",
+    "ParquetSink": "waterclock.sinks.parquet.parquet",
+    "TopicSink": "waterclock.sinks.topic.topic",
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from waterclock.errors import UsageError
-from waterclock.sinks.mirror import DELETED, Mirror
-from waterclock.sinks.replica import POSITION_COLUMNS, Replica
+from waterclock.sinks.mirrors.mirror import DELETED, Mirror
+from waterclock.sinks.mirrors.replica import POSITION_COLUMNS, Replica
 from waterclock.sinks.results import COMMON
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table
 

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waterclock.durations import datetime_us
 from waterclock.errors import UsageError
-from waterclock.rules.durations import datetime_us
 from waterclock.rules.model import Rules
 from waterclock.spark.frames import DEAD_SCHEMA, TIMESTAMP
 

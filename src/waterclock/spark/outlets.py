@@ -27,7 +27,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.results import LATE
 from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
 from waterclock.sinks.epochs import fence
-from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
+from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.own import OwnSink
 from waterclock.spark import frames
 from waterclock.spark.checkpoint.carrying import ahead, number_in_sink, settle

@@ -13,7 +13,7 @@ from datetime import datetime
 import pyarrow as pa
 from pyspark import TaskContext
 
-from waterclock.rules.durations import datetime_us
+from waterclock.durations import datetime_us
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import CLOSING
 

@@ -29,8 +29,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock
+from waterclock.durations import Duration, duration_us
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.rules.durations import Duration, duration_us
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
 from waterclock.spark import frames, operator

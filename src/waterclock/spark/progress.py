@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from waterclock.rules.durations import from_us
+from waterclock.durations import from_us
 
 if TYPE_CHECKING:
     from waterclock.spark.summary import Progress as Told

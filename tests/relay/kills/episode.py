@@ -28,7 +28,7 @@ from tests.relay.kills.reader import Reader
 from waterclock.clock import SystemClock
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.wire.topics import Topics, prepare
 
 PARTITIONS, TARGET_PARTITIONS = 4, 2
 PATIENCE_S = 90.0

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from waterclock.clock import ManualClock
-from waterclock.relay.snapshot import Capture, restore
 from waterclock.relay.store import Identity, PartitionStore, State, pack, rows_of
 from waterclock.relay.store.origins import CHUNK
+from waterclock.relay.wire.snapshot import Capture, restore
 
 IDENTITY = Identity("group", "topic", 0)
 END = 3 * CHUNK + 10

@@ -24,7 +24,7 @@ from waterclock.bench.servers import s3
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, ParquetSink, apply_once
 from waterclock.sinks.epochs import Epoch
-from waterclock.sinks.parquet_tables import batches, dead_letters, files, orphans, read
+from waterclock.sinks.parquet.parquet_tables import batches, dead_letters, files, orphans, read
 from waterclock.spark.pipeline import configured
 from waterclock.spark.places.place import place_of
 from waterclock.spark.session.session import start

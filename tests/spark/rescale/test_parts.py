@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.campaign import examples
 from tests.spark.state.test_bucket import HOUR_US, KINDS_OF_RULES, SCHEMA, State, rows
 from waterclock import Rules
+from waterclock.durations import datetime_us
 from waterclock.errors import StateMismatch
-from waterclock.rules.durations import datetime_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark.buckets import places
 from waterclock.spark.frames import clock, counters_of, sum_counters

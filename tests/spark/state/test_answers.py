@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.rules import test_conditions as language
 from waterclock import Rules
-from waterclock.rules.durations import datetime_us
+from waterclock.durations import datetime_us
 from waterclock.rules.questions import Answers
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.state.rows import events_of

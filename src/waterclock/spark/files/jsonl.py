@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from waterclock.rules.durations import TooFine, text_us
+from waterclock.durations import TooFine, text_us
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import (
     EARLIEST_US,

@@ -8,8 +8,9 @@ format = "parquet"     path of the folder, or its URL; written_by
 format = "table"       table as Spark's SQL names it, using; Spark's session has its catalog and the jars
 format = "kafka"       servers, topic, partitions; [sink.client] has settings of librdkafka
 mode = "results"       the default: a row a result
-mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
-                       where the source brings changes of tables, each has its own (sinks/replica.py): nothing to name
+mode = "apply"         the table mirrors a source (sinks/mirrors/mirror.py): key, position, columns, operation, only
+                       if the source brings changes of tables, each has its own (sinks/mirrors/replica.py): nothing to
+                       name
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ import pyarrow as pa
 
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import WHY_SENDING, from_environment
+from waterclock.postgres.url import postgres_url
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
 from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
-from waterclock.sinks.files import DRIVER, WRITERS, checked_writer
+from waterclock.sinks.files.files import DRIVER, WRITERS, checked_writer
 from waterclock.sinks.names import (
     iceberg_table,
     kafka_topic,
     postgres_name,
-    postgres_url,
     spark_table,
     table_location,
 )

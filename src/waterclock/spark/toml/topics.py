@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.changes.debezium import check_types
+from waterclock.durations import datetime_us
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import WHY_READING
-from waterclock.rules.durations import datetime_us
 from waterclock.spark.toml.clients import client_from, servers_from
 from waterclock.spark.toml.steps import NAMES as STEPS
 from waterclock.spark.toml.steps import Step, step_from

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from waterclock.durations import duration_us
 from waterclock.errors import UsageError
-from waterclock.rules.durations import duration_us
 from waterclock.rules.toml import check_names
 
 LONGEST_US = 10_000 * 366 * 86_400_000_000  # Arrow writes times up to the year 32,767: 9,999 and this lie before it

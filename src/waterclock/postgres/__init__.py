@@ -1,0 +1,1 @@
+"""PostgreSQL for those who connect to it: a session that says what went wrong, and the URL of a database."""

@@ -1,0 +1,1 @@
+"""For programs: send, cancel, replace a delayed message, and hear what became of it."""

@@ -1,0 +1,304 @@
+"""`Delays`: messages to be delivered later, from a Python program. It talks to Kafka; a relay elsewhere does the work.
+
+Rule 1: when `send` returns, the request is in the log, acknowledged by all replicas in sync.
+Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or where there is no key, for the
+        id. Who cancels says the key again, or shows the receipt; else all partitions are asked.
+Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing. The
+        replies are looked for anew then: the topic may have been made again, or have more partitions.
+Rule 4: the client's threads do not outlast a fork: who was forked makes one of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from waterclock.clock import SystemClock, WallClock
+from waterclock.durations import Duration
+from waterclock.errors import ConnectionLost, EnvironmentMissing
+from waterclock.kafka.settings import READING, SENDING, base_settings
+from waterclock.relay.client.sending import (
+    Answer,
+    Moment,
+    Receipt,
+    Text,
+    answer_of,
+    cancel_headers,
+    request_answered,
+    schedule_headers,
+    series_headers,
+    when_headers,
+    when_or_series_headers,
+)
+from waterclock.relay.handlers.handlers import Function, Handlers
+from waterclock.relay.handlers.retries import WAITS
+from waterclock.relay.wire.murmur import partition_of
+from waterclock.relay.wire.request import Header, is_kafkas_own
+from waterclock.relay.wire.topics import Topics
+
+_SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
+_ANSWER_S: Final = 5.0
+
+
+class Delays:
+    """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL;
+    `patience_s`: how long Kafka, or a relay's answer, is waited for. Any thread may call it.
+
+    EnvironmentMissing where there is no Kafka, no such topic, or no relay that answers. UsageError for settings that make
+    no client. RuntimeError in a process that was forked since: make another one there.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str = "delays",
+        *,
+        settings: Mapping[str, Any] | None = None,
+        patience_s: float = 30.0,
+        clock: WallClock | None = None,
+    ) -> None:
+        from confluent_kafka import Producer
+
+        self._settings = base_settings(bootstrap, settings or {})
+        self._servers, self._topic, self._patience_s = bootstrap, topic, patience_s
+        self._clock = clock or SystemClock()
+        patience = {"message.timeout.ms": int(patience_s * 1000)}
+        self._partitions = self._count()
+        self._producer, self._process = Producer({**self._settings, **patience, **_SENDING}), os.getpid()
+        self._replies: Any = None
+        self._answering = threading.Lock()
+        self._handlers = Handlers(self._settings, topic)
+
+    def send(
+        self,
+        target: str,
+        value: Text | None,
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        key: Text | None = None,
+        id: str = "",
+        headers: Sequence[Header] = (),
+        expires: Moment | Duration | None = None,
+    ) -> Receipt:
+        """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime,
+        or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same, and go the same ways.
+        What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes to TOPIC.dead.
+        """
+        made = self._headers(target, when_headers(delay, at, expires), id, headers, False)
+        return self._write(value, key, made, id, self._place(key, id))
+
+    def every(
+        self,
+        target: str,
+        value: Text | None,
+        *,
+        cron: str,
+        id: str,
+        zone: str = "UTC",
+        missed: str = "once",
+        key: Text | None = None,
+        headers: Sequence[Header] = (),
+        expires: Moment | Duration | None = None,
+    ) -> Receipt:
+        """Have `value` delivered again and again: `cron` has five fields, `zone` is as "Europe/Berlin". It takes the place
+        of what is pending under `id`, so a program may call it whenever it starts; `cancel(id)` ends the series.
+
+        `missed`: what becomes of occurrences that no relay was there to deliver: "once" (one of them, late), "all" or
+        "skip". `expires`: a moment ends the series; a duration is how late each occurrence may be.
+        """
+        made = self._headers(target, series_headers(cron, zone, missed, expires), id, headers, True)
+        return self._write(value, key, made, id, self._place(key, id))
+
+    def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
+        """Have all messages of an id not delivered. `which`: the id, with the `key` of its message if it had one, or a
+        receipt of `send`. Without a key all partitions are asked, since any may have it."""
+        id, place = _named(which)
+        if not id:
+            raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
+        if place is not None:
+            places = [place]
+        else:
+            places = list(range(self._partitions)) if key is None else [partition_of(_bytes(key), self._partitions)]
+        return self._ask(None, key, cancel_headers(id), id, places)
+
+    def replace(
+        self,
+        which: str | Receipt,
+        target: str,
+        value: Text | None,
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        key: Text | None = None,
+        headers: Sequence[Header] = (),
+        expires: Moment | Duration | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        missed: str = "once",
+    ) -> Answer:
+        """Cancel what is pending under an id, and schedule this under it, both or neither. What was delivered already stays
+        delivered; this is scheduled all the same, and the answer says so. With `cron` it recurs, as with `every`, which
+        waits for no answer."""
+        id, place = _named(which)
+        when = when_or_series_headers(delay, at, expires, (cron, zone, missed))
+        made = self._headers(target, when, id, headers, True)
+        return self._ask(value, key, made, id, [self._place(key, id) if place is None else place])
+
+    def handler(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        database: str | None = None,
+        waits: Sequence[Duration] = WAITS,
+    ) -> Callable[[Function], Function]:
+        """A decorator: the function is called with each `Delivery` to the topic, in order, while `run` runs; processes with
+        the same `group` (TOPIC.handler by default) share the work. One that raises is tried again after each of the
+        `waits`, then the message goes to GROUP.dead.
+
+        At least once: `Delivery.id` tells a second time from the first. With `database`, the URL of a PostgreSQL, the
+        function gets a connection too (psycopg's), and what it writes there is written exactly once; it does not commit.
+        """
+        return self._handlers.decorator(topic, group, database, waits)
+
+    def run(self) -> None:
+        """Call the handlers until `stop` is called, or Ctrl-C comes; what is lost meanwhile is connected to again."""
+        self._handlers.run()
+
+    def stop(self) -> None:
+        """Have `run` return when the functions that are running have; from any thread."""
+        self._handlers.stop()
+
+    def close(self) -> None:
+        """Wait for what is on its way, and let go of the connections."""
+        self._producer.flush(self._patience_s)
+        self._forget_replies()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _headers(
+        self, target: str, when: list[Header], id: str, headers: Sequence[Header], replace: bool
+    ) -> list[Header]:
+        made = schedule_headers(target, when, id, headers, replace, self._clock.wall_ms())
+        if target in Topics.of(self._topic):
+            raise ValueError(f"{target} is the relay's own: nothing is delivered there")
+        if is_kafkas_own(target):
+            raise ValueError(f"{target} is Kafka's own, as all that begin with __: nothing is delivered there")
+        return made
+
+    def _place(self, key: Text | None, id: str) -> int:
+        if key is None and not id:
+            return -1  # any
+        return partition_of(_bytes(key) if key is not None else id.encode(), self._partitions)
+
+    def _write(self, value: Text | None, key: Text | None, headers: list[Header], id: str, place: int) -> Receipt:
+        self._refuse_fork()
+        heard: list[Any] = []
+        self._producer.produce(
+            self._topic,
+            value,
+            key,
+            place,
+            headers=headers,
+            on_delivery=lambda error, message: heard.append((error, message)),
+        )
+        while not heard:
+            self._producer.poll(0.1)
+        error, message = heard[0]
+        if error is not None:
+            raise ConnectionLost(f"Kafka did not take the request: {error.str()}.")
+        return Receipt(self._topic, message.partition(), message.offset(), id)
+
+    def _refuse_fork(self) -> None:
+        """Rule 4: it would wait for ever."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this process was forked since Delays was made: make another one here")
+
+    # Answers
+
+    def _ask(self, value: Text | None, key: Text | None, headers: list[Header], id: str, places: list[int]) -> Answer:
+        self._refuse_fork()
+        with self._answering:
+            if self._replies is None:
+                self._replies = self._listen()
+            wanted = {self._write(value, key, headers, id, place).origin for place in places}
+            try:
+                return answer_of(self._answers(wanted))
+            except EnvironmentMissing:
+                self._forget_replies()  # rule 3
+                raise
+
+    def _forget_replies(self) -> None:
+        replies, self._replies = self._replies, None
+        if replies is not None:
+            replies.close()
+
+    def _listen(self) -> Any:
+        """A reader of the replies, from now on."""
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        topic = f"{self._topic}.replies"
+        settings = {**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100}
+        asked, reader = Consumer(settings), Consumer(settings)  # one that was asked begins to read a second later
+        try:
+            each = [
+                TopicPartition(topic, n) for n in asked.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
+            ]
+            for one in each:
+                one.offset = asked.get_watermark_offsets(one, timeout=_ANSWER_S)[1]
+        except KafkaException as error:
+            reader.close()
+            raise ConnectionLost(f"Kafka does not say where {topic} ends: {error.args[0].str()}.") from None
+        finally:
+            asked.close()
+        reader.assign(each)
+        return reader
+
+    def _answers(self, wanted: set[str]) -> list[bytes]:
+        until_s = self._clock.monotonic_s() + self._patience_s
+        found: list[bytes] = []
+        while wanted and self._clock.monotonic_s() < until_s:
+            message = self._replies.poll(0.1)
+            if message is None or message.error() is not None:
+                continue
+            request = request_answered(message.value())
+            if request in wanted:
+                wanted.discard(request)
+                found.append(message.value())
+        if wanted:
+            raise EnvironmentMissing(
+                f"No relay has answered {', '.join(sorted(wanted))} within {self._patience_s:g} s: whether it was done is "
+                f"not known. Is `waterclock relay --bootstrap {self._servers} --topic {self._topic}` running?"
+            )
+        return found
+
+    def _count(self) -> int:
+        from waterclock.kafka.admin import Admin
+
+        topics = Admin(self._settings, self._patience_s).topics()
+        if self._topic not in topics:
+            raise EnvironmentMissing(
+                f"There is no topic {self._topic} at {self._servers}. A relay makes it: "
+                f"waterclock relay --bootstrap {self._servers} --topic {self._topic}"
+            )
+        return topics[self._topic]
+
+
+def _named(which: str | Receipt) -> tuple[str, int | None]:
+    """Its id, and the partition if that is known; TypeError for what names no message."""
+    if isinstance(which, Receipt):
+        return which.id, which.partition
+    if not isinstance(which, str):
+        raise TypeError(f"a message is named by its id, a text, or by the receipt of send, not by {which!r}")
+    return which, None
+
+
+def _bytes(text: Text) -> bytes:
+    return text.encode() if isinstance(text, str) else text

@@ -1,0 +1,1 @@
+"""What a relay asks its Kafka: the group, the topics, targets, retention, where to begin."""

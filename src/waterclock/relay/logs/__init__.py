@@ -1,0 +1,1 @@
+"""The two logs of an input partition as a relay reads them."""

@@ -1,0 +1,127 @@
+"""The logs, read from one offset to another beside the group: what is settled, and one record of the input.
+
+Rule 1: only what is committed is seen; a partition ends where the first open transaction begins.
+Rule 2: nothing is committed here, and no group is joined.
+Rule 3: each reading has a consumer of its own. One that was asked before begins to read up to a second later: librdkafka
+        does not wake the thread that would fetch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from waterclock.clock import Clock, SystemClock
+from waterclock.errors import ConnectionLost, EnvironmentMissing
+from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.reading import HARMLESS, PATIENCE_S, committed
+from waterclock.kafka.settings import READING
+from waterclock.relay.wire.headers import headers_of
+
+_AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
+_NEAR: Final = 2_000  # offsets
+
+
+class Logs:
+    """Reads single partitions; a Kafka that does not answer is waited for as long as `patience_s`."""
+
+    def __init__(self, settings: Mapping[str, Any], clock: Clock | None = None, patience_s: float = PATIENCE_S) -> None:
+        remedies = Remedies("--kafka-config", "--bootstrap")
+        self._clock, self._patience_s = clock or SystemClock(), patience_s
+        self._settings = {**settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 10}
+        self._client = Client(self._settings, patience_s, remedies, self._clock)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that is kept, and the end of what is committed; ConnectionLost if Kafka does not say."""
+        one = [(topic, partition)]
+        try:
+            return self._client.starts(one)[topic, partition], self._client.ends(one)[topic, partition]
+        except EnvironmentMissing as error:  # it was there when this began, and may come back
+            raise ConnectionLost(f"Kafka does not say where {topic}-{partition} ends: {error}.") from None
+        except KeyError:
+            raise ConnectionLost(f"Kafka does not know {topic}-{partition}.") from None
+
+    def partitions(self, topic: str) -> int:
+        """How many the topic has, as far as Kafka knows; ConnectionLost if it does not say."""
+        try:
+            return len(self._client.partitions([topic]))
+        except EnvironmentMissing as error:
+            raise ConnectionLost(f"Kafka does not say how many partitions {topic} has: {error}.") from None
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+        """The records from `start` to before `end`; ConnectionLost if they do not come."""
+        yield from committed(self._settings, (topic, partition), start, end, self._clock, self._patience_s)  # rule 3
+
+    def reading(self, topic: str, partition: int, start: int) -> Reader:
+        """The records from `start` on, for who does not wait."""
+        return Reader({**self._settings, **_AHEAD}, topic, partition, start)
+
+    def record(self, topic: str, partition: int, offset: int) -> Message | None:
+        """The record at that offset; None if there is none."""
+        return self.records(topic, partition, [offset]).get(offset)
+
+    def records(self, topic: str, partition: int, offsets: Iterable[int]) -> dict[int, Message]:
+        """The records at these offsets, as far as there are any. Those that lie near each other are read together: each
+        reading costs some tens of milliseconds."""
+        low, _ = self.bounds(topic, partition)
+        wanted, found = sorted(offset for offset in offsets if offset >= low), dict[int, Message]()
+        cuts = [n for n in range(1, len(wanted)) if wanted[n] - wanted[n - 1] > _NEAR]
+        for first, last in zip([0, *cuts], [*cuts, len(wanted)], strict=True):
+            some = set(wanted[first:last])
+            for message in self.read(topic, partition, min(some, default=0), max(some, default=-1) + 1):
+                if message.offset() in some:
+                    found[message.offset()] = message
+        return found
+
+
+class Reader:
+    """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: none has
+    come since it was last asked."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str, partition: int, start: int) -> None:
+        self._topic, self.position, self.is_awaited = topic, start, True
+        self._ahead: list[Message] = []
+        self._consumer = Consumer(dict(settings))
+        self._consumer.assign([TopicPartition(topic, partition, start)])
+
+    def ahead(self, offset: int, most: int) -> list[Message]:
+        """`most` or more of the records from `offset` on, or as many as have come by now; they are kept, for the next call.
+        ConnectionLost where they are not to be had."""
+        self.position = offset
+        if len(self._ahead) < most:
+            self._ahead += [message for message in self._consumer.consume(most, 0) if self._is_record(message)]
+        self._ahead = [message for message in self._ahead if message.offset() >= offset]
+        self.is_awaited = not self._ahead
+        return self._ahead
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is not None and error.code() not in HARMLESS:
+            raise ConnectionLost(f"{self._topic} cannot be read: {error.str()}.")
+        return error is None
+
+    def close(self) -> None:
+        """Read no more."""
+        self._consumer.close()
+
+
+_FINGERPRINT: Final = struct.Struct("<q16s")
+
+
+def fingerprint_of(message: Message) -> bytes:
+    """What tells this record from any other that may stand at its offset: the offset, and a digest of all it holds."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr((message.timestamp(), message.key(), message.value(), headers_of(message) or None)).encode())
+    return _FINGERPRINT.pack(message.offset(), digest.digest())
+
+
+def offset_of(fingerprint: bytes) -> int:
+    """The offset of the record that has this fingerprint."""
+    return int(_FINGERPRINT.unpack(fingerprint)[0])

@@ -1,0 +1,170 @@
+"""What a message that is due brings about besides its delivery: the next occurrence of its series, or none, being too late.
+
+Rule 1: all of it stands in the turn's transaction: an occurrence is delivered, or put aside, with the request for the next
+        one, both or neither. The next one is a request of its own, in the same partition of the input: its origin is new.
+Rule 2: what is later than its delay-expires or delay-ttl allows is not delivered: it is a dead letter, whose reason begins
+        with `expired`. The letter can be sent as a request again. A series goes on behind it, until delay-expires.
+Rule 3: occurrences that nobody was there to deliver, by delay-missed:
+        once    what was due first is delivered, late; the others are left out: the next one is the next from now on
+        all     each is delivered, one after the other, in order
+        skip    what is later than a minute is not delivered; the next one is the next from now on
+Rule 4: where there is no next one within 50 years, or no way to find it, the series has ended: that is a dead letter too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from waterclock.durations import from_us
+from waterclock.relay.store import Payload, pack, unpack
+from waterclock.relay.store.rows import MOST_DUE, Array
+from waterclock.relay.wire.letters import Letter
+from waterclock.relay.wire.occurrences import next_ms
+from waterclock.relay.wire.request import (
+    AT,
+    CRON,
+    EXPIRES,
+    ID,
+    KEPT,
+    MISSED,
+    OCCURRENCE,
+    TO,
+    WAYS,
+    WHICH,
+    ZONE,
+    Flag,
+    Header,
+    expiry_ms,
+    occurrence_of,
+)
+
+MISSED_MS: Final = 60_000  # later than that an occurrence was missed: an expression's times are minutes
+_ONCE, _ALL, _SKIP = WAYS
+
+
+Nexts = dict[bytes, dict[int, int]]  # by id: the origins of next occurrences -> where their series began
+
+
+class Next(NamedTuple):
+    """The request for the next occurrence, after the one with that origin; the series `began` at that offset."""
+
+    after: int
+    began: int
+    id: bytes
+    value: bytes | None
+    key: bytes | None
+    headers: list[Header]
+
+
+class FollowUps(NamedTuple):
+    """What a turn has to do. `rows` and `blobs` are those to be delivered, with the headers that are handed on; `aside` the
+    origins of the others, each of which is settled; `missed`: how many of these nobody hears of otherwise."""
+
+    rows: Array
+    blobs: list[bytes]
+    nexts: list[Next]
+    letters: list[Letter]
+    aside: list[int]
+    missed: int
+
+
+def follow_ups(rows: Array, blobs: Sequence[bytes], targets: Sequence[str], now_ms: int) -> FollowUps:
+    """What these messages, due by `now_ms`, bring about; `blobs` as the store keeps them."""
+    blobs, aside, missed = list(blobs), list[int](), 0
+    nexts, letters = list[Next](), list[Letter]()
+    for place in np.flatnonzero(rows["flags"]).tolist():
+        row = rows[place]
+        due = _Due(row[["due", "origin", "flags"]].item(), unpack(blobs[place]), targets[row["target"]], now_ms)
+        blobs[place] = due.handed_on()
+        nexts += due.nexts()
+        letters += due.letters()
+        if due.has_expired or due.is_missed:
+            aside.append(due.origin)
+            missed += not due.has_expired
+    if aside:
+        stays = ~np.isin(rows["origin"], aside)
+        rows, blobs = rows[stays], list(compress(blobs, stays.tolist()))
+    return FollowUps(rows, blobs, nexts, letters, aside, missed)
+
+
+def open_nexts(known: Nexts, written: Nexts, answered: int) -> Nexts:
+    """Those that stand at `answered` or behind: a command that is not answered may be for them.
+
+    >>> open_nexts({b"x": {3: 0, 9: 0}, b"y": {4: 1}}, {b"x": {12: 0}}, 9)
+    {b'x': {9: 0, 12: 0}}
+    """
+    found: dict[bytes, dict[int, int]] = {}
+    for nexts in (known, written):
+        for id, origins in nexts.items():
+            kept = {origin: began for origin, began in origins.items() if origin >= answered}
+            if kept:
+                found.setdefault(id, {}).update(kept)
+    return found
+
+
+class _Due:
+    """One message that is due, and has something of KEPT."""
+
+    def __init__(self, row: tuple[int, ...], payload: Payload, target: str, now_ms: int) -> None:
+        self.due_ms, self.origin, self._flags = row
+        self._payload, self._target, self._now_ms = payload, target, now_ms
+        self._kept = {name: text for name, text in payload.headers if name in KEPT}
+        end_ms = expiry_ms(self._kept, self.due_ms)
+        self._is_series = bool(self._flags & Flag.SERIES)
+        self._way = self._kept.get(MISSED, _ONCE)
+        self._number, self._began = occurrence_of(payload.headers, self.origin)
+        self.has_expired = end_ms is not None and now_ms > end_ms
+        self.is_missed = self._is_series and self._way == _SKIP and now_ms - self.due_ms > MISSED_MS
+
+    def handed_on(self) -> bytes:
+        """The message as it is delivered, packed."""
+        headers = [header for header in self._payload.headers if header[0] not in self._kept]
+        number = [(WHICH, b"%d" % self._number)] if self._is_series else []
+        return pack(self._payload.value, self._payload.key, self._payload.id, [*headers, *number])
+
+    def letters(self) -> list[Letter]:
+        """Rules 2 and 4."""
+        late = f"expired: it was due at {_moment(self.due_ms)}, and it is {_moment(self._now_ms)}."
+        letters = [self._letter(late, True)] if self.has_expired else []
+        if self._is_series and self._next_ms() is None:
+            told = f"the series has ended: there is nothing after {_moment(self.due_ms)} that can be found."
+            letters.append(self._letter(told, False))
+        return letters
+
+    def _letter(self, reason: str, pending: bool) -> Letter:
+        headers = [*self._request(self.due_ms), *self._payload.headers]
+        return Letter(self.origin, reason, self._payload.value, self._payload.key, headers, pending)
+
+    def nexts(self) -> list[Next]:
+        """The request for the next occurrence, if there is one."""
+        due_ms = self._next_ms() if self._is_series else None
+        last_ms = self._kept.get(EXPIRES)
+        if due_ms is None or (last_ms is not None and due_ms > int(last_ms)):
+            return []
+        headers = [header for header in self._payload.headers if header[0] != OCCURRENCE]
+        number = (OCCURRENCE, b"%d %d" % (self._number + 1, self._began))
+        payload = self._payload
+        made = [*headers, *self._request(due_ms), number]
+        return [Next(self.origin, self._began, payload.id, payload.value, payload.key, made)]
+
+    def _request(self, due_ms: int) -> list[Header]:
+        id = self._payload.id
+        return [(TO, self._target.encode()), (AT, b"%d" % due_ms), *([(ID, id)] if id else [])]
+
+    def _next_ms(self) -> int | None:
+        """Rule 3."""
+        after_ms = self.due_ms if self._way == _ALL else max(self.due_ms, self._now_ms)
+        cron, zone = (self._kept.get(CRON) or b"").decode(), (self._kept.get(ZONE) or b"UTC").decode()
+        try:
+            found = next_ms(cron, zone, after_ms)
+        except ValueError:  # it could be read when it came: a zone that is not known any more
+            return None
+        return found if found is not None and found < MOST_DUE else None
+
+
+def _moment(ms: int) -> str:
+    return from_us(1000 * ms).isoformat(timespec="milliseconds")

@@ -1,0 +1,147 @@
+"""A new owner's start, by numbered steps:
+
+    1. lock      the folder: one process at a time has it
+    2. fence     whoever had the partition before can write no more, and what it left open is thrown away
+    3. find ends of both logs, and the command position
+    4. verify    the files are of these logs (replay.py); else they are set aside, and everything is filed anew
+    5. replay    what was settled since the files were written, or a snapshot of what was settled and what came after it
+    6. begin     to read the input at the smaller of the two positions
+    7. fire      once the input was read up to the end of step 3 (turn.py)
+
+Rule 1: 3 comes after 2: a zombie could commit in between, and what it settled would be fired again.
+Rule 2: nothing is fired before 7: what is due earlier may still stand in the input.
+Rule 3: two positions. What is below the data position is in the files; what is below the command position is answered. A
+        record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
+        after the files have gone on.
+Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any
+        program can commit an offset for the group, so that one is a witness only: where a relay committed it, and no
+        settlement reaches it, settlements are gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay.owner.around import Around, GroupOffset
+from waterclock.relay.owner.owner import Owner, Start
+from waterclock.relay.owner.replay import Replay
+from waterclock.relay.store import PartitionStore, StoreDamaged
+
+log = logging.getLogger("waterclock.relay")
+TOLD_EVERY: Final = 100  # records of TOPIC.settled: each may settle 100,000 messages
+
+
+class TakeOver:
+    """Takes one partition over."""
+
+    def __init__(self, around: Around, number: int) -> None:
+        self._around, self._number = around, number
+        self._store: PartitionStore | None = None
+        self._producer: TransactionalProducer | None = None
+        self._input = self._settled = (0, 0)  # first offset, end
+        self._committed: GroupOffset | None = None
+
+    def run(self) -> Owner:
+        """Steps 1 to 6. On an error nothing is held."""
+        try:
+            for step in (self.lock, self.fence, self.find_ends, self.verify, self.replay):
+                step()
+            return self.begin()
+        except StoreDamaged as error:
+            self.store.set_aside(str(error), self._input[0])  # the next attempt files everything anew
+            self.give_up()
+            raise
+        except BaseException:
+            self.give_up()
+            raise
+
+    @property
+    def store(self) -> PartitionStore:
+        assert self._store is not None, "step 1 comes first"
+        return self._store
+
+    def refuse_fewer(self) -> None:
+        """ConnectionLost where somebody gave more partitions to the input alone: their ends would be waited for, and others
+        with them."""
+        around, settled = self._around, self._around.topics.settled
+        count = around.logs.partitions(settled)
+        if count <= self._number:
+            raise ConnectionLost(
+                f"{settled} has {count} partitions, so {self._name} cannot be delivered. Give it as many as "
+                f"{around.topics.input} has, with kafka-topics.sh --alter --topic {settled} --partitions N"
+            )
+
+    def lock(self) -> None:
+        """Step 1."""
+        self._store = self._around.open_store(self._number)
+
+    def fence(self) -> None:
+        """Step 2."""
+        self._producer = self._around.make_producer(self._number)
+        self._producer.fence(self._around.topics.input)
+
+    def find_ends(self) -> None:
+        """Step 3."""
+        around, number = self._around, self._number
+        self._settled = around.logs.bounds(around.topics.settled, number)
+        self._input = around.logs.bounds(around.topics.input, number)
+        self._committed = around.committed(number)
+
+    def verify(self) -> None:
+        """Step 4."""
+        self._replay = Replay(self._around, self._number, self.store, self._input, self._settled)
+
+    @property
+    def _name(self) -> str:
+        return self._around.place_of(self._number)
+
+    def replay(self) -> None:
+        """Step 5."""
+        start, (_, end) = self._replay.start, self._settled
+        place = f"{self._around.topics.settled}-{self._number}"
+        records = self._around.logs.read(self._around.topics.settled, self._number, start, end)
+        for count, message in enumerate(records):  # offsets may all be odd: markers of transactions have the others
+            self._replay.apply(message)
+            if not count % TOLD_EVERY:
+                self._around.reading(place, message.offset() - start, end - start)
+        self._replay.look_behind()
+        if self._committed is not None:
+            self._compare(self._committed)
+
+    def _compare(self, committed: GroupOffset) -> None:
+        """What the group says, with what is settled."""
+        if committed.by_relay and committed.offset > self._replay.answered:
+            raise UsageError(
+                f"{self._around.topics.settled} does not hold what was settled, up to offset {committed.offset} of "
+                f"{self._name}: it was made again, or cut. All of the input would be delivered once more; to have that, "
+                "start with another --group."
+            )
+        if not committed.by_relay and committed.offset != self._replay.answered:
+            log.warning(
+                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, as is settled",
+                self._name,
+                self._around.group,
+                committed.offset,
+                max(self._replay.answered, self._input[0]),
+            )
+
+    def begin(self) -> Owner:
+        """Step 6."""
+        assert self._producer is not None, "step 2 comes first"
+        low, end = self._input
+        answered = max(self._replay.answered, low)
+        filed = self.store.data_position
+        extent = self._replay.extent
+        extent.begins(low, self._settled[0])
+        start = Start(filed, answered, end, self._settled[1], extent)
+        return Owner(self._around, self._number, self.store, self._producer, start)
+
+    def give_up(self) -> None:
+        """Let go of what was taken."""
+        if self._producer is not None:
+            self._producer.close()
+        if self._store is not None:
+            self._store.close()

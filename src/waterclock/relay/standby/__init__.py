@@ -1,0 +1,1 @@
+"""Files of partitions that others own, kept ready."""

@@ -1,0 +1,303 @@
+"""The warm standby: a relay keeps the files of the partitions that others own, so that it can go on with them at once.
+
+Rule 1: what this relay owns, or is being given, is not followed: its files are the owner's, and are locked.
+Rule 2: following yields to owning. Where nothing is due within `QUIET_MS`, a step takes `QUIET_NS`; else it takes `BUSY_NS`
+        in `EACH_NS`. The relay has one thread, and what is due in it is worth more than what may be due in it some day.
+Rule 3: whatever goes wrong with a partition that is followed, its follower is let go, that is said, and another one begins
+        after a pause that grows. Nothing of it ends the relay, or an owner: the logs have it all.
+Rule 4: the disk is for the owners first. With less than `RESERVE` free, nothing is filed here; and where an owner's files
+        were refused, those that are kept here are removed, and not begun again for `AGAIN_NS`: what they hold is in the
+        log, and Kafka is asked whether it is. What is a last copy, or may be one, stays.
+Rule 5: a follower that falls behind where a log was cut off begins anew with what is left: a snapshot says what it missed.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from math import inf
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs.tails import Place, Tails
+from waterclock.relay.owner.around import Around
+from waterclock.relay.owner.owner import Owner
+from waterclock.relay.standby.follower import Follower
+from waterclock.relay.statistics import StandbyStatistics
+from waterclock.relay.store import StoreDamaged
+
+log = logging.getLogger("waterclock.relay")
+QUIET_MS: Final = 50
+QUIET_NS: Final = 20_000_000
+BUSY_NS: Final = 5_000_000
+EACH_NS: Final = 50_000_000
+TAKEN: Final = 2_000  # records taken from the client at once
+TOGETHER: Final = 500  # of one partition filed at once: 3 ms
+MOST_HELD: Final = 5_000  # records of one partition that wait
+PATIENCE_S: Final = 2.0
+RESERVE: Final = 1 << 30  # bytes, or a twentieth of the disk
+AGAIN_NS: Final = 600_000_000_000
+_LOOK_NS: Final = 1_000_000_000  # at the disk
+_SAID_EVERY_NS: Final = 60_000_000_000
+_PAUSES_S: Final = (1.0, 5.0, 20.0, 60.0)
+_PASSING: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+class _Failure(NamedTuple):
+    """A partition whose follower failed so often, and why; the next one begins at `at_ns`."""
+
+    attempts: int
+    at_ns: int
+    why: str
+
+
+class Standby:
+    """For one relay: `numbers` are the partitions that it follows while it does not own them, `owners` those that it
+    owns. It begins once `is_ready`."""
+
+    def __init__(self, around: Around, numbers: Iterable[int], owners: Mapping[int, Owner]) -> None:
+        self._around, self._numbers, self._owners = around, frozenset(numbers), owners
+        self.followers: dict[int, Follower] = {}
+        self.is_ready = False
+        self._tails = Tails(around.settings)
+        self._queue: deque[Message] = deque()
+        self._failed: dict[int, _Failure] = {}
+        now_ns = around.clock.monotonic_ns()
+        self._next_ns = self._look_ns = self._say_ns = self._again_ns = now_ns
+        self._has_room, self._has_more = True, False
+        self._logs: Logs | None = None
+
+    def step(self, mine: Collection[int]) -> int:
+        """Do a little, if this is the moment; how many records were dealt with. `mine`: rule 1."""
+        wanted = self._numbers.difference(mine)
+        if not self.is_ready or not (wanted or self.followers):
+            return 0
+        now_ns, is_quiet = self._around.clock.monotonic_ns(), all(map(self._is_quiet, self._owners.values()))
+        if now_ns < self._next_ns and not is_quiet:
+            return 0
+        self._next_ns = now_ns + EACH_NS
+        if not self._is_roomy(now_ns):
+            self._has_more = False
+            return 0
+        self._begin(wanted, now_ns)
+        done = self._hear(now_ns + (QUIET_NS if is_quiet else BUSY_NS))
+        self._keep_up(is_quiet)
+        return done
+
+    def wait_s(self) -> float:
+        """How long there is nothing to do; it may be for ever."""
+        if not self._has_more:
+            return inf
+        is_quiet = all(map(self._is_quiet, self._owners.values()))
+        return 0.0 if is_quiet else max(0.0, (self._next_ns - self._around.clock.monotonic_ns()) / 1e9)
+
+    def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
+        """Follow a partition no more: it is to be owned here. What cannot be written down is read again from the log."""
+        follower = self.followers.pop(number, None)
+        self._failed.pop(number, None)
+        if follower is None:
+            return
+        for place in self._places(number):
+            self._tails.remove(place)
+        self._queue = deque(message for message in self._queue if message.partition() != number)
+        try:
+            if checkpoint:
+                follower.checkpoint()
+        except (StoreDamaged, OSError) as error:
+            log.warning("%s: what was filed last is filed again: %s", self._around.place_of(number), error)
+            follower.close(error)
+        else:
+            follower.close(damage)
+
+    @cached_property
+    def _careful(self) -> Around:
+        """With readers that wait `PATIENCE_S` for an answer: where a leader is away, owners are not kept for longer."""
+        around = self._around
+        self._logs = Logs(around.settings, patience_s=PATIENCE_S)
+        return replace(around, logs=self._logs)
+
+    def close(self, checkpoint: bool) -> None:
+        """Follow nothing any more. Without a `checkpoint`, what was filed since the last one is filed again."""
+        for number in list(self.followers):
+            self.let_go(number, checkpoint)
+        self._tails.close()
+        if self._logs is not None:
+            self._logs.close()
+
+    def statistics(self) -> dict[int, StandbyStatistics]:
+        """Of each partition that is followed, or that was to be."""
+        told = {number: StandbyStatistics(why=failed.why) for number, failed in self._failed.items()}
+        return dict(sorted({**told, **{number: self._of(one) for number, one in self.followers.items()}}.items()))
+
+    def _of(self, follower: Follower) -> StandbyStatistics:
+        bounds = self._tails.bounds((self._around.topics.input, follower.number))
+        return StandbyStatistics(
+            pending=follower.store.pending,
+            position=follower.position,
+            behind=None if bounds is None else follower.behind(bounds[1]),
+            bytes_on_disk=follower.store.bytes_on_disk,
+            why="" if self._has_room else "the disk is nearly full",
+        )
+
+    def _is_quiet(self, owner: Owner) -> bool:
+        due_ms = owner.next_due_ms()
+        is_due = due_ms is not None and due_ms <= self._around.clock.wall_ms() + QUIET_MS
+        return owner.has_caught_up and not (is_due or owner.waiting or owner.letters)
+
+    # Which are followed
+
+    def _places(self, number: int) -> tuple[Place, Place]:
+        return (self._around.topics.settled, number), (self._around.topics.input, number)
+
+    def _begin(self, wanted: Collection[int], now_ns: int) -> None:
+        """Have what is wanted followed, and nothing else; one begins at a time: it asks Kafka for this and that."""
+        for number in self.followers.keys() - wanted:
+            self.let_go(number)
+        new = [number for number in sorted(wanted - self.followers.keys()) if self._is_time_for(number, now_ns)]
+        if new:
+            self._deal(new[0], self._follow)
+
+    def _is_time_for(self, number: int, now_ns: int) -> bool:
+        return number not in self._failed or now_ns >= self._failed[number].at_ns
+
+    def _follow(self, number: int) -> int:
+        """Begin with TOPIC.settled; the input is read once that was."""
+        self.followers[number] = follower = Follower(self._careful, number)
+        settled, _ = self._places(number)
+        self._tails.add(settled, follower.settled_position)
+        self._read_input(follower)
+        return 0
+
+    def _read_input(self, follower: Follower) -> None:
+        _, input = self._places(follower.number)
+        if follower.is_settled and not self._tails.reads(input):
+            self._tails.add(input, follower.position)
+
+    def _deal(self, number: int, deed: Callable[[int], int]) -> int:
+        """Do something with a partition. Rule 3."""
+        try:
+            return deed(number)
+        except (WaterclockError, OSError, KafkaException) as error:
+            self._fail(number, error)
+        return 0
+
+    def _fail(self, number: int, error: Exception) -> None:
+        attempts, why = self._failed[number].attempts if number in self._failed else 0, str(error)
+        self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
+        pause_s = _PAUSES_S[min(attempts, len(_PAUSES_S) - 1)]
+        at_ns = self._around.clock.monotonic_ns() + int(pause_s * 1e9)
+        self._failed[number] = _Failure(attempts + 1, at_ns, why)
+        log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
+                    self._around.place_of(number), pause_s, why)  # fmt: skip
+
+    # What comes
+
+    def _hear(self, until_ns: int) -> int:
+        done, clock = 0, self._around.clock
+        if not self._queue:
+            self._queue.extend(self._tails.take(TAKEN))
+        self._has_more = len(self._queue) >= TAKEN
+        while self._queue:
+            done += self._take_in(self._run())
+            if clock.monotonic_ns() >= until_ns:
+                break
+        self._has_more |= bool(self._queue)
+        return done
+
+    def _run(self) -> list[Message]:
+        """The next record, and as many of the same partition of the input as stand behind it."""
+        run = [self._queue.popleft()]
+        is_of_input = run[0].error() is None and run[0].topic() == self._around.topics.input
+        while is_of_input and self._queue and len(run) < TOGETHER and _is_beside(self._queue[0], run[0]):
+            run.append(self._queue.popleft())
+        return run
+
+    def _take_in(self, run: list[Message]) -> int:
+        number = run[0].partition()
+        return self._deal(number, lambda number: self._taken(number, run)) if number in self.followers else 0
+
+    def _taken(self, number: int, run: list[Message]) -> int:
+        follower, is_of_input = self.followers[number], run[0].topic() == self._around.topics.input
+        if (error := run[0].error()) is not None:
+            self._heard(follower, run[0], error)
+        elif is_of_input:
+            follower.file(run)
+        else:
+            follower.settle(run[0])
+        self._read_input(follower)
+        self._tails.pause(self._places(number)[1], len(follower.held) > MOST_HELD)
+        return len(run) if error is None else 0
+
+    def _heard(self, follower: Follower, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            of_input = message.topic() == self._around.topics.input
+            (follower.reached if of_input else follower.settle_reached)(message.offset())
+        elif error.code() not in _PASSING:
+            raise ConnectionLost(f"{message.topic()}-{message.partition()} cannot be read: {error.str()}.")
+
+    # Now and then
+
+    def _keep_up(self, is_quiet: bool) -> None:
+        """A step of each one's checkpoint, or of what else is better done early."""
+        for number in list(self.followers):
+            self._deal(number, partial(self._kept_up, is_quiet))
+        if is_quiet and any(follower.is_busy for follower in self.followers.values()):
+            self._has_more = True
+
+    def _kept_up(self, is_quiet: bool, number: int) -> int:
+        follower = self.followers[number]
+        lows = [bounds[0] if (bounds := self._tails.bounds(place)) else 0 for place in self._places(number)]
+        if follower.keep_up(*reversed(lows)):
+            self._failed.pop(number, None)
+        elif is_quiet and follower.has_work:
+            follower.tidy()
+        return 0
+
+    # Room
+
+    def _is_roomy(self, now_ns: int) -> bool:
+        """Rule 4."""
+        if any(owner.room.is_refusing for owner in self._owners.values()):
+            self._make_room(now_ns)
+        if now_ns >= self._look_ns:
+            self._look_ns, self._has_room = now_ns + _LOOK_NS, self._looked()
+            if not self._has_room and now_ns >= self._say_ns:
+                self._say_ns = now_ns + _SAID_EVERY_NS
+                log.warning("the disk of %s is nearly full: this relay stands by for nothing until it has room again",
+                            self._around.folder)  # fmt: skip
+        return self._has_room and now_ns >= self._again_ns
+
+    def _looked(self) -> bool:
+        try:
+            disk = shutil.disk_usage(self._around.folder)
+        except OSError:
+            return True  # whoever writes hears of it
+        return disk.free >= min(RESERVE, disk.total // 20)
+
+    def _make_room(self, now_ns: int) -> None:
+        self._again_ns = now_ns + AGAIN_NS
+        for follower in list(self.followers.values()):
+            name, size = self._around.place_of(follower.number), follower.store.bytes_on_disk
+            low = self._careful.begins(follower.number)
+            if low is None or follower.store.last_copies(low):
+                log.warning("the disk refuses what this relay owns. %s, with what it stands by for, %d bytes, stays: that "
+                            "may stand nowhere else", follower.store.folder, size)  # fmt: skip
+            else:
+                log.warning("the disk refuses what this relay owns. The files of %s, which it stands by for, %d bytes, are "
+                            "removed, and not made again for ten minutes: the log has it all", name, size)  # fmt: skip
+                with suppress(OSError):  # what stays is as it was, or is nothing
+                    follower.store.clear()
+            self.let_go(follower.number, checkpoint=False)
+
+
+def _is_beside(message: Message, other: Message) -> bool:
+    """Whether they are records of one partition."""
+    return message.error() is None and (message.topic(), message.partition()) == (other.topic(), other.partition())

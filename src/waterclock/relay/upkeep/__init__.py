@@ -1,0 +1,1 @@
+"""What is done beside delivering: laps, snapshots, trims."""

@@ -1,0 +1,1 @@
+"""Records of the relay's topics: requests, settlements, letters, moves, snapshots."""

@@ -1,0 +1,185 @@
+"""What was moved on to the end of the input: how a copy is told from what a user writes, and what it is a copy of.
+
+    a copy has the headers of the request that it copies, as they came, and `delay-origin`: ORIGIN TIMESTAMP of the first
+    a record of TOPIC.settled, in the transaction of the copies, names the offsets of all copies of that transaction:
+    MAGIC | version (u1) | command position (i8) | swept (i8) | count (u4) | mark of the input (8 bytes) |
+    CRC-32 of this and of what follows | from (i8) and to (i8) of each stretch of copies
+
+Rule 1: a copy is what stands at an offset that was named so. Whatever else has the header is a user's, and a bad request.
+Rule 2: a message is known by its origin. It has one place: its last copy's, or else its origin.
+Rule 3: below `swept` no pending message has its place. What is moved is moved from there, so everything is known of a
+        place without a table of places; and the input may be cut off there.
+Rule 4: a copy asks for what its first asked for when that came: a `delay` counts from the first timestamp.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from confluent_kafka import Message
+
+from waterclock.relay.store.rows import Array
+from waterclock.relay.wire.request import ORIGIN, Header
+from waterclock.relay.wire.settlement import NoSettlement
+
+MAGIC: Final = b"wcmoved\n"
+VERSION: Final = 1
+_HEAD: Final = struct.Struct("<8sBqqI8sI")
+
+
+class Original(NamedTuple):
+    """What a record of the input says, whichever copy it is: headers and timestamp of the first, and where that stood."""
+
+    origin: int
+    headers: Sequence[Header] | None
+    timestamp_ms: int
+
+
+class Move(NamedTuple):
+    """What one transaction moved: the offsets of its copies, as (from, to) of each stretch."""
+
+    command_position: int
+    swept: int
+    mark: bytes
+    stretches: list[tuple[int, int]]
+
+    def packed(self) -> bytes:
+        """The record of TOPIC.settled.
+
+        >>> move_of(Move(12, 9, bytes(8), [(20, 23)]).packed()).stretches
+        [(20, 23)]
+        """
+        part = np.array(self.stretches, "<i8").tobytes()
+        fields = (MAGIC, VERSION, self.command_position, self.swept, len(self.stretches), self.mark)
+        return _HEAD.pack(*fields, _checksum(fields, part)) + part
+
+
+def move_of(value: bytes) -> Move:
+    """What such a record says; `NoSettlement` if it is damaged."""
+    if len(value) < _HEAD.size:
+        raise NoSettlement("it is too short")
+    *fields, crc = _HEAD.unpack_from(value)
+    _, version, position, swept, count, mark = fields
+    if version != VERSION:
+        raise NoSettlement(f"it is of version {version}", later=version > VERSION)
+    part = value[_HEAD.size :]
+    if len(part) != 16 * count or _checksum(fields, part) != crc:
+        raise NoSettlement("its checksum is wrong")
+    pairs = np.frombuffer(part, "<i8").reshape(-1, 2).tolist()
+    return Move(position, swept, mark, [(start, end) for start, end in pairs])
+
+
+def _checksum(fields: Sequence[object], part: bytes) -> int:
+    return zlib.crc32(part, zlib.crc32(_HEAD.pack(*fields, 0)))
+
+
+class Moves:
+    """Which offsets of the input are copies, and how far it is swept.
+
+    >>> moves = Moves()
+    >>> moves.note(9, [(20, 23), (24, 30)])
+    >>> [moves.is_copy(offset) for offset in (19, 20, 22, 23)], moves.swept, moves.next_copy(23)
+    ([False, True, True, False], 9, 24)
+    """
+
+    def __init__(self, swept: int = 0, stretches: Iterable[tuple[int, int]] = ()) -> None:
+        self.swept = swept
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self.note(swept, stretches)
+
+    def note(self, swept: int, stretches: Iterable[tuple[int, int]]) -> None:
+        """It is committed that these are copies, and that it is swept up to there. Again is the same."""
+        self.swept = max(self.swept, swept)
+        for start, end in stretches:
+            if self._ends and start < self._ends[-1]:
+                self._merge(start, end)
+            elif self._ends and start == self._ends[-1]:
+                self._ends[-1] = end
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def _merge(self, start: int, end: int) -> None:
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last], self._ends[first:last] = [start], [end]
+
+    def forget(self, below: int) -> None:
+        """The input begins there: what was before is not read again."""
+        gone = bisect_right(self._ends, below)
+        del self._starts[:gone], self._ends[:gone]
+
+    def is_copy(self, offset: int) -> bool:
+        """Whether a copy stands there."""
+        if not self._ends or offset >= self._ends[-1]:
+            return False
+        return self._starts[bisect_right(self._ends, offset)] <= offset
+
+    def next_copy(self, offset: int) -> int | None:
+        """The first copy from this offset on."""
+        which = bisect_right(self._ends, offset)
+        return max(offset, self._starts[which]) if which < len(self._ends) else None
+
+    @property
+    def end(self) -> int:
+        """That of the last copy; 0 if there is none."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def stretches(self) -> list[tuple[int, int]]:
+        """Of all copies."""
+        return list(zip(self._starts, self._ends, strict=True))
+
+    def asked(self, message: Message) -> Original:
+        """What a record of the input says (rule 4)."""
+        offset, headers = message.offset(), message.headers()
+        if not self.is_copy(offset):
+            return Original(offset, headers, message.timestamp()[1])
+        told = dict(headers or ())[ORIGIN] or b""
+        origin, timestamp_ms = map(int, told.split())
+        return Original(origin, [header for header in headers if header[0] != ORIGIN], timestamp_ms)
+
+
+def copied(asked: Original) -> list[Header]:
+    """The headers of a copy.
+
+    >>> copied(Original(17, [("deliver-to", b"reminders"), ("delay", b"5")], 1_000))
+    [('deliver-to', b'reminders'), ('delay', b'5'), ('delay-origin', b'17 1000')]
+    """
+    return [*(asked.headers or ()), (ORIGIN, b"%d %d" % (asked.origin, asked.timestamp_ms))]
+
+
+def stretches_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Rising offsets as (from, to) of each run.
+
+    >>> stretches_of([4, 5, 6, 9])
+    [(4, 7), (9, 10)]
+    """
+    if not offsets:
+        return []
+    found: Array = np.array(offsets, "i8")
+    cuts = np.flatnonzero(np.diff(found) != 1) + 1
+    firsts, lasts = found[[0, *cuts.tolist()]], found[[*(cuts - 1).tolist(), -1]]
+    return [(int(first), int(last) + 1) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def packed_numbers(numbers: Sequence[int]) -> str:
+    """Many numbers that mostly rise, as a short text for the manifest.
+
+    >>> numbers_of(packed_numbers([5, 7, 9, 4]))
+    [5, 7, 9, 4]
+    """
+    return zlib.compress(np.diff(np.array(numbers, "<i8"), prepend=0).astype("<i8").tobytes(), 1).hex()
+
+
+def numbers_of(text: str) -> list[int]:
+    """What `packed_numbers` was given."""
+    found: list[Any] = np.cumsum(np.frombuffer(zlib.decompress(bytes.fromhex(text)), "<i8")).tolist()
+    return found

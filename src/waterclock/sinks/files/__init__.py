@@ -1,0 +1,1 @@
+"""Files that executors write and the driver commits."""

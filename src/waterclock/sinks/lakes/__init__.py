@@ -1,0 +1,1 @@
+"""Delta Lake and Iceberg as places for results."""

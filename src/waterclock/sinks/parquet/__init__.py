@@ -1,0 +1,1 @@
+"""Folders of Parquet files as places for results."""

@@ -1,0 +1,1 @@
+"""SQLite and PostgreSQL as places for results."""

@@ -1,0 +1,328 @@
+"""Results in a topic of Kafka, exactly once for readers of committed records (isolation.level=read_committed).
+
+TOPIC                 a record a result: its key, and a JSON object of the columns that other sinks have (topic_rows.py)
+TOPIC_dead_letters    what could not be read, or not be kept
+TOPIC_batches         what was written last, which is read back at the start (topic_marks.py)
+
+A batch is one transaction of Kafka, over all three:
+
+    1. fence     a writer begins: whoever wrote before can write no more, and what it left open is thrown away
+    2. look      TOPIC_batches is read to its end: what is applied is known
+    3. write     results, dead letters, and the batch's own record
+    4. commit
+
+Rule 1: 2 comes after 1, so nothing can be committed in between; both are done again after every error.
+Rule 2: a second writer of the same topic fences this one. This one then begins again, once, and finds out at step 2 what
+        the other has written.
+Rule 3: a record that is too large for its topic is put aside as a dead letter. It stops no pipeline.
+Rule 4: a topic that was deleted since the start, made anew or not, ends the run with a sentence: what it held is gone.
+        It is looked for before step 1.
+Rule 5: a topic that is there is not changed: its partitions and settings are its owner's. One that holds records, but no
+        batches beside it, is somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from waterclock.clock import SystemClock
+from waterclock.errors import SinkLost, StateMismatch, UsageError, WaterclockError
+from waterclock.kafka.admin import Admin
+from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
+from waterclock.kafka.reading import committed
+from waterclock.kafka.settings import READING, base_settings
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.sinks import letters, names
+from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.epochs import Epoch, judge, may_follow
+from waterclock.sinks.marks import Columns, Marks, record_of, record_of_columns, record_of_owner
+from waterclock.sinks.results import flat, flat_schema
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_unlike
+from waterclock.sinks.topic.topic_rows import records, text_of_time
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_ALL: Final = -1  # partitions: as many as the broker gives a new topic
+_LIMIT: Final = "max.message.bytes"
+_KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+# the end of a topic's name -> whether it has one partition only, and its settings where it is made
+_PARTS: Final[Mapping[str, tuple[bool, Mapping[str, str]]]] = {
+    "": (False, {}),
+    DEAD_LETTERS: (True, {**_KEPT, _LIMIT: "52428800"}),  # what is too large for the results has its place there
+    BATCHES: (True, {"cleanup.policy": "compact"}),
+}
+# so long an open one, of a run that is gone, holds readers back
+_TRANSACTION: Final = {"transaction.timeout.ms": 300_000}
+_PATIENCE_S: Final = 30.0
+_AROUND: Final = 200  # bytes of a record and its batch beside key and value
+
+
+class TopicSink:
+    """A `Sink` on a topic at `servers`; `partitions`: how many a topic gets that is made (-1: as many as the broker gives).
+    `settings` are librdkafka's, for TLS, SASL and the like."""
+
+    def __init__(
+        self, servers: str, topic: str, *, partitions: int = _ALL, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self._servers, self._topic, self._partitions = servers, names.kafka_topic(topic), partitions
+        self._settings = base_settings(servers, settings or {})
+        self._reading = {**self._settings, **READING, "group.id": "unused"}
+        self._clock = SystemClock()
+        self._client: Client | None = None
+        self._producer: TransactionalProducer | None = None
+        self._marks = Marks()
+        self._written: Batch | None = None  # by the open transaction
+        self._limits: dict[str, int] = {}
+        self._ids: dict[str, str] = {}  # of the topics, since the start
+        self._epoch: Epoch | None = None
+
+    def open(self, results: pa.Schema) -> None:
+        """See `Sink`."""
+        wanted = _columns(results)
+        admin = Admin(self._settings)
+        self._make_or_check(admin, admin.topics())
+        self._ids = {self._name(part): admin.topic_id(self._name(part)) for part in _PARTS}
+        self._limits = {part: int(admin.settings(self._name(part))[_LIMIT]) for part in ("", DEAD_LETTERS)}
+        self._look()
+        if self._marks.columns is None:
+            self._begin_anew()
+        if self._marks.columns is None:
+            self._write_mark(record_of_columns(wanted))
+        elif self._marks.columns != wanted:
+            refuse_unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic")
+
+    def remove(self) -> None:
+        """Delete the three topics; UsageError, and nothing is deleted, where one is somebody else's. Empty ones that no
+        sink wrote to stay: who made them wants them."""
+        admin = Admin(self._settings)
+        there = admin.topics()
+        if not self._is_ours(there):
+            if others := self._of_others(there):
+                raise UsageError(f"{self._place(others[0])} is none that waterclock wrote to, so it is not removed")
+            return
+        self._let_go()
+        admin.remove([self._name(part) for part in _PARTS if self._name(part) in there])
+        self._marks = Marks()
+
+    def last_applied(self) -> LastBatch | None:
+        """See `Sink`."""
+        self._look()
+        return self._marks.last()
+
+    def fence(self, epoch: Epoch) -> None:
+        """Let nobody of an earlier epoch write any more; see epochs.py. Who is only fenced by Kafka begins anew."""
+        self._begin_anew()
+        may_follow(self._marks.owner, epoch, self.describe())
+        self._write_mark(record_of_owner(epoch))
+        self._epoch = epoch
+
+    def begin(self) -> None:
+        """See `Sink`. Alone it is by the transaction: whoever begins later has this one's commit refused."""
+        if self._producer is None:
+            self._begin_anew()
+        judge(self._marks.owner, self._epoch, self.describe())
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        """See `Sink`."""
+        if self._producer is None:
+            self._look()
+        return self._marks.is_applied(query_id, batch_id)
+
+    def write(self, batch: Batch) -> Batch:
+        """See `Sink`."""
+        producer = self._fenced()
+        rows, batch = self._fitting(batch)
+        dead = batch.dead_letters.add_column(0, "batch_id", pa.array([batch.batch_id] * batch.dead_letters.num_rows))
+        producer.begin()
+        for key, value in rows:
+            producer.send(self._topic, value, key)
+        for _, value in records(dead, None):
+            self._send_letter(producer, value)
+        mark = self._marks.after(batch)
+        key, value = record_of(batch, mark, text_of_time(batch.watermark_us))
+        producer.send(self._name(BATCHES), value, key, 0)
+        self._written = batch
+        return batch
+
+    def commit(self) -> None:
+        """See `Sink`."""
+        producer, batch = self._fenced(), self._written
+        assert batch is not None, "commit without write"
+        producer.commit()
+        self._marks.note(batch.query_id, self._marks.after(batch))
+        self._written = None
+
+    def rollback(self) -> None:
+        """See `Sink`. After an error a producer is of no more use; what it left open is thrown away."""
+        self._written = None
+        if self._producer is not None and (self._producer.is_open or self._producer.has_failed):
+            self._let_go()
+
+    def totals(self) -> dict[str, int]:
+        """See `Sink`."""
+        self._look()
+        return self._marks.totals()
+
+    def close(self) -> None:
+        """See `Sink`."""
+        self._let_go()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def describe(self) -> str:
+        """See `Sink`."""
+        return self._place("")
+
+    # Topics ----------------------------------------------------------------------------------------------------
+
+    def _name(self, part: str) -> str:
+        return self._topic + part
+
+    def _place(self, part: str) -> str:
+        return f"the topic {self._name(part)!r} at {self._servers}"
+
+    def _make_or_check(self, admin: Admin, there: Mapping[str, int]) -> None:
+        """What is there is looked at before anything is made."""
+        if self._is_ours(there):
+            self._refuse_lost(there)
+        elif others := self._of_others(there):
+            raise UsageError(
+                f"{self._place(others[0])} holds records, and no sink of waterclock wrote to it: it is left alone. Name "
+                "another topic in [sink]."
+            )
+        if self._name(BATCHES) in there:
+            self._refuse_forgetful(admin.settings(self._name(BATCHES)))
+        for part, (is_one, settings) in _PARTS.items():
+            if self._name(part) not in there:
+                admin.make(self._name(part), 1 if is_one else self._partitions, settings)
+
+    def _is_ours(self, there: Mapping[str, int]) -> bool:
+        """Whether a sink wrote to these topics; the columns are what it writes first."""
+        if self._name(BATCHES) not in there:
+            return False
+        with suppress(StateMismatch):
+            self._look()
+        return self._marks.columns is not None
+
+    def _of_others(self, there: Mapping[str, int]) -> list[str]:
+        """Of topics that are not ours, those that hold something."""
+        return [part for part in _PARTS if self._holds_records(self._name(part), there.get(self._name(part), 0))]
+
+    def _holds_records(self, topic: str, count: int) -> bool:
+        partitions = [(topic, number) for number in range(count)]
+        client = self._asking()
+        return client.starts(partitions) != client.ends(partitions)
+
+    def _refuse_lost(self, there: Mapping[str, int]) -> None:
+        if gone := [part for part in _PARTS if self._name(part) not in there]:
+            raise UsageError(
+                f"{self._place(gone[0])} is gone, and {self._name(BATCHES)!r} says that it was written to. Make it again, "
+                "to go on behind what it held, or start over with --fresh."
+            )
+
+    def _refuse_made_anew(self) -> None:
+        admin = Admin(self._settings)
+        there = admin.topics()
+        if gone := [name for name, id in self._ids.items() if name not in there or admin.topic_id(name) != id]:
+            raise UsageError(
+                f"the topic {gone[0]!r} at {self._servers} was deleted while the pipeline ran, and what it held is gone. "
+                "Start over with --fresh; or, if you can do without that, make the topic again, and the same command goes "
+                "on"
+            )
+
+    def _refuse_forgetful(self, settings: Mapping[str, str]) -> None:
+        bounds = {settings.get("retention.ms"), settings.get("retention.bytes")}
+        if "delete" in settings.get("cleanup.policy", "") and bounds != {"-1"}:
+            raise UsageError(
+                f"{self._place(BATCHES)} has cleanup.policy={settings['cleanup.policy']}: Kafka would delete what was "
+                "written last. Name another topic in [sink], or mend this one with: kafka-configs.sh --bootstrap-server "
+                f"{self._servers} --alter --entity-type topics --entity-name {self._name(BATCHES)} --add-config "
+                "cleanup.policy=compact"
+            )
+
+    # What was written last -------------------------------------------------------------------------------------
+
+    def _asking(self) -> Client:
+        if self._client is None:
+            self._client = Client(self._reading, _PATIENCE_S, Remedies("[sink.client]", "servers in [sink]"))
+        return self._client
+
+    def _look(self) -> None:
+        """Step 2."""
+        name, marks = self._name(BATCHES), self._marks
+        end = self._asking().ends([(name, 0)]).get((name, 0), 0)
+        for message in committed(self._reading, (name, 0), marks.position, end, self._clock):
+            marks.take(message.key(), message.value(), f"{name}-0-{message.offset()}")
+        marks.position = max(marks.position, end)
+
+    def _begin_anew(self) -> None:
+        """Steps 1 and 2."""
+        self._let_go()
+        self._refuse_made_anew()
+        name = f"waterclock-sink-{self._topic}"
+        producer = TransactionalProducer({**self._settings, **_TRANSACTION}, name, self._error_of)
+        producer.fence()
+        self._producer, self._marks = producer, Marks()
+        self._look()
+
+    def _fenced(self) -> TransactionalProducer:
+        assert self._producer is not None, "begin comes first"
+        return self._producer
+
+    def _write_mark(self, mark: tuple[bytes, bytes]) -> None:
+        producer = self._fenced()
+        producer.begin()
+        key, value = mark
+        producer.send(self._name(BATCHES), value, key, 0)
+        producer.commit()
+        self._look()
+
+    def _let_go(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+    def _error_of(self, error: KafkaError) -> WaterclockError:
+        told = f"{self.describe()} could not be written: {error.str()}"
+        if verdict_of(error) is not Verdict.AGAIN:
+            return UsageError(f"{told}. Look at the topics, and at [sink.client]")
+        if meaning_of(error) is Meaning.FENCED:
+            return SinkLost(f"another writer has taken {self.describe()} over: {error.str()}")
+        return SinkLost(told)
+
+    # Records ---------------------------------------------------------------------------------------------------
+
+    def _fitting(self, batch: Batch) -> tuple[list[tuple[bytes | None, bytes]], Batch]:
+        """The records of the results, and the batch with those put aside that are too large (rule 3)."""
+        rows = flat(batch.results)
+        made = list(records(rows.add_column(0, "batch_id", pa.array([batch.batch_id] * rows.num_rows)), "key"))
+        sizes = [len(key or b"") + len(value) + _AROUND for key, value in made]
+        limit = self._limits[""]
+        if max(sizes, default=0) <= limit:
+            return made, batch
+        told = f"bytes are too many for a record of {self._topic}, which takes {limit}"
+        reasons = [f"{size} {told}" if size > limit else None for size in sizes]
+        refused = letters.refused(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
+        kept = [record for record, reason in zip(made, reasons, strict=True) if reason is None]
+        return kept, letters.with_letters(batch, refused)
+
+    def _send_letter(self, producer: TransactionalProducer, value: bytes) -> None:
+        name, limit = self._name(DEAD_LETTERS), self._limits[DEAD_LETTERS]
+        if len(value) + _AROUND > limit:
+            raise UsageError(
+                f"a dead letter of {len(value)} bytes does not fit into the topic {name!r}, which takes {limit}. Raise "
+                f"that: kafka-configs.sh --bootstrap-server {self._servers} --alter --entity-type topics --entity-name "
+                f"{name} --add-config {_LIMIT}={2 * len(value)}"
+            )
+        producer.send(name, value)
+
+
+def _columns(results: pa.Schema) -> Columns:
+    return tuple((field.name, str(field.type)) for field in flat_schema(results))
