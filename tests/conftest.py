@@ -114,7 +114,7 @@ def tables_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSess
         yield session
 
 
-LAKES = ["delta", "delta by executors", "iceberg", "iceberg by executors", "parquet", "parquet by executors"]
+LAKES = ["delta", "delta by executors", "iceberg", "iceberg by executors"]
 OF_SPARK = ["a table of delta", "a table of iceberg"]  # in Spark's catalog, written by Spark
 STORES = [*DATABASES, *LAKES, "topic"]
 THROUGH_SPARK = [pytest.param(name, marks=[pytest.mark.servers, pytest.mark.long(seconds=5)]) for name in OF_SPARK]
@@ -129,8 +129,7 @@ _ICEBERG_FILES = pytest.param("iceberg by executors", marks=pytest.mark.long(sec
 )
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A place for a sink, new for each test: every sink in turn."""
-    from tests.sinks.file_stores import DeltaFileStore, IcebergFileStore, ParquetFileStore
-    from tests.sinks.parquet_look import ParquetStore
+    from tests.sinks.file_stores import DeltaFileStore, IcebergFileStore
     from tests.sinks.stores import DeltaStore, IcebergStore, TopicStore
 
     if request.param in OF_SPARK:
@@ -144,8 +143,6 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         "delta by executors": DeltaFileStore,
         "iceberg": IcebergStore,
         "iceberg by executors": IcebergFileStore,
-        "parquet": ParquetStore,
-        "parquet by executors": ParquetFileStore,
     }.get(request.param)
     return _database(request, tmp_path) if in_a_folder is None else in_a_folder(tmp_path)
 

@@ -23,7 +23,6 @@ from enum import Enum
 from functools import partial
 from itertools import count
 from typing import IO
-from uuid import uuid4
 from weakref import WeakSet
 
 AnyPath = str | os.PathLike[str]
@@ -109,32 +108,6 @@ def write_whole(path: AnyPath, data: bytes, mode: int = 0o666) -> None:
         os.fsync(file.fileno())  # 2
     # 3 is done
     flush_folder(os.path.dirname(path) or ".")  # 4
-
-
-def create_whole(path: AnyPath, data: bytes) -> bool:
-    """Make the file at `path` with `data`, whole and durably, if nobody else did or does; whether it was made here.
-
-    1. write the bytes to a file beside it    2. flush that    3. link it to its name    4. flush the folder
-
-    OSError if the disk refuses, or its file system knows no second name of a file. Of two that make one file at once the
-    system refuses one at step 3, whatever stood still before.
-    """
-    folder, name = os.path.split(path)
-    fresh = os.path.join(folder, f".{name}.{uuid4().hex}.new")
-    try:
-        with open(fresh, "xb") as file:
-            file.write(data)  # 1
-            file.flush()
-            os.fsync(file.fileno())  # 2
-        with suppress(FileExistsError):
-            os.link(fresh, path)  # 3
-        # over a network a link may be made, and be refused when it is asked for again
-        is_made = os.path.samefile(fresh, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(fresh)
-    flush_folder(folder or ".")  # 4
-    return is_made
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.sinks.parquet_look import ParquetStore
 from tests.sinks.stores import DeltaStore, IcebergStore
 from waterclock import sinks
 from waterclock.sinks import Batch, Mirror, Replica, Sink, letters
@@ -61,15 +60,6 @@ class IcebergFileStore(IcebergStore):
     def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink:  # type: ignore[override]
         assert mirror is None, "a table of Iceberg is no mirror"
         return ByExecutors(sinks.IcebergSink(self.named(table), self.settings, written_by="executors"))
-
-    def source(self) -> str:
-        return _wrapped(super().source())
-
-
-class ParquetFileStore(ParquetStore):
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink:  # type: ignore[override]
-        assert mirror is None, "a folder of Parquet files is no mirror"
-        return ByExecutors(sinks.ParquetSink(f"{self.folder}/{table}", written_by="executors"))
 
     def source(self) -> str:
         return _wrapped(super().source())

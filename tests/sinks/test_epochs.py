@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.sinks.parquet_look import ParquetStore
 from tests.sinks.stores import (
     SCHEMA,
     Database,
@@ -93,12 +92,12 @@ def test_what_is_removed_is_removed_with_its_owner(any_store: Store, sinks: Sink
     assert everything(any_store) == of_batches(0)
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet", "topic"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "topic"])
 def test_a_take_over_in_the_middle_of_a_batch_leaves_nothing_of_it(
     kind: str, tmp_path: Path, kafka_broker: Broker
 ) -> None:
     # a database's transaction is alone until it ends: there the other run waits
-    folders = {"delta": DeltaStore, "iceberg": IcebergStore, "parquet": ParquetStore}
+    folders = {"delta": DeltaStore, "iceberg": IcebergStore}
     store: Store = folders[kind](tmp_path) if kind in folders else TopicStore(kafka_broker.bootstrap)
     with closing(Sinks(store)) as sinks:
         old = sinks.fenced(FIRST)

@@ -1,4 +1,4 @@
-"""Pipelines whose results executors write into Delta Lake, Iceberg or Parquet files, and what these tables hold."""
+"""Pipelines whose results executors write into Delta Lake or Iceberg, and what these tables hold."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.spark.pipelines import make_pipeline
-from waterclock.sinks.parquet import parquet_tables
-from waterclock.sinks.parquet.parquet_tables import batches, dead_letters, read
 
 DELTA = 'format = "delta"\npath = "lake/orders"'
 ICEBERG = 'format = "iceberg"\ntable = "shop.orders"'
-PARQUET = 'format = "parquet"\npath = "lake/orders"'
 CATALOG = '[sink.catalog]\ntype = "sql"\nuri = "sqlite:///lake/catalog.db"\nwarehouse = "lake"\n'
 BY_EXECUTORS = '\nwritten_by = "executors"'
 PARTS = ("", "_dead_letters", "_batches")
@@ -36,8 +33,6 @@ def lake_pipeline(folder: Path, rows: list[dict[str, Any]], sink: str, files: in
 
 def table(folder: Path, part: str = "") -> pa.Table:
     """A table of the sink: what its reader sees."""
-    if (folder / "lake" / "orders" / "_spark_metadata").is_dir():
-        return {"": read, "_dead_letters": dead_letters, "_batches": batches}[part](folder / "lake" / "orders")
     if (folder / "lake" / f"orders{part}").is_dir():
         return DeltaTable(folder / "lake" / f"orders{part}").to_pyarrow_table()
     from pyiceberg.catalog import load_catalog
@@ -63,9 +58,5 @@ def beside(folder: Path) -> list[Any]:
 
 def orphans(folder: Path) -> set[str]:
     """Files of results that nothing names, as a vacuum of the table finds them."""
-    if (folder / "lake" / "orders" / "_spark_metadata").is_dir():
-        for file in (folder / "lake" / "orders").glob("*.parquet"):
-            os.utime(file, (0, 0))
-        return {Path(each).name for each in parquet_tables.orphans(folder / "lake" / "orders")}
     found = DeltaTable(folder / "lake" / "orders")
     return set(found.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True))

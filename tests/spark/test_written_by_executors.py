@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.lakes import BY_EXECUTORS, DELTA, ICEBERG, PARQUET, beside, held, lake_pipeline, orphans
+from tests.spark.lakes import BY_EXECUTORS, DELTA, ICEBERG, beside, held, lake_pipeline, orphans
 from tests.spark.pipelines import orders
 from waterclock.spark.pipeline import configured
 from waterclock.spark.summary import Summary
@@ -36,22 +36,6 @@ delta.write_deltalake = dying(delta.write_deltalake)
 DeltaTable.create_write_transaction = dying(DeltaTable.create_write_transaction)
 cli.main(["run", sys.argv[1]])
 """
-# the same before the manifest of that number, or behind it where it is negative
-PARQUET_DRIVER = """
-import os, signal, sys
-from waterclock import cli, disk
-at, real = int(sys.argv[2]), disk.create_whole
-def dying(path, data):
-    is_it = path.endswith(f"{abs(at):012d}.json")
-    if is_it and at > 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    made = real(path, data)
-    if is_it:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return made
-disk.create_whole = dying
-cli.main(["run", sys.argv[1]])
-"""
 
 
 def run(spark: SparkSession, file: Path) -> Summary:
@@ -60,7 +44,7 @@ def run(spark: SparkSession, file: Path) -> Summary:
 
 
 @pytest.mark.long(seconds=10)
-@pytest.mark.parametrize("sink", [DELTA, ICEBERG, PARQUET], ids=["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("sink", [DELTA, ICEBERG], ids=["delta", "iceberg"])
 def test_executors_write_the_rows_that_the_driver_would_have_written(
     spark: SparkSession, tmp_path: Path, sink: str
 ) -> None:
@@ -102,20 +86,14 @@ def test_chosen_columns_go_the_same_way_and_who_writes_may_change_between_two_ru
 
 
 @pytest.mark.long(seconds=30)
-@pytest.mark.parametrize(
-    ("sink", "driver", "commits"),
-    # the first time before the first results, then before those of a later batch
-    [(DELTA, DELTA_DRIVER, (1, 1)), (PARQUET, PARQUET_DRIVER, (1, -1, 2))],
-    ids=["delta", "parquet"],
-)
 def test_a_driver_that_is_killed_between_files_and_commits_writes_no_row_twice_and_a_vacuum_takes_what_is_left(
-    spark: SparkSession, tmp_path: Path, sink: str, driver: str, commits: tuple[int, ...]
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = orders(40)
-    clean, killed = (lake_pipeline(tmp_path / name, rows, sink + BY_EXECUTORS) for name in ("clean", "killed"))
+    clean, killed = (lake_pipeline(tmp_path / name, rows, DELTA + BY_EXECUTORS) for name in ("clean", "killed"))
     run(spark, clean)
-    for commit in commits:
-        command = [sys.executable, "-c", driver, str(killed), str(commit)]
+    for commit in ("1", "1"):  # before the first results, then before those of a later batch
+        command = [sys.executable, "-c", DELTA_DRIVER, str(killed), commit]
         assert subprocess.run(command, capture_output=True, timeout=240).returncode == -signal.SIGKILL
     run(spark, killed)
     assert held(tmp_path / "killed") == held(tmp_path / "clean")

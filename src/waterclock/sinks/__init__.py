@@ -12,7 +12,6 @@ from waterclock.sinks.sql.sqlite import SQLiteSink
 if TYPE_CHECKING:
     from waterclock.sinks.lakes.delta import DeltaSink
     from waterclock.sinks.lakes.iceberg import IcebergSink
-    from waterclock.sinks.parquet.parquet import ParquetSink
     from waterclock.sinks.sql.postgres import PostgresSink
     from waterclock.sinks.topic.topic import TopicSink
 
@@ -22,7 +21,6 @@ __all__ = [
     "IcebergSink",
     "LastBatch",
     "Mirror",
-    "ParquetSink",
     "PostgresSink",
     "Replica",
     "SQLiteSink",
@@ -39,7 +37,6 @@ _LATER = {
     "PostgresSink": "waterclock.sinks.sql.postgres",
     "DeltaSink": "waterclock.sinks.lakes.delta",
     "IcebergSink": "waterclock.sinks.lakes.iceberg",
-    "ParquetSink": "waterclock.sinks.parquet.parquet",
     "TopicSink": "waterclock.sinks.topic.topic",
 }
 

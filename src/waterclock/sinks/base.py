@@ -39,7 +39,6 @@ class ResultFile:
     rows: int
     modified_ms: int
     figures: str  # JSON, in the words of Delta's log
-    sum: str = ""  # of its bytes (sums.py)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ own still (`judge`). After a larger one was told, nothing of a smaller one is co
     <table>_owner      lineage, epoch: one row, in the databases; made when it is first needed
     Delta Lake         an application transaction `waterclock-owner LINEAGE` of each table, whose version is the epoch
     Iceberg            a property `waterclock.owner.LINEAGE` of each table, told with an empty commit of rows
-    Parquet files      a manifest, in each one behind it too; the number of a manifest is taken once
     a topic            a record of TOPIC_batches; who begins fences the producer of whoever wrote before, and reads it
 
 Rule 1: epochs are compared within one lineage alone, the history of one checkpoint's owners. Another lineage is another

@@ -33,7 +33,6 @@ FILE_SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("modified_ms", pa.int64()),
         ("figures", pa.string()),
-        ("sum", pa.string()),
     ],
     metadata={b"waterclock": b"file"},
 )

@@ -12,7 +12,7 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.errors import UsageError
 from waterclock.sinks import Mirror
 from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import ParquetFolder, PostgresDatabase, SQLiteFile
+from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
 
 CHANGES = """
 [source]
@@ -88,19 +88,6 @@ def test_a_mirror_is_taken_for_either_database(folder: Path) -> None:
     assert load(write(folder, CHANGES + APPLY)).sink == SQLiteFile(folder / "out.db", "people", mirror)
     text = APPLY.replace('path = "out.db"', 'format = "postgres"\nurl = "postgres://h/d"')
     assert load(write(folder, CHANGES + text)).sink == PostgresDatabase("postgres://h/d", "public", "people", mirror)
-
-
-def test_a_folder_of_parquet_files_is_taken_as_a_path_or_a_url(folder: Path) -> None:
-    sink = '[sink]\nformat = "parquet"\npath = "lake/orders"\n'
-    inside = folder / "lake" / "orders"
-    assert load(write(folder, least(sink))).sink == ParquetFolder(str(inside), inside)
-    by = sink.replace("lake/orders", "s3a://lake/orders/") + 'written_by = "executors"\n'
-    assert load(write(folder, least(by))).sink == ParquetFolder("s3a://lake/orders", None, "executors")
-    assert "'table' is not known here" in told(folder, least(sink + 'table = "a"\n'))
-    inside.mkdir(parents=True)
-    load(write(folder, least(sink)))
-    (inside / "mine.txt").write_text("mine")
-    assert "is the place of something else" in told(folder, least(sink))
 
 
 @pytest.mark.parametrize(

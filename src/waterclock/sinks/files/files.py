@@ -35,7 +35,6 @@ from waterclock.sinks import letters
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files.file_figures import figures
 from waterclock.sinks.files.side_rows import far_times
-from waterclock.sinks.files.sums import SummedStream
 from waterclock.sinks.results import flat
 
 DRIVER, EXECUTORS = "driver", "executors"
@@ -119,7 +118,7 @@ class PartWriter:
             _make_durable(self._at, self._path)
             found = self._at.get_file_info(self._path)
         told = figures(self._footer[0], self._files.columns)
-        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, told, self._stream.sum)
+        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, told)
 
     def drop(self) -> None:
         """Take the file away, where there is one: its task failed."""
@@ -136,7 +135,7 @@ class PartWriter:
             if self._writer is None:
                 self._at, folder = place_of(self._files.folder)
                 self._path = f"{folder}/{self._name}"
-                self._stream = SummedStream(self._at.open_output_stream(self._path))
+                self._stream = self._at.open_output_stream(self._path)
                 self._writer = pq.ParquetWriter(self._stream, self._files.columns, metadata_collector=self._footer)
             self._writer.write_table(self._placed(pa.concat_tables(self._waiting)), self._waiting_rows)
         self.rows += self._waiting_rows

@@ -50,10 +50,10 @@ from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch, ResultFile
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
-from waterclock.sinks.files.location import TableLocation
 from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
 from waterclock.sinks.lakes.delta_merge import GONE, KEY, Change, having, keyed, newer
 from waterclock.sinks.lakes.delta_replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
+from waterclock.sinks.lakes.location import TableLocation
 from waterclock.sinks.mirrors.mirror import DELETED, Mirror
 from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.results import COMMON, event_schema

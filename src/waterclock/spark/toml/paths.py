@@ -14,7 +14,7 @@ from waterclock.errors import UsageError
 from waterclock.spark.places.hadoop import HadoopPath
 from waterclock.spark.places.place import Place, is_uri, place_of
 
-_OF_TABLES = ("_delta_log", "_spark_metadata")  # Delta Lake's; that of Parquet files with a manifest
+_OF_TABLES = ("_delta_log", "_spark_metadata")  # Delta Lake's, and that of Spark's own file sink
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 

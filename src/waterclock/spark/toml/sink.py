@@ -4,7 +4,6 @@ format = "sqlite"      path, table
 format = "postgres"    url, schema, table
 format = "delta"       path of the table: a folder, or a URL of an object store; written_by
 format = "iceberg"     table with its namespace, written_by; [sink.catalog] has pyiceberg's settings of a catalog
-format = "parquet"     path of the folder, or its URL; written_by
 format = "table"       table as Spark's SQL names it, using; Spark's session has its catalog and the jars
 format = "kafka"       servers, topic, partitions; [sink.client] has settings of librdkafka
 mode = "results"       the default: a row a result
@@ -50,7 +49,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "postgres": ("url", "schema", "table"),
     "delta": ("path", "written_by"),
     "iceberg": ("table", "catalog", "written_by"),
-    "parquet": ("path", "written_by"),
     "table": ("table", "using"),
     "kafka": ("servers", "topic", "partitions", "client"),
 }
@@ -144,26 +142,6 @@ class IcebergTable:
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetFolder:
-    """A folder of Parquet files; `path` is None where it lies behind a URL."""
-
-    location: str
-    path: Path | None
-    written_by: str = DRIVER
-    mirror: None = None
-
-    def sink(self) -> Sink:
-        """The sink on it; what is missing is made when it is opened."""
-        from waterclock.sinks import ParquetSink
-
-        return ParquetSink(self.location, written_by=self.written_by)
-
-    def remove(self) -> None:
-        """Remove the folder and those beside it."""
-        self.sink().remove()
-
-
-@dataclass(frozen=True, slots=True)
 class SparkCatalogTable:
     """A table in a catalog of Spark's session; `using`: what it is made as, None where its catalog says it."""
 
@@ -206,9 +184,7 @@ class KafkaTopic:
             sink.remove()
 
 
-Destination = (
-    SQLiteFile | PostgresDatabase | DeltaLakeTable | IcebergTable | ParquetFolder | SparkCatalogTable | KafkaTopic
-)
+Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable | IcebergTable | SparkCatalogTable | KafkaTopic
 
 
 def place_of(sink: Destination) -> str:
@@ -217,7 +193,7 @@ def place_of(sink: Destination) -> str:
     >>> place_of(SQLiteFile(Path("/out/orders.db"), "results"))
     "the table 'results' in /out/orders.db"
     """
-    if isinstance(sink, DeltaLakeTable | ParquetFolder):
+    if isinstance(sink, DeltaLakeTable):
         return f"the table {sink.location}"
     if isinstance(sink, IcebergTable):
         return f"the table {sink.table!r} in the catalog {sink.catalog!r}"
@@ -249,8 +225,6 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
         return _delta(sink, mode, folder, changes)
     if format_ == "iceberg":
         return _iceberg(sink, mode, folder)
-    if format_ == "parquet":
-        return _parquet(sink, mode, folder)
     if format_ == "table":
         return _of_spark(sink, mode)
     if format_ == "kafka":
@@ -297,15 +271,6 @@ def _iceberg(sink: Mapping[str, Any], mode: str, folder: Path) -> IcebergTable:
     settings = {name: _in_folder(name, value, folder) for name, value in flat(_CATALOG, given)}
     table, name = iceberg_table(get(sink, _WHERE, "table", str)), settings.pop("name", "default")
     return IcebergTable(table, name, settings, _written_by(sink))
-
-
-def _parquet(sink: Mapping[str, Any], mode: str, folder: Path) -> ParquetFolder:
-    _refuse_mirror(mode, "a folder of Parquet files")
-    given, by = get(sink, _WHERE, "path", str), _written_by(sink)
-    if "://" in given:
-        return ParquetFolder(table_location(given), None, by)
-    location = table_location(str(place(_WHERE, "path", given, folder)))
-    return ParquetFolder(location, Path(location), by)
 
 
 def _of_spark(sink: Mapping[str, Any], mode: str) -> SparkCatalogTable:

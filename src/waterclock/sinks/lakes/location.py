@@ -1,4 +1,4 @@
-"""Where a table in folders lies: Delta Lake's, and the one of plain Parquet, each with two folders beside it.
+"""Where a table of Delta Lake lies: a folder, with two more beside it.
 
 Rule 1: a location is a path of this machine, or a URL. Behind a URL nothing is removed.
 """

@@ -1,1 +1,0 @@
-"""Folders of Parquet files as places for results."""
