@@ -19,7 +19,7 @@ from tests.spark.pipelines import table
 from waterclock.rules.deadlines import LEVEL_BITS
 from waterclock.spark import operator
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 

@@ -28,7 +28,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
 from waterclock.spark.outlets import Outlets
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 # the command, and SIGKILL in the batch of that number, when the first sink has it and the second one has it not
 DRIVER = """

@@ -20,7 +20,7 @@ from tests.spark.pipelines import make_pipeline, orders
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark

@@ -7,13 +7,12 @@ import json
 import pyarrow as pa
 
 from waterclock.sinks import Batch
-from waterclock.spark import frames
 from waterclock.spark.checkpoint.carrying import ahead
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.compiled import tell
-from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.task_files import files_in
-from waterclock.spark.transform import conform, up_to
+from waterclock.streaming import frames
+from waterclock.streaming.layout import EARLIEST_US
 
 
 def batch_of(
@@ -25,9 +24,9 @@ def batch_of(
         tell(refused)
     files = files_in(taken)
     found = [f for f in taken if not frames.is_dead(f) and not frames.is_file(f) and f.num_rows]
-    results = [conform(frames.chosen(f, schema.names), schema) for f in found]
+    results = [frames.conform(frames.chosen(f, schema.names), schema) for f in found]
     dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]
-    rows = up_to(last_us, pa.concat_tables([schema.empty_table(), *results]))
+    rows = frames.up_to(last_us, pa.concat_tables([schema.empty_table(), *results]))
     count = rows.num_rows + sum(file.rows for file in files)
     offsets, query_id = checkpoint.offsets(batch_id), checkpoint.query_id()
     watermark_us = watermark_of(offsets, taken)

@@ -29,8 +29,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from waterclock.errors import UsageError
-from waterclock.spark.buckets import BUCKETS
-from waterclock.spark.packs import END_US, TIMED, Packs, as_time, timed
+from waterclock.spark.packs import TIMED, Packs, as_time, timed
+from waterclock.streaming.buckets import BUCKETS
+from waterclock.streaming.layout import END_US
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _Ends

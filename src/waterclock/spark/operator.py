@@ -25,10 +25,10 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.spark import frames
 from waterclock.spark.compiled import refused_here
-from waterclock.spark.state.blobs import MapState
-from waterclock.spark.state.bucket import Bucket, StoredBucket
+from waterclock.streaming import frames
+from waterclock.streaming.state.blobs import MapState
+from waterclock.streaming.state.bucket import Bucket, StoredBucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,20 +8,15 @@ frame       rows as Arrow bytes, null in a row that only moves the watermark
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import pyarrow as pa
 from pyspark import TaskContext
 
-from waterclock.durations import datetime_us
-from waterclock.spark import buckets, frames, operator
-from waterclock.spark.checkpoint.folder import CLOSING
+from waterclock.spark import operator
+from waterclock.streaming import buckets, frames
 
 TIMED = f"ts timestamp, {operator.PACKED}"
 # where what belongs to no key travels: it leaves no state, so any label will do
 FIRST = buckets.labels(buckets.BUCKETS)[0]
-CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
-END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
 _SPARKS_FIRST_US = 1_000  # its watermark counts milliseconds, and 0 says that there is none
 NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 
@@ -64,15 +59,6 @@ class Packs:
         self._rows = []
         arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.string()), pa.array(frame, pa.binary())]
         return pa.RecordBatch.from_arrays(arrays, ["bucket", "origin", "frame"])
-
-
-def end_of(us: int) -> int:
-    """`us`, the largest time of a part of the source; END_US where that is a close, for deadlines of later days pass too.
-
-    >>> end_of(7), end_of(CLOSING_US) == END_US
-    (7, True)
-    """
-    return us if us < CLOSING_US else END_US
 
 
 def as_time(us: int) -> pa.Scalar:

@@ -17,12 +17,12 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from waterclock.errors import UsageError
-from waterclock.spark import frames
 from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.closing import OnSpark, bind, bindings_of, unbind
-from waterclock.spark.places.place import is_remote
 from waterclock.spark.plans import watermarks_in
+from waterclock.streaming import frames
+from waterclock.streaming.places.place import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

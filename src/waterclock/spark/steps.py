@@ -27,11 +27,10 @@ from pyspark.sql.types import StructType
 
 from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
-from waterclock.spark import frames
 from waterclock.spark.plans import reads_a_stream, refuse_stateful
 from waterclock.spark.session.worker import Beside
-from waterclock.spark.toml.steps import Outlet, Step, columns_from, step_from, takes_from
-from waterclock.spark.transform import conform
+from waterclock.streaming import frames
+from waterclock.streaming.toml.steps import Outlet, Step, columns_from, step_from, takes_from
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +98,7 @@ class ResultStep:
             return self.schema.empty_table()
         # Spark stops reading where a chunk in the middle is empty, and the rest is lost without a word
         rows = session.createDataFrame(results.combine_chunks(), self._type)
-        return conform(applied(self._step, rows, RESULTS).toArrow(), self.schema)
+        return frames.conform(applied(self._step, rows, RESULTS).toArrow(), self.schema)
 
 
 class ChosenColumns:

@@ -21,8 +21,7 @@ from pyspark import TaskContext
 
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files.files import PartWriter, ResultFiles
-from waterclock.spark import frames
-from waterclock.spark.transform import conform, up_to
+from waterclock.streaming import frames
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Shape:
 
     def of(self, frame: pa.Table) -> pa.Table:
         """The results of a frame as the sink takes them."""
-        rows = up_to(self.last_us, conform(frames.chosen(frame, self.taken.names), self.taken))
+        rows = frames.up_to(self.last_us, frames.conform(frames.chosen(frame, self.taken.names), self.taken))
         return rows.select(self.given.names)
 
 

@@ -37,13 +37,15 @@ from waterclock.errors import UsageError
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
-from waterclock.spark import frames, operator
-from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
+from waterclock.spark import operator
 from waterclock.spark.by_place import by_place, in_workers
 from waterclock.spark.closing import OnSpark, closes
-from waterclock.spark.layout import ROW_ID, check_each_once
-from waterclock.spark.packs import CLOSING_US, NO_TIME, TIMED, Packs, as_time, end_of, timed
-from waterclock.spark.state.bucket import Bucket
+from waterclock.spark.packs import NO_TIME, TIMED, Packs, as_time, timed
+from waterclock.spark.session.cluster import cores_of
+from waterclock.streaming import frames
+from waterclock.streaming.buckets import BUCKETS, by_cores, checked
+from waterclock.streaming.layout import CLOSING_US, ROW_ID, check_each_once, end_of
+from waterclock.streaming.state.bucket import Bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -250,30 +252,9 @@ def unpacker(schema: pa.Schema, last_us: int) -> Callable[[Iterator[pa.RecordBat
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for frame in batch.column("frame").to_pylist():
-                yield from up_to(last_us, conform(frames.from_bytes(frame), schema)).to_batches()
+                yield from frames.up_to(last_us, frames.conform(frames.from_bytes(frame), schema)).to_batches()
 
     return unpack
-
-
-def conform(results: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A result frame with exactly the columns of `schema`; one that no result of the frame has is null."""
-    present = results.column_names
-    columns = [
-        results.column(f.name).cast(f.type) if f.name in present else pa.nulls(results.num_rows, f.type) for f in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def up_to(last_us: int, results: pa.Table) -> pa.Table:
-    """`results`, none made after `last_us`: the close makes its own at a watermark that no calendar holds."""
-    place = results.schema.get_field_index("emitted_at")
-    if place < 0 or not pa.types.is_timestamp(
-        results.schema.field(place).type
-    ):  # changes of tables; a user's own column
-        return results
-    made = results.column(place)
-    last = pa.scalar(last_us, pa.int64()).cast(made.type)
-    return results.set_column(place, results.schema.field(place), pc.if_else(pc.greater(made, last), last, made))
 
 
 def _whole_bucket(rules: Rules) -> Callable[[pa.Table], pa.Table]:

@@ -16,8 +16,8 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import write_once
 from waterclock.spark.closing import ClosingReader
-from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.transform import packer, timed_packer
+from waterclock.streaming.frames import TIMESTAMP
 
 DDL = "order string, at timestamp, what string, id string, n long"
 RULES = Rules(key="order", time="at", type="what", id="id").delay(after="created", by="1 hour", emit="remind")

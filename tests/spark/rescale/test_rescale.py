@@ -31,10 +31,10 @@ from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import Batch, Sink, written_once
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
-from waterclock.spark.places.hadoop import HadoopPath
 from waterclock.spark.rescale.carry import rescale
 from waterclock.spark.rescale.reading import look
-from waterclock.spark.toml.config import load
+from waterclock.streaming.places.hadoop import HadoopPath
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 from waterclock.spark.by_place import by_place
 from waterclock.spark.dataframe.json_lines import NOT_READ
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
-from waterclock.spark.toml.readers import Reader
+from waterclock.streaming.toml.readers import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
