@@ -20,7 +20,7 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.standalone import HOME, WITHOUT, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark.compiled import tell
+from waterclock.spark.packing.compiled import tell
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session import session
 from waterclock.spark.session.cluster import cluster_settings, packed
@@ -75,7 +75,7 @@ def test_the_package_that_is_sent_holds_what_runs_here_and_is_always_the_same(tm
 
 WORK = """
 import waterclock.streaming.state.bucket as b
-from waterclock.spark.compiled import refused_here
+from waterclock.spark.packing.compiled import refused_here
 from waterclock.wheel import COMPILED
 print(b.__file__, COMPILED, refused_here())
 """

@@ -21,8 +21,8 @@ from waterclock.sinks import DeltaSink, SQLiteSink
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files.files import refuse_unseen
 from waterclock.spark import reshaped
+from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.kafka.stepping import with_place
-from waterclock.spark.outlets import Outlets
 
 WRITES = 'format = "delta"\npath = "lake"\nwritten_by = "executors"\n'
 MIRROR = 'mode = "apply"\nkey = ["id"]\nposition = ["n"]\ncolumns = ["id"]\n'

@@ -31,8 +31,8 @@ from waterclock.errors import UsageError
 from waterclock.sinks import Mirror, SQLiteSink
 from waterclock.sinks.lakes.delta_merge import newer
 from waterclock.spark import Pipeline, folder, topics
-from waterclock.spark.by_place import in_workers
-from waterclock.spark.steps import ResultStep
+from waterclock.spark.batch.steps import ResultStep
+from waterclock.spark.packing.by_place import in_workers
 from waterclock.streaming import frames
 from waterclock.streaming.toml.fitting import check_names_of
 from waterclock.streaming.toml.steps import Step

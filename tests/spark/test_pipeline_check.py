@@ -12,7 +12,7 @@ import pytest
 from tests.spark.least_pipeline import LEAST
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
-from waterclock.spark.batches import watermark_of
+from waterclock.spark.batch.batches import watermark_of
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
 from waterclock.streaming import frames

@@ -20,7 +20,7 @@ from waterclock import Rules
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import write_once
-from waterclock.spark.closing import ClosingReader, OnSpark, bind, bindings_of, unbind
+from waterclock.spark.packing.closing import ClosingReader, OnSpark, bind, bindings_of, unbind
 from waterclock.streaming.layout import END_US
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from pyspark.sql import DataFrame
 
 from waterclock.rules.model import Rules
+from waterclock.spark.batch.results import Results, ResultStream
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.results import Results, ResultStream
 from waterclock.spark.source import Stream
 from waterclock.streaming.toml.config import Files
 from waterclock.streaming.toml.fitting import check_fits

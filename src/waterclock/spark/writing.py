@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from waterclock.spark.batch.results import results_of
 from waterclock.spark.pipeline import Pipeline
-from waterclock.spark.results import results_of
 from waterclock.streaming.places.place import Place
 from waterclock.streaming.summary import Summary
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from waterclock import Rules
 from waterclock.kafka.partitions import Partition
 from waterclock.spark.kafka.packing import RowPacker
-from waterclock.spark.packs import FIRST
+from waterclock.spark.packing.packs import FIRST
 from waterclock.streaming import buckets, frames
 from waterclock.streaming.layout import END_US
 from waterclock.streaming.topics.records import HEARTBEAT, Records, TopicLayout

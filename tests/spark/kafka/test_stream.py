@@ -23,7 +23,7 @@ from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka import datasource
-from waterclock.spark.packs import FIRST
+from waterclock.spark.packing.packs import FIRST
 from waterclock.spark.streams import stream_of
 from waterclock.streaming import buckets, frames
 from waterclock.streaming.layout import END_US

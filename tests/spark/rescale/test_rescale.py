@@ -141,7 +141,7 @@ def test_a_batch_that_was_under_way_when_its_run_was_killed_is_run_once(
         raise RuntimeError("dead")
 
     with monkeypatch.context() as patched:
-        patched.setattr("waterclock.spark.outlets.written_once", dying)
+        patched.setattr("waterclock.spark.batch.outlets.written_once", dying)
         with pytest.raises(WaterclockError, match="dead"):
             run(spark, file)
     old = Checkpoint(tmp_path / "checkpoint")

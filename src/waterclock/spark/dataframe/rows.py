@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.rules.model import Rules
-from waterclock.spark.packs import FIRST, NO_TIME, Packs, as_time, timed
+from waterclock.spark.packing.packs import FIRST, NO_TIME, Packs, as_time, timed
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS
 from waterclock.streaming.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters, end_of

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from waterclock.kafka.partitions import Partition
-from waterclock.spark.packs import FIRST, NO_TIME, TIMED, Packs, timed
+from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
 from waterclock.streaming import buckets, frames
 from waterclock.streaming.topics.changes import ChangeLayout, read_changes
 from waterclock.streaming.topics.clocks import own_watermark, watermarks_of

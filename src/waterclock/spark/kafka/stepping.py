@@ -26,12 +26,12 @@ from pyspark.sql.types import StructType
 from waterclock.errors import UsageError
 from waterclock.kafka.partitions import Partition
 from waterclock.rules.model import Rules
-from waterclock.spark.by_place import in_workers
+from waterclock.spark.batch.steps import SOURCE, applied, nothing
 from waterclock.spark.dataframe.rows import PLACE, add_judged
 from waterclock.spark.dataframe.stream import check_dataframe, event_schema
-from waterclock.spark.packs import FIRST, NO_TIME, TIMED, Packs, timed
-from waterclock.spark.steps import SOURCE, applied, nothing
-from waterclock.spark.transform import with_id
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
+from waterclock.spark.packing.transform import with_id
 from waterclock.streaming import frames
 from waterclock.streaming.layout import ROW_ID
 from waterclock.streaming.toml.topics import Topics

@@ -7,10 +7,10 @@ import json
 import pyarrow as pa
 
 from waterclock.sinks import Batch
+from waterclock.spark.batch.task_files import files_in
 from waterclock.spark.checkpoint.carrying import ahead
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.compiled import tell
-from waterclock.spark.task_files import files_in
+from waterclock.spark.packing.compiled import tell
 from waterclock.streaming import frames
 from waterclock.streaming.layout import EARLIEST_US
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from waterclock.errors import UsageError
-from waterclock.spark.packs import TIMED, Packs, as_time, timed
+from waterclock.spark.packing.packs import TIMED, Packs, as_time, timed
 from waterclock.streaming.buckets import BUCKETS
 from waterclock.streaming.layout import END_US
 

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
-from waterclock.spark.plans import reads_a_stream, refuse_stateful
+from waterclock.spark.batch.plans import reads_a_stream, refuse_stateful
 from waterclock.spark.session.worker import Beside
 from waterclock.streaming import frames
 from waterclock.streaming.toml.steps import Outlet, Step, columns_from, step_from, takes_from

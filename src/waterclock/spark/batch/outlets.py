@@ -29,8 +29,8 @@ from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, writte
 from waterclock.sinks.epochs import fence
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.own import OwnSink
+from waterclock.spark.batch.steps import ChosenColumns, ResultStep
 from waterclock.spark.checkpoint.carrying import ahead, number_in_sink, settle
-from waterclock.spark.steps import ChosenColumns, ResultStep
 from waterclock.streaming import frames
 from waterclock.streaming.places.place import place_of as place_at
 from waterclock.streaming.toml.sink import refuse_one_place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from waterclock.clock import ManualClock
-from waterclock.spark.starts import MOST, Starts, too_slow
+from waterclock.spark.session.starts import MOST, Starts, too_slow
 
 STORY = "org.apache.spark.SparkException: Python worker failed to connect back."
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark import TaskContext
 
-from waterclock.spark import operator
+from waterclock.spark.packing import operator
 from waterclock.streaming import buckets, frames
 
 TIMED = f"ts timestamp, {operator.PACKED}"

@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from waterclock.errors import UsageError
-from waterclock.spark.by_place import in_workers
+from waterclock.spark.batch.plans import watermarks_in
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.closing import OnSpark, bind, bindings_of, unbind
-from waterclock.spark.plans import watermarks_in
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.closing import OnSpark, bind, bindings_of, unbind
 from waterclock.streaming import frames
 from waterclock.streaming.places.place import is_remote
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.spark.compiled import refused_here
+from waterclock.spark.packing.compiled import refused_here
 from waterclock.streaming import frames
 from waterclock.streaming.state.blobs import MapState
 from waterclock.streaming.state.bucket import Bucket, StoredBucket
