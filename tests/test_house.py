@@ -149,6 +149,20 @@ def test_a_table_inside_a_room_allows_nothing_that_no_part_needs(room: str) -> N
     assert needed == INSIDE[room]
 
 
+def test_the_table_of_rooms_allows_nothing_that_no_room_needs() -> None:
+    needed: dict[str, set[str]] = {room: set() for room in MAY_IMPORT}
+    for path in MODULES:
+        if room_of(path) in needed:
+            needed[room_of(path)] |= our_rooms(path) - {room_of(path)}
+    assert {room: may - needed[room] for room, may in MAY_IMPORT.items() if may - needed[room]} == {}
+
+
+def test_the_table_of_modules_names_nobody_who_does_not_import_them() -> None:
+    users = [(str(p.relative_to(PACKAGE)), {name.split(".")[0] for name in imported(p)}) for p in MODULES]
+    named = [(module, home) for module, homes in ONLY_IN.items() for home in homes]
+    assert [(m, home) for m, home in named if not any(u.startswith(home) and m in names for u, names in users)] == []
+
+
 @pytest.mark.parametrize("table", [MAY_IMPORT, *INSIDE.values()])
 def test_a_table_of_floors_is_a_ladder(table: dict[str, set[str]]) -> None:
     below: set[str] = {"__init__", "bench", "examples"}  # the last two stand beside src and import what they show
