@@ -232,3 +232,5 @@ ONLY_IN = {
     "confluent_kafka": ("kafka/", "sinks/topic/topic.py", "spark/kafka/", "cdc/", "relay/"),
     "pickle": (),
 }
+# who may call fsync or fdatasync: disk.py for names and whole files, and those that keep a file open and write on in it
+FLUSHES = ("disk.py", "broker/log/", "broker/store/file.py", "relay/store/files.py")

@@ -1,6 +1,6 @@
 """The house rules: which room may import which, where time, threads and stores live, how big files and functions get.
 
-The tables of docs/architecture.md are the ones that are held here. Imports for type checkers alone count as imports.
+The tables stand in rooms.py, the floors in docs/architecture.md too. Imports for type checkers alone count as imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rooms import EXCEPTIONS_INSIDE, INSIDE, MAY_IMPORT, ONLY_IN
+from tests.rooms import EXCEPTIONS_INSIDE, FLUSHES, INSIDE, MAY_IMPORT, ONLY_IN
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "waterclock"
@@ -187,6 +187,12 @@ def test_a_module_is_imported_only_in_its_room(module: str) -> None:
         str(path.relative_to(PACKAGE)) for path in MODULES for name in imported(path) if name.split(".")[0] == module
     }
     assert {user for user in users if not user.startswith(ONLY_IN[module] or ("nowhere",))} == set()
+
+
+def test_a_file_is_flushed_only_where_the_table_says() -> None:
+    found = {str(p.relative_to(PACKAGE)) for p in MODULES if re.search(r"\bos\.f(data)?sync\(", p.read_text())}
+    assert {file for file in found if not file.startswith(FLUSHES)} == set()
+    assert [home for home in FLUSHES if not any(file.startswith(home) for file in found)] == []
 
 
 def test_no_file_outgrows_400_lines() -> None:
