@@ -6,7 +6,7 @@
                       format = "csv", "json", ...: one of Spark's own readers, see readers.py
     [source.columns]  name = "string" | "long" | "double" | "boolean" | "timestamp"
     [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
-    [rules] ...       see rules/toml.py; with changes of tables (kafka/table.py) there are neither [rules] nor [time]
+    [rules] ...       see rules/toml.py; with changes of tables (toml/topics.py) there are neither [rules] nor [time]
     [sink]            format, path or table, ...: see sink.py; query, transform, columns, takes: see steps.py
     [[sink]]          the same, for a pipeline with several
     [spark]           cores, buckets, and [spark.conf] with Spark's own settings
