@@ -170,7 +170,7 @@ INSIDE_SINKS: dict[str, set[str]] = {
     "marks": {"base", "epochs"},
     "own": {"base"},
     "files": {"base", "letters", "results", "tables"},
-    "mirrors": {"letters", "results", "tables"},
+    "mirrors": {"tables"},
     "topic": {"base", "epochs", "letters", "marks", "names", "results", "tables"},
     "strangers": {"mirrors", "results", "tables"},
     "lakes": {"base", "epochs", "files", "letters", "marks", "mirrors", "names", "results", "strangers", "tables"},

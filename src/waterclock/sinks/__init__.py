@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, written_once
-from waterclock.sinks.mirrors.mirror import Mirror
 from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.own import sink_of
 from waterclock.sinks.sql.sqlite import SQLiteSink
@@ -20,7 +19,6 @@ __all__ = [
     "DeltaSink",
     "IcebergSink",
     "LastBatch",
-    "Mirror",
     "PostgresSink",
     "Replica",
     "SQLiteSink",

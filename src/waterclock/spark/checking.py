@@ -108,8 +108,7 @@ def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, fo
         found.unchecked.append("whether the checkpoint was made with these settings: the columns belong to them")
         return
     buckets = config.buckets or checkpoint.buckets() or by_cores(config.cores)
-    mirrors = [outlet.sink.mirror for outlet in config.outlets if outlet.sink.mirror is not None]
-    settings = settings_of(stream, config.rules, config.watermark_delay_us, buckets, mirrors)
+    settings = settings_of(stream, config.rules, config.watermark_delay_us, buckets)
     found.try_to(partial(checkpoint.refuse_others, settings))
 
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
 from waterclock.rules.results import LATE
-from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
+from waterclock.sinks import Batch, Sink, check_belongs, sink_of, written_once
 from waterclock.sinks.epochs import fence
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.own import OwnSink
@@ -192,9 +192,6 @@ class Outlets:
                 "keep its buckets, or start over with --fresh"
             )
         return self.first
-
-    def mirrors(self) -> list[Mirror]:
-        return [outlet.mirror for outlet in self._all if isinstance(outlet.mirror, Mirror)]
 
     def describe(self) -> str:
         """Where all of it is, for messages to people."""

@@ -33,7 +33,6 @@ def test_a_pipeline_names_a_table_as_sparks_sql_does(tmp_path: Path) -> None:
     ("sink", "told"),
     [
         ("table = 'late orders'", "must be named as in Spark's SQL"),
-        ("table = 'a.b'\nmode = 'apply'", "cannot be a mirror"),
         ("table = 'a.b'\nusing = 'parquet'", "'using' must be one of delta, iceberg, got 'parquet'"),
         ("table = 'a.b'\nwritten_by = 'executors'", "'written_by' is not known here"),
         ("", "'table' is missing"),

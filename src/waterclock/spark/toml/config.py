@@ -179,9 +179,12 @@ def _config(table: Mapping[str, Any], file: Path, faults: Faults) -> Config:
         spark_conf=of(lambda: dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {})))),
         buckets=of(lambda: _buckets(spark)),
     )
-    for outlet in () if faults.found else config.outlets:
-        path, source = getattr(outlet.sink, "path", None), config.source
-        of(partial(check_fits, source.all_columns(), config.rules, outlet.sink.mirror))
+    if faults.found:
+        return config
+    source = config.source
+    of(partial(check_fits, source.all_columns(), config.rules))
+    for outlet in config.outlets:
+        path = getattr(outlet.sink, "path", None)
         of(partial(check_no_loop, outlet.sink, source))
         of(partial(check_places, file, getattr(source, "path", None), config.checkpoint, path))
     return config
@@ -228,9 +231,14 @@ def _numbered(table: Mapping[str, Any], folder: Path, changes: bool, number: int
 
 
 def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet[Destination]:
-    sink, mirrors = _part(table, "sink", None), _mirrors(table)
-    columns = () if mirrors else columns_from("[sink]", sink)
-    destination = destination_from(_without_step(table), folder, changes)
+    sink = _part(table, "sink", None)
+    if changes and {*STEPS, "takes"} & set(sink):
+        raise UsageError(
+            "[sink]: 'query', 'transform' and 'takes' are for results: a mirror follows its changes as they are"
+        )
+    columns = () if changes else columns_from("[sink]", sink)
+    own = () if changes else (*STEPS, "columns", "takes")
+    destination = destination_from({name: sink[name] for name in sink if name not in own}, folder, changes)
     takes = takes_from("[sink]", sink)
     return Outlet(destination, step_from("[sink]", sink, folder), columns, takes)
 
@@ -254,21 +262,6 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
                 f"[{name}] would do nothing: leave it out"
             )
     return True
-
-
-def _without_step(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """[sink] without `query`, `transform` and `columns` of results; a mirror has columns of its own."""
-    sink, mirrors = _part(table, "sink", None), _mirrors(table)
-    if {*STEPS, "takes"} & set(sink) and mirrors:
-        raise UsageError(
-            "[sink]: 'query', 'transform' and 'takes' are for results: a mirror follows its changes as they are"
-        )
-    without = STEPS if mirrors else (*STEPS, "columns", "takes")
-    return {name: value for name, value in sink.items() if name not in without}
-
-
-def _mirrors(table: Mapping[str, Any]) -> bool:
-    return _part(table, "sink", None).get("mode") == "apply" or _brings_changes(table)
 
 
 def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Reader:

@@ -6,10 +6,8 @@ format = "delta"       path of the table: a folder, or a URL of an object store;
 format = "iceberg"     table with its namespace, written_by; [sink.catalog] has pyiceberg's settings of a catalog
 format = "table"       table as Spark's SQL names it, using; Spark's session has its catalog and the jars
 format = "kafka"       servers, topic, partitions; [sink.client] has settings of librdkafka
-mode = "results"       the default: a row a result
-mode = "apply"         the table mirrors a source (sinks/mirrors/mirror.py): key, position, columns, operation, only
-                       if the source brings changes of tables, each has its own (sinks/mirrors/replica.py): nothing to
-                       name
+
+If the source brings changes of tables, each goes to the table that it names (sinks/mirrors/replica.py).
 """
 
 from __future__ import annotations
@@ -20,14 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import WHY_SENDING, from_environment
 from waterclock.postgres.url import postgres_url
-from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
-from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
+from waterclock.sinks import Replica, Sink, SQLiteSink
 from waterclock.sinks.files.files import DRIVER, WRITERS, checked_writer
 from waterclock.sinks.names import (
     iceberg_table,
@@ -54,7 +49,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 FORMATS = tuple(_NAMES)
 _LAKES = ("delta", "iceberg")
-_MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
+_NO_MODE = (
+    "{}: mode = 'apply' is gone. Read the changes with value = 'maxwell' or 'debezium' in [source]: each then goes to the "
+    "table that it names. Leave 'mode', 'key', 'position', 'columns', 'operation' and 'only' out (docs/cdc.md)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class SQLiteFile:
 
     path: Path
     table: str
-    mirror: Mirror | Replica | None = None
+    mirror: Replica | None = None
 
     def sink(self) -> Sink:
         """The sink on it; what is missing of the file and its folder is made."""
@@ -83,7 +81,7 @@ class PostgresDatabase:
     url: str
     schema: str
     table: str
-    mirror: Mirror | Replica | None = None
+    mirror: Replica | None = None
 
     def sink(self) -> Sink:
         """The sink in it, not connected yet."""
@@ -105,7 +103,7 @@ class DeltaLakeTable:
 
     location: str
     path: Path | None
-    mirror: Mirror | Replica | None = None
+    mirror: Replica | None = None
     written_by: str = DRIVER
 
     def sink(self) -> Sink:
@@ -217,29 +215,30 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
     `changes`: the source brings changes of tables.
     """
     format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), FORMATS)
-    usual, modes = ("apply", ("apply",)) if changes else ("results", tuple(_MODES))
-    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, usual), modes)
-    known = {"format", "mode", *_NAMES[format_], *(() if changes else _MODES[mode])}
-    check_names(_WHERE, sink, known | ({"table"} if changes and format_ == "delta" else set()), ())
+    mode = get(sink, _WHERE, "mode", str, "results")
+    if mode == "apply":
+        raise UsageError(_NO_MODE.format(_WHERE))
+    one_of(_WHERE, "mode", mode, ("results",))
+    check_names(_WHERE, sink, {"format", "table" if changes else "mode", *_NAMES[format_]}, ())
     if format_ == "delta":
-        return _delta(sink, mode, folder, changes)
+        return _delta(sink, folder, changes)
     if format_ == "iceberg":
-        return _iceberg(sink, mode, folder)
+        return _iceberg(sink, folder, changes)
     if format_ == "table":
-        return _of_spark(sink, mode)
+        return _of_spark(sink, changes)
     if format_ == "kafka":
-        return _topic(sink, mode)
+        return _topic(sink, changes)
     table = get(sink, _WHERE, "table", str, "changes" if changes else "results")
-    mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
+    mirror = Replica() if changes else None
     if format_ == "sqlite":
         return SQLiteFile(place(_WHERE, "path", get(sink, _WHERE, "path", str), folder), table, mirror)
     url, schema = get(sink, _WHERE, "url", str), get(sink, _WHERE, "schema", str, "public")
     return PostgresDatabase(postgres_url(url), postgres_name("schema", schema), postgres_name("table", table), mirror)
 
 
-def _delta(sink: Mapping[str, Any], mode: str, folder: Path, changes: bool) -> DeltaLakeTable:
+def _delta(sink: Mapping[str, Any], folder: Path, changes: bool) -> DeltaLakeTable:
     """Of changes, `path` is the folder in which the mirrored tables stand, and `table` names the sink's own in it."""
-    mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
+    mirror = Replica() if changes else None
     given, by = get(sink, _WHERE, "path", str), _written_by(sink, mirror)
     own = f"/{postgres_name('table', get(sink, _WHERE, 'table', str, 'changes'))}" if changes else ""
     if "://" in given:
@@ -248,15 +247,15 @@ def _delta(sink: Mapping[str, Any], mode: str, folder: Path, changes: bool) -> D
     return DeltaLakeTable(location, Path(location), mirror, by)
 
 
-def _refuse_mirror(mode: str, what: str) -> None:
-    if mode != "results":
+def _refuse_mirror(changes: bool, what: str) -> None:
+    if changes:
         raise UsageError(
             f"{_WHERE}: {what} cannot be a mirror: what was written to it stays. Take format = 'sqlite', 'postgres' or "
-            "'delta' for mode = 'apply'"
+            "'delta' for changes of tables"
         )
 
 
-def _written_by(sink: Mapping[str, Any], mirror: Mirror | Replica | None = None) -> str:
+def _written_by(sink: Mapping[str, Any], mirror: Replica | None = None) -> str:
     """Who writes the files of results."""
     try:
         given = get(sink, _WHERE, "written_by", str, DRIVER)
@@ -265,16 +264,16 @@ def _written_by(sink: Mapping[str, Any], mirror: Mirror | Replica | None = None)
         raise UsageError(f"{_WHERE}: {str(error).removeprefix(f'{_WHERE}: ')}") from error
 
 
-def _iceberg(sink: Mapping[str, Any], mode: str, folder: Path) -> IcebergTable:
-    _refuse_mirror(mode, "a table of Iceberg")
+def _iceberg(sink: Mapping[str, Any], folder: Path, changes: bool) -> IcebergTable:
+    _refuse_mirror(changes, "a table of Iceberg")
     given = from_environment(_CATALOG, get(sink, _WHERE, "catalog", dict, {}))
     settings = {name: _in_folder(name, value, folder) for name, value in flat(_CATALOG, given)}
     table, name = iceberg_table(get(sink, _WHERE, "table", str)), settings.pop("name", "default")
     return IcebergTable(table, name, settings, _written_by(sink))
 
 
-def _of_spark(sink: Mapping[str, Any], mode: str) -> SparkCatalogTable:
-    _refuse_mirror(mode, "a table of Spark's catalog")
+def _of_spark(sink: Mapping[str, Any], changes: bool) -> SparkCatalogTable:
+    _refuse_mirror(changes, "a table of Spark's catalog")
     using = get(sink, _WHERE, "using", str, "")
     made = one_of(_WHERE, "using", using, _LAKES) if using else None
     return SparkCatalogTable(spark_table(get(sink, _WHERE, "table", str)), made)
@@ -294,34 +293,13 @@ def _in_folder(name: str, value: str, folder: Path) -> str:
     return f"file://{folder / value}" if name == "warehouse" and "://" not in value else value
 
 
-def _topic(sink: Mapping[str, Any], mode: str) -> KafkaTopic:
-    _refuse_mirror(mode, "a topic")
+def _topic(sink: Mapping[str, Any], changes: bool) -> KafkaTopic:
+    _refuse_mirror(changes, "a topic")
     partitions = get(sink, _WHERE, "partitions", int, -1)
     if partitions != -1 and not 0 < partitions <= _MOST_PARTITIONS:
         raise UsageError(f"{_WHERE}: 'partitions' must be 1 to {_MOST_PARTITIONS}, got {partitions}")
     client = client_from(get(sink, _WHERE, "client", dict, {}), _CLIENT, _OWN)
     return KafkaTopic(servers_from(sink, _WHERE), kafka_topic(get(sink, _WHERE, "topic", str)), partitions, client)
-
-
-def _mirror(sink: Mapping[str, Any]) -> Mirror:
-    only = get(sink, _WHERE, "only", dict, {})
-    for column, value in only.items():
-        if not isinstance(value, str):
-            raise UsageError(f"{_WHERE}: 'only' must give a text for {column!r}, got {value!r}")
-    return Mirror(
-        columns=_texts(sink, "columns"),
-        key=_texts(sink, "key"),
-        position=_texts(sink, "position"),
-        operation=get(sink, _WHERE, "operation", str, "type"),
-        only=only,
-    )
-
-
-def _texts(sink: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    values = get(sink, _WHERE, name, list)
-    if not values or not all(isinstance(value, str) for value in values):
-        raise UsageError(f"{_WHERE}: {name!r} must be a list of columns' names, got {values!r}")
-    return tuple(values)
 
 
 def check_no_loop(sink: Destination, source: object) -> None:
@@ -335,30 +313,3 @@ def check_no_loop(sink: Destination, source: object) -> None:
 
 def _addresses(servers: str) -> list[str]:
     return [address.strip() for address in servers.split(",")]
-
-
-def check_mirror(mirror: Mirror, event: pa.Schema, rules: Rules) -> None:
-    """Raise UsageError where a mirror does not fit the events, or where rules make results that it has no place for."""
-    try:
-        mirror.check(event)
-    except UsageError as error:
-        raise UsageError(f"{_WHERE}: {error}") from error
-    check_mirror_rules(rules)
-
-
-def check_mirror_rules(rules: Rules) -> None:
-    """Raise UsageError where rules make results that a mirror has no place for."""
-    made = {
-        "order": rules.ordering,
-        "deliver_at": rules.deliver_column,
-        "delay": rules.delays,
-        "expect": rules.expects,
-        "quiet or session": rules.quiets,
-    }
-    if not rules.events:
-        raise UsageError(f"{_WHERE}: mode 'apply' keeps change events, and events = false in [rules] leaves them out")
-    if found := [name for name, rule in made.items() if rule]:
-        raise UsageError(
-            f"{_WHERE}: mode 'apply' keeps change events and nothing else, so {found[0]} in [rules] would do nothing "
-            "that could be seen: leave it out, or write its results with a pipeline of its own"
-        )
