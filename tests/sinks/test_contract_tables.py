@@ -14,7 +14,7 @@ from tests.sinks.stores import EVENT, SCHEMA, Database, SQLiteStore, Store, batc
 from waterclock.changes.packed import CHANGES
 from waterclock.errors import UsageError
 from waterclock.sinks import LastBatch, Replica, apply_once
-from waterclock.sinks.sql.sqlite import look
+from waterclock.sinks.sqlite.sqlite import look
 from waterclock.spark import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")

@@ -17,17 +17,15 @@ from tests.sinks.test_replica_kills import BATCH, BEFORE, FIRST, THEN, both
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, Replica
+from waterclock.sinks.delta.merge import GONE, Change
 from waterclock.sinks.epochs import Epoch, fence
-from waterclock.sinks.lakes.delta_merge import GONE, Change
 
 # kills the child before its commit to a table of that number
 KILL = """
 import os, signal
 from tests.sinks import test_delta_mirror as t
 from waterclock.changes.packed import CHANGES
-from waterclock.sinks.lakes import delta
-from waterclock.sinks.lakes import delta_merge
-from waterclock.sinks.lakes import delta_replica
+from waterclock.sinks.delta import delta, merge, replica
 steps = iter(range(99))
 def dying(place, name):
     work = getattr(place, name)
@@ -36,7 +34,7 @@ def dying(place, name):
             os.kill(os.getpid(), signal.SIGKILL)
         return work(*arguments, **more)
     setattr(place, name, call)
-for place, name in ((delta, "write_deltalake"), (delta_merge, "_add"), (delta_merge, "_merge"), (delta_replica, "_widen")):
+for place, name in ((delta, "write_deltalake"), (merge, "_add"), (merge, "_merge"), (replica, "_widen")):
     dying(place, name)
 sink = {sink}
 sink.open(CHANGES)

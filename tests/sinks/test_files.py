@@ -31,7 +31,7 @@ from waterclock.spark import frames
 KILL_DELTA = """
 import os, signal
 from deltalake import DeltaTable
-from waterclock.sinks.lakes import delta
+from waterclock.sinks.delta import delta
 steps = iter(range(9))
 def dying(real):
     def call(*arguments, **more):

@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from waterclock.errors import WaterclockError, extra_of, pip_install
-from waterclock.sinks.sql.sqlite import look as look_at_file
+from waterclock.sinks.sqlite.sqlite import look as look_at_file
 from waterclock.spark.buckets import by_cores
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fixed import results_schema, settings_of

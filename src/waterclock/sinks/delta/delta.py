@@ -46,12 +46,12 @@ from deltalake.transaction import AddAction, RemoveAction
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
 from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch, ResultFile
+from waterclock.sinks.delta.location import TableLocation
+from waterclock.sinks.delta.merge import KEY, Change
+from waterclock.sinks.delta.replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
-from waterclock.sinks.lakes.delta_merge import KEY, Change
-from waterclock.sinks.lakes.delta_replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
-from waterclock.sinks.lakes.location import TableLocation
 from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.results import COMMON
 from waterclock.sinks.strangers import needed_names, needed_of_results

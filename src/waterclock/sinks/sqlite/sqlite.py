@@ -23,8 +23,8 @@ from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
 from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import flat, flat_schema
-from waterclock.sinks.sql.sqlite_replica import POSITION_TYPES, SQLiteTables
-from waterclock.sinks.sql.sqlite_rows import connect
+from waterclock.sinks.sqlite.replica import POSITION_TYPES, SQLiteTables
+from waterclock.sinks.sqlite.rows import connect
 from waterclock.sinks.strangers import needed_names, refuse_to_drop
 from waterclock.sinks.tables import (
     BATCH_KEY,

@@ -23,9 +23,9 @@ from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
 from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
+from waterclock.sinks.postgres.copying import columns_of, copy_rows, escaped, without_nul
+from waterclock.sinks.postgres.replica import POSITION_TYPES, PostgresTables
 from waterclock.sinks.results import flat, flat_schema
-from waterclock.sinks.sql.postgres_copy import columns_of, copy_rows, escaped, without_nul
-from waterclock.sinks.sql.postgres_replica import POSITION_TYPES, PostgresTables
 from waterclock.sinks.strangers import needed_names, refuse_to_drop
 from waterclock.sinks.tables import (
     BATCH_KEY,

@@ -22,7 +22,7 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 
 from waterclock.errors import UsageError
 from waterclock.sinks import names
-from waterclock.sinks.lakes.delta_merge import GONE, KEY, Change, having
+from waterclock.sinks.delta.merge import GONE, KEY, Change, having
 from waterclock.sinks.mirrors.replica import (
     POSITION_COLUMNS,
     POSITION_KEY,
