@@ -13,7 +13,7 @@ from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
 from waterclock.spark import SparkTable
 from waterclock.spark.tables import failures
-from waterclock.spark.toml.sink import SparkCatalogTable, place_of
+from waterclock.spark.tables.destination import SparkCatalogTable
 
 
 def of_file(folder: Path, sink: str) -> SparkCatalogTable:
@@ -26,7 +26,7 @@ def of_file(folder: Path, sink: str) -> SparkCatalogTable:
 def test_a_pipeline_names_a_table_as_sparks_sql_does(tmp_path: Path) -> None:
     made = of_file(tmp_path, "table = 'lake.shop.late'\nusing = 'iceberg'")
     assert made == SparkCatalogTable("lake.shop.late", "iceberg")
-    assert place_of(made) == made.sink().describe() == "the table 'lake.shop.late' in Spark's catalog"
+    assert made.place == made.sink().describe() == "the table 'lake.shop.late' in Spark's catalog"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from tests.spark.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.errors import UsageError
+from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.spark import frames
 from waterclock.spark.files.reading import Layout
 from waterclock.spark.toml.config import Config, Files, load
-from waterclock.spark.toml.sink import SQLiteFile
 from waterclock.spark.toml.steps import Outlet
 
 

@@ -11,8 +11,9 @@ from tests.sinks.stores import PostgresStore, Store
 from tests.spark.least_pipeline import LEAST
 from waterclock.errors import UsageError
 from waterclock.sinks import Replica
+from waterclock.sinks.postgres.destination import PostgresDatabase
+from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
 
 CHANGES = """
 [source]

@@ -44,8 +44,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
-from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch, ResultFile
+from waterclock.sinks.delta.destination import delta_column
 from waterclock.sinks.delta.location import TableLocation
 from waterclock.sinks.delta.merge import KEY, Change
 from waterclock.sinks.delta.replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
@@ -89,7 +89,7 @@ class DeltaSink(TableLocation):
         """See `Sink`."""
         wanted = self._wanted(results)
         for name in wanted.get("", POSITIONS_SCHEMA).names:
-            names.delta_column(name)
+            delta_column(name)
         with self._errors_of_delta():
             self._refuse_another_table_around()
             found = {part: table for part in wanted if (table := self._found(part)) is not None}

@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.postgres.session import Session
-from waterclock.sinks import letters, names
+from waterclock.sinks import letters
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
 from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.postgres.copying import columns_of, copy_rows, escaped, without_nul
+from waterclock.sinks.postgres.destination import postgres_name
 from waterclock.sinks.postgres.replica import POSITION_TYPES, PostgresTables
 from waterclock.sinks.results import flat, flat_schema
 from waterclock.sinks.strangers import needed_names, refuse_to_drop
@@ -65,8 +66,8 @@ class PostgresSink:
     def __init__(
         self, url: str, table: str = "results", *, schema: str = "public", mirror: Replica | None = None
     ) -> None:
-        self._table = names.postgres_name("table", table)
-        self._schema = names.postgres_name("schema", schema)
+        self._table = postgres_name("table", table)
+        self._schema = postgres_name("schema", schema)
         self._mirror = mirror
         self._session = Session(url)
         self._epoch: Epoch | None = None

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
-from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
 from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import flat, flat_schema
+from waterclock.sinks.sqlite.destination import sqlite_table
 from waterclock.sinks.sqlite.replica import POSITION_TYPES, SQLiteTables
 from waterclock.sinks.sqlite.rows import connect
 from waterclock.sinks.strangers import needed_names, refuse_to_drop
@@ -48,7 +48,7 @@ class SQLiteSink:
 
     def __init__(self, path: str | Path, table: str = "results", *, mirror: Replica | None = None) -> None:
         self._path = Path(path)
-        self._table = names.sqlite_table(table)
+        self._table = sqlite_table(table)
         self._mirror = mirror
         self._epoch: Epoch | None = None
         with _errors_of(self._path):

@@ -34,11 +34,11 @@ from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
-from waterclock.sinks.names import spark_table
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
 from waterclock.spark.session.session import session_for
 from waterclock.spark.tables import failures
 from waterclock.spark.tables.catalog import Catalog, described
+from waterclock.spark.tables.destination import spark_table
 from waterclock.spark.tables.lakes import LAKES, Lake, Once
 
 if TYPE_CHECKING:

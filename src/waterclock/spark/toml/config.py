@@ -26,19 +26,13 @@ from typing import Any, TypeVar, cast
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.sinks.destination import Destination
 from waterclock.spark.buckets import checked
 from waterclock.spark.places.place import Place, is_remote
 from waterclock.spark.toml.fitting import check_fits, check_names_of
 from waterclock.spark.toml.paths import any_place, check_places, plain_name
 from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
-from waterclock.spark.toml.sink import (
-    Destination,
-    SparkCatalogTable,
-    check_no_loop,
-    destination_from,
-    place_of,
-    refuse_one_place,
-)
+from waterclock.spark.toml.sink import check_no_loop, destination_from, refuse_one_place
 from waterclock.spark.toml.steps import NAMES as STEPS
 from waterclock.spark.toml.steps import Outlet, check_takes, columns_from, step_from, takes_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
@@ -99,7 +93,7 @@ class Config:
     def is_remote(self) -> bool:
         """Whether a place that it names is reached through Spark alone."""
         places = (self.checkpoint, getattr(self.source, "path", None))
-        return any(map(is_remote, places)) or any(isinstance(each.sink, SparkCatalogTable) for each in self.outlets)
+        return any(map(is_remote, places)) or any(each.sink.needs_session for each in self.outlets)
 
 
 def log_of(config: Config, file: str | Path) -> Path:
@@ -216,8 +210,8 @@ def _outlets(table: Mapping[str, Any], folder: Path, changes: bool, faults: Faul
 def _check_together(made: list[Outlet[Destination]]) -> None:
     if not made:
         raise UsageError("the file: 'sink' is missing: write a table [sink]")
-    check_takes([() if outlet.sink.mirror is not None else outlet.takes for outlet in made])
-    refuse_one_place([place_of(outlet.sink) for outlet in made])
+    check_takes([outlet.takes for outlet in made])
+    refuse_one_place([outlet.sink.place for outlet in made])
 
 
 def _numbered(table: Mapping[str, Any], folder: Path, changes: bool, number: int) -> Outlet[Destination]:
