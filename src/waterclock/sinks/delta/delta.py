@@ -1,9 +1,9 @@
-"""Results as a table of Delta Lake, or tables that mirror a source: folders, or URLs of an object store.
+"""Results as a table of Delta Lake, or tables that follow changes: folders, or URLs of an object store.
 
     <path>                 results, a row each (results.py), behind batch_id and batch_row
     <path>_dead_letters    what could not be read: batch_id, file, line, reason, text
     <path>_batches         a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
-    <path>_positions       beside a mirror: a row for each key that was ever seen, and the position of its last change
+    <path>_positions       of changes of tables: a row for each key that was ever seen, and the position of its last change
 
 Delta has no transaction over several tables. So a commit goes in numbered steps, each a commit of Delta that carries the
 query's id and the batch's number as its application transaction, and each is skipped where its table has that number:
@@ -15,7 +15,7 @@ query's id and the batch's number as its application transaction, and each is sk
 With `written_by="executors"` the rows of step 3 are files that executors wrote into the folder of the table (files.py), and
 step 3 is the commit that names them.
 
-Of a mirror the steps are: 1. dead letters, 2. each mirrored table, 3. the positions, 4. the batch: now it is applied.
+Of changes of tables the steps are: 1. dead letters, 2. each mirrored table, 3. the positions, 4. the batch: it is applied.
 What 2 does follows from the positions, which stand as before until 3: so it comes to the same when it is planned again.
 
 Rule 1: what is applied follows from the table of the last step alone: all batches of a query up to the version that it
@@ -34,30 +34,27 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
-from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch, ResultFile
+from waterclock.sinks.delta.destination import delta_column
+from waterclock.sinks.delta.location import TableLocation
+from waterclock.sinks.delta.merge import KEY, Change
+from waterclock.sinks.delta.replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
-from waterclock.sinks.lakes.delta_merge import GONE, KEY, Change, having, keyed, newer
-from waterclock.sinks.lakes.delta_replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
-from waterclock.sinks.lakes.location import TableLocation
-from waterclock.sinks.mirrors.mirror import DELETED, Mirror
 from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.results import COMMON, event_schema
-from waterclock.sinks.strangers import needed_names, needed_of_results, refuse_no_mirror
+from waterclock.sinks.results import COMMON
+from waterclock.sinks.strangers import needed_names, needed_of_results
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table, refuse_unlike
 
 _NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
@@ -69,13 +66,11 @@ _OWN_FOLDER = re.compile(r"_delta_log|_delta_index|_change_data|_symlink_format_
 class DeltaSink(TableLocation):
     """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment.
 
-    With `mirror` the table follows change events, or those beside it follow the tables that changes name. `written_by` is
-    who writes the files of results: "driver" or "executors".
+    With `mirror` it is given changes, and the tables beside it follow those that the changes name. `written_by` is who
+    writes the files of results: "driver" or "executors".
     """
 
-    def __init__(
-        self, location: str | Path, *, mirror: Mirror | Replica | None = None, written_by: str = DRIVER
-    ) -> None:
+    def __init__(self, location: str | Path, *, mirror: Replica | None = None, written_by: str = DRIVER) -> None:
         super().__init__(str(location))
         self._mirror = mirror
         self.written_by = checked_writer(written_by, mirror)
@@ -86,19 +81,17 @@ class DeltaSink(TableLocation):
         self._epoch: Epoch | None = None
 
     @property
-    def mirror(self) -> Mirror | Replica | None:
-        """What the table follows; None where it holds results."""
+    def mirror(self) -> Replica | None:
+        """That it is given changes of tables; None if it is given results."""
         return self._mirror
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
         wanted = self._wanted(results)
         for name in wanted.get("", POSITIONS_SCHEMA).names:
-            names.delta_column(name)
+            delta_column(name)
         with self._errors_of_delta():
             self._refuse_another_table_around()
-            if isinstance(self._mirror, Mirror):
-                refuse_no_mirror(self.describe(), self._as_found)
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
             for part, table in found.items():
                 refuse_unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part]))
@@ -112,15 +105,13 @@ class DeltaSink(TableLocation):
         """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
         self._refuse_url()
         with self._errors_of_delta():
-            if isinstance(self._mirror, Mirror):
-                refuse_no_mirror(self.describe(), self._as_found)
             needed_by_part = self._needed()
             for part, needed in needed_by_part.items():
                 self._refuse_other_things(part)
                 if self._found(part) is not None and not self._columns_of(part) >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
                 self._refuse_others_inside(part)
-            positions = self._found(POSITIONS) if isinstance(self._mirror, Replica) else None
+            positions = self._found(POSITIONS) if self._mirror is not None else None
             if positions is not None:
                 DeltaReplica(self._location).empty_all(positions)
             for part in needed_by_part:
@@ -182,12 +173,9 @@ class DeltaSink(TableLocation):
             if self._mirror is None:
                 refuse_unseen(self._location, batch.files)
                 self._prepared = (batch, rows_of(batch), [])
-            elif isinstance(self._mirror, Replica):
+            else:
                 replica, positions = DeltaReplica(self._location), self._tables[POSITIONS]
                 changes = replica.changes(batch.query_id, batch.results, positions)
-                self._prepared = (batch, sides_of(batch), changes)
-            else:
-                batch, changes = self._mirrored(self._mirror, batch)
                 self._prepared = (batch, sides_of(batch), changes)
         return batch
 
@@ -199,7 +187,7 @@ class DeltaSink(TableLocation):
         own = [] if self._epoch is None else [_transaction_of(self._epoch)]
         once = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id), *own])
         with self._lost():
-            for part, rows in parts.items():  # 1 2 3; of a mirror 1 4
+            for part, rows in parts.items():  # 1 2 3; of changes 1 4
                 for change in changes if part == BATCHES else ():  # 2 3
                     change.commit(batch.batch_id, own)
                 version = self._version(batch.query_id, part)
@@ -254,14 +242,8 @@ class DeltaSink(TableLocation):
             )
 
     def _wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
-        """The columns of the tables that are made, by the ends of their names; that of results or of the mirror last."""
-        if self._mirror is None:
-            return schemas(results)
-        if isinstance(self._mirror, Replica):
-            return {**SIDES, POSITIONS: POSITIONS_SCHEMA}
-        event, key = event_schema(results), self._mirror.key
-        self._mirror.check(event)
-        return {**SIDES, POSITIONS: keyed(self._mirror.positions(event), key), "": keyed(self._mirror.kept(event), key)}
+        """The columns of the tables that are made, by the ends of their names; that of results last."""
+        return schemas(results) if self._mirror is None else {**SIDES, POSITIONS: POSITIONS_SCHEMA}
 
     def _needed(self) -> dict[str, set[str]]:
         """The columns that show a table to be a sink's."""
@@ -270,30 +252,7 @@ class DeltaSink(TableLocation):
         return needed_names(self._mirror)
 
     def _made(self, part: str, schema: pa.Schema) -> DeltaTable:
-        is_replica = part == POSITIONS and isinstance(self._mirror, Replica)
-        return DeltaTable.create(self._at(part), schema, partition_by=list(PARTITIONED) if is_replica else None)
-
-    def _as_found(self, part: str) -> Table:
-        table = self._found(part)
-        return Table(part, ()) if table is None else _described(part, table.schema())
-
-    def _mirrored(self, mirror: Mirror, batch: Batch) -> tuple[Batch, list[Change]]:
-        """The batch as it is kept, and what its changes do to the table and its positions."""
-        batch = replace(batch, results=mirror.of_its_table(batch.results))
-        given, refused = mirror.changes(batch.results)
-        table, positions, key = self._tables[""], self._tables[POSITIONS], mirror.key
-        places = [name for name in mirror.positions(event_schema(batch.results)).names if name not in (*key, DELETED)]
-        known = having(positions, key[0], pc.unique(given[key[0]]), [*key, *places])
-        rows, is_new = newer(given, known, key, places)
-        kept = rows.select(list(mirror.columns)).append_column(GONE, rows[DELETED])
-        places_of = rows.select([*key, *places, DELETED]).append_column(
-            GONE, pa.array([False] * rows.num_rows, pa.bool_())
-        )
-        changes = [
-            Change(batch.query_id, lambda: table, lambda: table, kept, key, is_new),
-            Change(batch.query_id, lambda: positions, lambda: positions, places_of, key, is_new),
-        ]
-        return letters.with_letters(batch, refused), changes
+        return DeltaTable.create(self._at(part), schema, partition_by=list(PARTITIONED) if part == POSITIONS else None)
 
     def _columns_of(self, part: str) -> set[str]:
         table = self._found(part)

@@ -18,7 +18,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 
 
 class SQLiteTables:
-    """A `MirroringDatabase` in an open transaction. `run` and `run_many`: the connection's execute and executemany."""
+    """A `MirroringDatabase` in a transaction that has begun; `run_many` is executemany."""
 
     def __init__(self, run: Run, run_many: Callable[..., object]) -> None:
         self._run, self._run_many = run, run_many

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from waterclock.errors import UsageError
-from waterclock.sinks.names import table_location
+from waterclock.sinks.delta.destination import table_location
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS
 
 

@@ -3,8 +3,7 @@
 Rule 1: one transaction a batch, and one writer at a time: who begins takes a lock of the table's name, and the next one
     waits for it, and then sees what is applied.
 Rule 2: rows of a batch stand in no order in PostgreSQL; `batch_row` counts them, from 0, as they came.
-Rule 3: results are added, which no crash can double: they are committed with their batch. The changes of a mirror go
-    into a temporary table first, and from there into the place of older ones.
+Rule 3: results are added, which no crash can double: they are committed with their batch.
 Rule 4: nothing is renamed, cast or dropped to make a table fit: one that differs is refused, column by column.
 """
 
@@ -20,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.postgres.session import Session
-from waterclock.sinks import letters, names
+from waterclock.sinks import letters
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
-from waterclock.sinks.mirrors.mirror import Mirror
 from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
-from waterclock.sinks.results import event_schema, flat, flat_schema
-from waterclock.sinks.sql.postgres_copy import columns_of, copy_rows, escaped, without_nul
-from waterclock.sinks.sql.postgres_replica import POSITION_TYPES, PostgresTables
-from waterclock.sinks.strangers import needed_names, refuse_no_mirror, refuse_to_drop
+from waterclock.sinks.postgres.copying import columns_of, copy_rows, escaped, without_nul
+from waterclock.sinks.postgres.destination import postgres_name
+from waterclock.sinks.postgres.replica import POSITION_TYPES, PostgresTables
+from waterclock.sinks.results import flat, flat_schema
+from waterclock.sinks.strangers import needed_names, refuse_to_drop
 from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
@@ -58,30 +57,28 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresSink:
-    """A `Sink` in the database at `url`; with `mirror`, its table follows change events. `schema` is made if need be.
+    """A `Sink` in the database at `url`; with `mirror`, of changes of tables. `schema` is made if need be.
 
     >>> PostgresSink("postgresql://reports@localhost/shop", "orders").describe()
     "the table 'orders' in the schema 'public' of postgresql://reports@localhost/shop"
     """
 
     def __init__(
-        self, url: str, table: str = "results", *, schema: str = "public", mirror: Mirror | Replica | None = None
+        self, url: str, table: str = "results", *, schema: str = "public", mirror: Replica | None = None
     ) -> None:
-        self._table = names.postgres_name("table", table)
-        self._schema = names.postgres_name("schema", schema)
+        self._table = postgres_name("table", table)
+        self._schema = postgres_name("schema", schema)
         self._mirror = mirror
         self._session = Session(url)
         self._epoch: Epoch | None = None
 
     @property
-    def mirror(self) -> Mirror | Replica | None:
-        """What the table follows; None where it holds results."""
+    def mirror(self) -> Replica | None:
+        """That it is given changes of tables; None if it is given results."""
         return self._mirror
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        if isinstance(self._mirror, Mirror):
-            self._mirror.check(event_schema(results))
         wanted = self._tables(results)
         with self._transaction():
             if not self._session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self._schema):
@@ -93,8 +90,6 @@ class PostgresSink:
 
     def look(self, results: pa.Schema) -> None:
         """UsageError where `open` would refuse what is there; nothing is made."""
-        if isinstance(self._mirror, Mirror):
-            self._mirror.check(event_schema(results))
         with self._transaction():
             self._refuse_unlike(self._tables(results))
 
@@ -105,7 +100,7 @@ class PostgresSink:
         """
         with self._transaction():
             refuse_to_drop(self._mirror, self._table, self._place(), self._found)
-            if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
+            if self._mirror is not None and self._found(POSITIONS).columns:
                 empty_all(PostgresTables(self._session), self._name(POSITIONS))
             is_ours = tuple(name for name, _ in self._found(OWNER).columns) == OWNER_NAMES
             for part in (*needed_names(self._mirror), *((OWNER,) if is_ours else ())):
@@ -143,14 +138,9 @@ class PostgresSink:
         if self._mirror is None:
             batch = without_nul(batch)
             self._append("", batch.batch_id, flat(batch.results))
-        elif isinstance(self._mirror, Replica):
+        else:
             apply(PostgresTables(self._session), self._name(POSITIONS), batch.results)
             batch = replace(batch, dead_letters=escaped(batch.dead_letters))
-        else:
-            batch = without_nul(replace(batch, results=self._mirror.of_its_table(batch.results)))
-            changes, refused = self._mirror.changes(batch.results)
-            self._apply(self._mirror, changes)
-            batch = letters.with_letters(batch, refused)
         self._append(DEAD_LETTERS, batch.batch_id, batch.dead_letters.select(letters.SCHEMA.names))
         counters = json.dumps(dict(batch.counters), sort_keys=True)
         watermark = None if batch.watermark_us is None else _EPOCH + timedelta(microseconds=batch.watermark_us)
@@ -197,16 +187,10 @@ class PostgresSink:
         ours = [Table(DEAD_LETTERS, (*_NUMBERS, *dead)), Table(BATCHES, batches, BATCH_KEY)]
         if self._mirror is None:
             return [Table("", (*_NUMBERS, *columns_of(flat_schema(results)))), *ours]
-        if isinstance(self._mirror, Replica):
-            return [positions_table(POSITION_TYPES), *ours]
-        event, key = event_schema(results), self._mirror.key
-        kept, positions = columns_of(self._mirror.kept(event)), columns_of(self._mirror.positions(event))
-        return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
+        return [positions_table(POSITION_TYPES), *ours]
 
     def _refuse_unlike(self, wanted: list[Table]) -> None:
         """UsageError or StateMismatch where what is there is another table, or a part of it is gone."""
-        if isinstance(self._mirror, Mirror):
-            refuse_no_mirror(self.describe(), self._found)
         for table in wanted:
             if (found := self._found(table.part)).columns:
                 refuse_unlike(f"the table {self._table + table.part!r} in {self._place()}", found, table)
@@ -228,14 +212,6 @@ class PostgresSink:
         numbered = rows.add_column(0, "batch_row", pa.array(np.arange(count, dtype=np.int32)))
         numbered = numbered.add_column(0, "batch_id", pa.array(np.full(count, batch_id, dtype=np.int64)))
         copy_rows(self._session, self._name(part), numbered)
-
-    def _apply(self, mirror: Mirror, changes: pa.Table) -> None:
-        staged = quoted(f"{self._table}_changes")
-        columns = Table("", columns_of(changes.schema)).definition()
-        self._session.run(f"CREATE TEMPORARY TABLE {staged} ({columns}) ON COMMIT DROP")
-        copy_rows(self._session, f"pg_temp.{staged}", changes)
-        for statement in mirror.statements(self._name(), self._name(POSITIONS), f"pg_temp.{staged}"):
-            self._session.run(statement)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -37,11 +37,11 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 
 from waterclock.errors import CommitUnknown, EnvironmentMissing, SinkLost, UsageError, WaterclockError
-from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
+from waterclock.sinks.iceberg.destination import iceberg_table
 from waterclock.sinks.marks import Mark, Marks
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
 
@@ -75,7 +75,7 @@ class IcebergSink:
         written_by: str = DRIVER,
     ) -> None:
         self.written_by = checked_writer(written_by)
-        self._table, self._settings, self._name = names.iceberg_table(table), dict(settings or {}), catalog
+        self._table, self._settings, self._name = iceberg_table(table), dict(settings or {}), catalog
         self._catalog: Catalog | None = None
         self._tables: dict[str, IcebergTable] = {}
         self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None

@@ -48,11 +48,6 @@ class Change:
         return version is not None and version >= batch_id
 
 
-def keyed(schema: pa.Schema, key: tuple[str, ...]) -> pa.Schema:
-    """`schema` with a word on each column of the key: Delta has no primary keys."""
-    return pa.schema([field.with_metadata({KEY: b"true"}) if field.name in key else field for field in schema])
-
-
 def having(
     table: DeltaTable, column: str, values: pa.Array | None, columns: list[str] | None, **partition: str
 ) -> pa.Table:
@@ -68,24 +63,6 @@ def having(
             batch = batch.filter(pc.is_in(batch.column(column).cast(values.type), value_set=values))
         found.append(pa.Table.from_batches([batch]))
     return pa.concat_tables(found, promote_options="permissive")
-
-
-def newer(changes: pa.Table, known: pa.Table, key: tuple[str, ...], position: list[str]) -> tuple[pa.Table, bool]:
-    """The rows of `changes` at a larger position than `known` has of their key, and whether it has none of them."""
-    if not known.num_rows:
-        return changes, True
-    names = changes.schema.names
-    ours = {name: f"c{place}" for place, name in enumerate(names)}  # Arrow reads a name as a path: .order is order
-    keys, ats = [ours[name] for name in key], [ours[name] for name in position]
-    known = known.rename_columns([*keys, *(f"{at}_known" for at in ats)])
-    both = changes.rename_columns(list(ours.values())).join(known, keys, join_type="left outer")
-    is_later, is_same = pa.scalar(False), pa.scalar(True)
-    for at in ats:
-        is_later = pc.or_(is_later, pc.and_(is_same, pc.greater(both[at], both[f"{at}_known"])))
-        is_same = pc.and_(is_same, pc.equal(both[at], both[f"{at}_known"]))
-    is_new = pc.is_null(both[f"{ats[0]}_known"])
-    rows = both.filter(pc.or_kleene(is_new, is_later)).select(list(ours.values())).rename_columns(names)
-    return rows, bool(pc.all(is_new).as_py() is not False)
 
 
 def _add(table: DeltaTable, rows: pa.Table, once: CommitProperties) -> None:

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Field, Schema, write_deltalake
 
 from waterclock.errors import UsageError
-from waterclock.sinks import names
-from waterclock.sinks.lakes.delta_merge import GONE, KEY, Change, having
+from waterclock.sinks.delta.destination import fitting_delta_column, fitting_delta_folder
+from waterclock.sinks.delta.merge import GONE, KEY, Change, having
 from waterclock.sinks.mirrors.replica import (
     POSITION_COLUMNS,
     POSITION_KEY,
@@ -83,7 +83,7 @@ class DeltaReplica:
 
     def _path(self, table: str) -> str:
         for part in table.split(".", 1):
-            names.fitting_delta_folder(part, f"the table {table!r} of the source", _REMEDY)
+            fitting_delta_folder(part, f"the table {table!r} of the source", _REMEDY)
         database, _, own = table.partition(".")
         if database.startswith(self._own + "_"):
             raise UsageError(f"the table {table!r} of the source has the place of the sink's own: {_REMEDY}")
@@ -170,7 +170,7 @@ class _Plan:
         there = [] if self._before is None else [field.name for field in self._before.schema().fields]
         seen = {name.casefold(): name for name in there}
         for name in columns:
-            names.fitting_delta_column(name, f"the column {name!r} of {self._name} in the source", _REMEDY)
+            fitting_delta_column(name, f"the column {name!r} of {self._name} in the source", _REMEDY)
             if seen.setdefault(name.casefold(), name) != name:
                 raise UsageError(
                     f"the columns {seen[name.casefold()]!r} and {name!r} of {self._name} in the source differ by case "

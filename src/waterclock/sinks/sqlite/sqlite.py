@@ -12,22 +12,20 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
-from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
-from waterclock.sinks.mirrors.mirror import Mirror
 from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
-from waterclock.sinks.results import event_schema, flat, flat_schema
-from waterclock.sinks.sql.sqlite_replica import POSITION_TYPES, SQLiteTables
-from waterclock.sinks.sql.sqlite_rows import connect
-from waterclock.sinks.strangers import needed_names, refuse_no_mirror, refuse_to_drop
+from waterclock.sinks.results import flat, flat_schema
+from waterclock.sinks.sqlite.destination import sqlite_table
+from waterclock.sinks.sqlite.replica import POSITION_TYPES, SQLiteTables
+from waterclock.sinks.sqlite.rows import connect
+from waterclock.sinks.strangers import needed_names, refuse_to_drop
 from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
@@ -46,11 +44,11 @@ _WAIT_S = 30  # for another one's lock
 
 
 class SQLiteSink:
-    """A `Sink` on a file; with `mirror`, its table follows change events. The folder of `path` is made."""
+    """A `Sink` on a file; with `mirror`, of changes of tables. The folder of `path` is made."""
 
-    def __init__(self, path: str | Path, table: str = "results", *, mirror: Mirror | Replica | None = None) -> None:
+    def __init__(self, path: str | Path, table: str = "results", *, mirror: Replica | None = None) -> None:
         self._path = Path(path)
-        self._table = names.sqlite_table(table)
+        self._table = sqlite_table(table)
         self._mirror = mirror
         self._epoch: Epoch | None = None
         with _errors_of(self._path):
@@ -70,17 +68,13 @@ class SQLiteSink:
         return self._path
 
     @property
-    def mirror(self) -> Mirror | Replica | None:
-        """What the table follows; None where it holds results."""
+    def mirror(self) -> Replica | None:
+        """That it is given changes of tables; None if it is given results."""
         return self._mirror
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        if isinstance(self._mirror, Mirror):
-            self._mirror.check(event_schema(results))
         with _errors_of(self._path), self._transaction():
-            if isinstance(self._mirror, Mirror):
-                refuse_no_mirror(self.describe(), self._found)
             tables = _tables(self._mirror, results)
             rows = {table.part: self._holds_rows(table.part) for table in tables}
             for table in tables:
@@ -94,7 +88,7 @@ class SQLiteSink:
         """
         with _errors_of(self._path), self._transaction():
             refuse_to_drop(self._mirror, self._table, str(self._path), self._found)
-            if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
+            if self._mirror is not None and self._found(POSITIONS).columns:
                 empty_all(self._replicated(), f'"{self._table}{POSITIONS}"')
             is_ours = tuple(name for name, _ in self._found(OWNER).columns) == OWNER_NAMES
             for part in (*needed_names(self._mirror), *((OWNER,) if is_ours else ())):
@@ -130,12 +124,8 @@ class SQLiteSink:
         """See `Sink`."""
         if self._mirror is None:
             self._append("", batch.batch_id, flat(batch.results))
-        elif isinstance(self._mirror, Replica):
-            apply(self._replicated(), f'"{self._table}{POSITIONS}"', batch.results)
         else:
-            changes, refused = self._mirror.changes(batch.results)
-            self._apply(self._mirror, changes)
-            batch = letters.with_letters(batch, refused)
+            apply(self._replicated(), f'"{self._table}{POSITIONS}"', batch.results)
         self._append(DEAD_LETTERS, batch.batch_id, batch.dead_letters)
         watermark = None if batch.watermark_us is None else _text_time(pa.array([batch.watermark_us]))[0].as_py()
         counters = json.dumps(dict(batch.counters), sort_keys=True)
@@ -193,15 +183,6 @@ class SQLiteSink:
     def _append(self, part: str, batch_id: int, rows: pa.Table) -> None:
         self._insert(f'"{self._table}{part}"', rows.add_column(0, "batch_id", pa.array([batch_id] * rows.num_rows)))
 
-    def _apply(self, mirror: Mirror, changes: pa.Table) -> None:
-        staged = f'temp."{self._table}_changes"'
-        columns = Table("", _columns(changes.schema)).definition()
-        self._db.execute(f"CREATE TABLE {staged} ({columns})")
-        self._insert(staged, changes)
-        for statement in mirror.statements(f'"{self._table}"', f'"{self._table}{POSITIONS}"', staged):
-            self._db.execute(statement)
-        self._db.execute(f"DROP TABLE {staged}")
-
     def _replicated(self) -> SQLiteTables:
         return SQLiteTables(lambda statement: self._db.execute(statement).fetchall(), self._db.executemany)
 
@@ -221,10 +202,8 @@ class SQLiteSink:
             raise
 
 
-def look(path: Path, table: str, mirror: Mirror | Replica | None, results: pa.Schema) -> None:
+def look(path: Path, table: str, mirror: Replica | None, results: pa.Schema) -> None:
     """UsageError where a sink could not be opened, as far as its file shows; nothing is made, and nothing is changed."""
-    if isinstance(mirror, Mirror):
-        mirror.check(event_schema(results))
     wanted = _tables(mirror, results)
     _refuse_unwritable(path)
     if not path.exists():
@@ -232,8 +211,6 @@ def look(path: Path, table: str, mirror: Mirror | Replica | None, results: pa.Sc
     # a reader of a file that nobody has open would leave a log and its index beside it
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     with _errors_of(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as db:
-        if isinstance(mirror, Mirror):
-            refuse_no_mirror(f"the table {table!r} in {path}", partial(_found, db, table))
         for each in wanted:
             if (found := _found(db, table, each.part)).columns:
                 refuse_unlike(f"the table {table + each.part!r} in {path}", found, each)
@@ -249,18 +226,14 @@ def _refuse_unwritable(path: Path) -> None:
         )
 
 
-def _tables(mirror: Mirror | Replica | None, results: pa.Schema) -> list[Table]:
+def _tables(mirror: Replica | None, results: pa.Schema) -> list[Table]:
     """The tables of a sink."""
     dead = tuple(zip(DEAD_NAMES, _DEAD_TYPES, strict=True))
     batches = tuple(zip(BATCH_NAMES, _BATCH_TYPES, strict=True))
     ours = [Table(DEAD_LETTERS, dead), Table(BATCHES, batches, BATCH_KEY)]
     if mirror is None:
         return [Table("", (("batch_id", "INTEGER"), *_columns(flat_schema(results)))), *ours]
-    if isinstance(mirror, Replica):
-        return [positions_table(POSITION_TYPES), *ours]
-    event, key = event_schema(results), mirror.key
-    kept, positions = _columns(mirror.kept(event)), _columns(mirror.positions(event))
-    return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
+    return [positions_table(POSITION_TYPES), *ours]
 
 
 def _found(db: sqlite3.Connection, table: str, part: str) -> Table:

@@ -17,7 +17,7 @@ from waterclock.errors import UsageError
 from waterclock.postgres.session import Session
 from waterclock.sinks import letters
 from waterclock.sinks.base import Batch
-from waterclock.sinks.names import postgres_column
+from waterclock.sinks.postgres.destination import fitting_postgres
 from waterclock.sinks.results import flat
 from waterclock.sinks.tables import listed
 
@@ -37,7 +37,10 @@ _TYPES = {
 
 def columns_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
     """The columns as (name, type), in PostgreSQL's own spelling of its types."""
-    return tuple((postgres_column(field.name), _type_of(field)) for field in schema)
+    remedy = "rename it in [source.columns]"
+    return tuple(
+        (fitting_postgres(field.name, f"the column {field.name!r}", remedy), _type_of(field)) for field in schema
+    )
 
 
 def _type_of(field: pa.Field) -> str:
