@@ -33,10 +33,11 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.cluster.group import join, leave
-from waterclock.relay.cluster.holes import Holes
 from waterclock.relay.cluster.retention import Retention
 from waterclock.relay.cluster.same_logs import SameLogs
 from waterclock.relay.cluster.targets import Targets
+from waterclock.relay.cluster.unassigned import UnassignedPartitions
+from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
@@ -89,10 +90,18 @@ class Relay:
         self._logs = Logs(self._settings)
         self._consumer = self._join()
         self._pressure = Pressure(self._consumer, self.topics.input)
-        client = self._admin.client
-        self._holes = Holes(client, self._settings, self.topics.input, options.group, self._count, self._clock)
-        self._retention = Retention(client, self.topics, options.servers, self._clock)
-        self._same_logs = SameLogs(client, self._ids, self._clock)
+        self._watcher = Watcher(self._admin.client, self._clock)
+        self._unassigned = UnassignedPartitions(
+            self._watcher,
+            self._settings,
+            self.topics.input,
+            options.group,
+            self._count,
+            self._clock,
+            lambda: self._consumer.memberid(),
+        )
+        Retention(self._watcher, self.topics, options.servers, self._clock)
+        self._same_logs = SameLogs(self._watcher, self._ids)
         self._around = self._look_around(reading)
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
@@ -106,7 +115,7 @@ class Relay:
         options = self._options
         return Around(
             self._settings,
-            self._admin.client,
+            self._watcher,
             self.topics,
             self._ids[self.topics.input],
             options.group,
@@ -138,9 +147,8 @@ class Relay:
             self._pressure.keep(self.owners)
             self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
             done += self.standby.step({*self.owners, *self._pending, *self._given})
-            self._holes.step(self._consumer.memberid())
-            self._retention.step()
-            self._same_logs.step()
+            self._watcher.step()
+            self._unassigned.step()
             self._gather()
         return done
 
@@ -161,7 +169,7 @@ class Relay:
                 self._let_go(number, checkpoint)
             self.standby.close(checkpoint)
         leave(self._consumer)
-        for each in (self._holes, self._side_by_side, self._upkeep, self._logs):
+        for each in (self._unassigned, self._side_by_side, self._upkeep, self._logs):
             each.close()
 
     # The group

@@ -17,7 +17,7 @@ from waterclock.relay.owner.owner import Owner
 from waterclock.relay.statistics import Counts
 from waterclock.relay.upkeep.lap import Laps
 from waterclock.relay.upkeep.saves import Saves
-from waterclock.relay.upkeep.trim import Cutter, Trims
+from waterclock.relay.upkeep.trim import Trims
 
 LAP_BYTES: Final = 1 << 30
 QUIET_MS: Final = 50
@@ -28,11 +28,11 @@ URGENT_NS: Final = 500_000_000
 class _Care:
     """What is done for one owner."""
 
-    def __init__(self, owner: Owner, counts: Counts, cutter: Cutter, lap_bytes: int, stuck: set[tuple[int, int]]):
+    def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]):
         self.owner = owner
         self.laps = Laps(owner, counts, lap_bytes, stuck)
         self.saves = Saves(owner, counts, lap_bytes)
-        self.trims = Trims(owner, cutter, lap_bytes)
+        self.trims = Trims(owner, lap_bytes)
         self.done_ns = 0
 
 
@@ -41,7 +41,6 @@ class Upkeep:
 
     def __init__(self, around: Around, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
         self._clock, self._owners, self._counts, self._lap_bytes = around.clock, owners, counts, lap_bytes
-        self._cutter = Cutter(around.client)
         self._cares: dict[int, _Care] = {}
         self._stuck: dict[int, set[tuple[int, int]]] = {}
 
@@ -84,7 +83,7 @@ class Upkeep:
         if care is not None:
             care.laps.close()
         stuck = self._stuck.setdefault(owner.number, set())
-        made = _Care(owner, self._counts, self._cutter, self._lap_bytes, stuck)
+        made = _Care(owner, self._counts, self._lap_bytes, stuck)
         self._cares[owner.number] = made
         return made
 
