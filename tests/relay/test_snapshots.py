@@ -94,7 +94,7 @@ def test_files_that_are_lost_when_both_logs_are_cut_off_are_made_again_of_them(w
     step_quietly(relay)
     assert owner_of(relay).store.pending == 3
     assert world.values() == delivered
-    assert owner_of(relay).extent.low > 3
+    assert owner_of(relay).log_span.low > 3
     world.advance_ms(YEAR_MS)
     until_delivered(world, relay, "far", "gone", "too")
 
@@ -121,9 +121,9 @@ def test_what_was_settled_after_it_was_moved_on_stays_settled(world: World) -> N
     cut_off(world, relay)
     world.advance_ms(3_600_000)
     step_until(lambda: "soon" in world.values(), relay)
-    low = owner_of(relay).extent.settled_low
+    low = owner_of(relay).log_span.settled_low
     saved(world, relay, 2)
-    step_until(lambda: world.advance_ms(1_000) or owner_of(relay).extent.settled_low > low, relay)
+    step_until(lambda: world.advance_ms(1_000) or owner_of(relay).log_span.settled_low > low, relay)
     relay = empty(world, relay)
     step_quietly(relay)
     assert long_ones(world) == ["soon"]
@@ -147,7 +147,7 @@ def test_files_are_kept_though_all_of_the_input_was_swept(world: World) -> None:
     """The record that they are compared by stays."""
     relay = lapping(world)
     lap(world, relay)
-    assert owner_of(relay).extent.moves.swept == owner_of(relay).position
+    assert owner_of(relay).log_span.moves.swept == owner_of(relay).position
     for _ in range(3):
         world.advance_ms(1_000)
         step_quietly(relay)
@@ -226,7 +226,7 @@ def test_a_log_that_kafka_does_not_cut_off_is_said_and_grows(
     fill(world, relay)
     step_until(lambda: world.advance_ms(1_000) or "is not cut off, and grows" in caplog.text, relay)
     assert "needs the right Delete" in caplog.text
-    assert owner_of(relay).extent.low == 0
+    assert owner_of(relay).log_span.low == 0
     world.advance_ms(YEAR_MS)
     until_delivered(world, relay, "far")
 

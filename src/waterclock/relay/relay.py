@@ -40,10 +40,10 @@ from waterclock.relay.cluster.unassigned import UnassignedPartitions
 from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.options import RelayOptions, StandsBy
-from waterclock.relay.owner.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
+from waterclock.relay.owner.context import Context, Reading, RecordRefused, committed_of, in_silence, staying
+from waterclock.relay.owner.disk_space import no_disk
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.pressure import Pressure
-from waterclock.relay.owner.room import no_disk
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
 from waterclock.relay.owner.turns import Turns, is_wanted
 from waterclock.relay.standby.standby import Standby
@@ -77,7 +77,8 @@ class Relay:
         self._admin = Admin(self._settings)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
         self._ids = {topic: self._admin.topic_id(topic) for topic in (self.topics.input, self.topics.settled)}
-        say_unread(options.folder, {self._files_of(number).folder_name() for number in range(self._count)})
+        files = (Identity(options.group, self._ids[self.topics.input], number) for number in range(self._count))
+        say_unread(options.folder, {each.folder_name() for each in files})
         # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
@@ -91,29 +92,24 @@ class Relay:
         self._consumer = self._join()
         self._pressure = Pressure(self._consumer, self.topics.input)
         self._watcher = Watcher(self._admin.client, self._clock)
-        self._unassigned = UnassignedPartitions(
-            self._watcher,
-            self._settings,
-            self.topics.input,
-            options.group,
-            self._count,
-            self._clock,
-            lambda: self._consumer.memberid(),
-        )
-        Retention(self._watcher, self.topics, options.servers, self._clock)
         self._same_logs = SameLogs(self._watcher, self._ids)
-        self._around = self._look_around(reading)
-        self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
+        Retention(self._watcher, self.topics, options.servers)
+        self._unassigned = self._watch_group()
+        self._context = self._make_context(reading)
+        self._upkeep = Upkeep(self._context, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
-        self.standby = Standby(self._around, followed, self.owners)
+        self.standby = Standby(self._context, followed, self.owners)
         self._side_by_side = Turns(self._counts, self._of)
 
-    def _files_of(self, number: int) -> Identity:
-        return Identity(self._options.group, self._ids[self.topics.input], number)
+    def _watch_group(self) -> UnassignedPartitions:
+        topic, group = self.topics.input, self._options.group
+        return UnassignedPartitions(
+            self._watcher, self._settings, topic, group, self._count, lambda: self._consumer.memberid()
+        )
 
-    def _look_around(self, reading: Reading) -> Around:
+    def _make_context(self, reading: Reading) -> Context:
         options = self._options
-        return Around(
+        return Context(
             self._settings,
             self._watcher,
             self.topics,
@@ -224,7 +220,7 @@ class Relay:
     def _take_over(self, number: int, pending: PendingTakeOver) -> None:
         self.standby.let_go(number)
         try:
-            take_over = TakeOver(self._around, number)
+            take_over = TakeOver(self._context, number)
             if pending.backoff.attempts:  # the first one of a dead owner's is in haste
                 self._same_logs.check()
             if number >= self._count:
@@ -234,7 +230,7 @@ class Relay:
             self._put_off(number, pending, error)
             return
         except OSError as error:
-            self._put_off(number, pending, no_disk(self._around.place_of(number), error))
+            self._put_off(number, pending, no_disk(self._context.place_of(number), error))
             return
         pending.hand_over(owner)
         del self._pending[number]
@@ -323,7 +319,9 @@ class Relay:
         if is_refusal(error) or meaning_of(error) is Meaning.NO_GROUP:
             raise UsageError(f"Kafka refuses the relay: {error.str()}. Look at --kafka-config and the rights.")
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._of(message.partition(), _reread)
+            if message.partition() in self.owners:
+                where = f"{self.topics.input}-{message.partition()}"
+                self._fail(message.partition(), ConnectionLost(f"{where} has no records any more where it was read"))
         else:
             self._lost(ConnectionLost(f"Kafka says: {error.str()}."))
 
@@ -349,13 +347,13 @@ class Relay:
         self._consumer = self._join()
         self._pressure = Pressure(self._consumer, self.topics.input)
 
-    def _of(self, number: int, deed: Callable[[Owner], int]) -> int:
+    def _of(self, number: int, action: Callable[[Owner], int]) -> int:
         """Do something with the owner of a partition; without one, or where it fails, nothing."""
         owner = self.owners.get(number)
         if owner is None:
             return 0
         try:
-            return deed(owner)
+            return action(owner)
         except (ConnectionLost, StoreDamaged) as error:
             self._fail(number, error)
             return 0
@@ -400,7 +398,3 @@ class Relay:
 def _reached(offset: int, owner: Owner) -> int:
     owner.reached(offset)
     return 0
-
-
-def _reread(owner: Owner) -> int:
-    raise ConnectionLost(f"{owner.around.topics.input}-{owner.number} has no records any more where it was read")

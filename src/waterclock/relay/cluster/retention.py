@@ -13,7 +13,6 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
 
-from waterclock.clock import WallClock
 from waterclock.relay.cluster.watcher import Answers, Watcher
 from waterclock.relay.wire.topics import Topics, deletes
 
@@ -25,15 +24,15 @@ AGAIN_NS: Final = 600_000_000_000
 class Retention:
     """Of the input and of what is settled; `servers` are named in the command that mends it."""
 
-    def __init__(self, watcher: Watcher, topics: Topics, servers: str, clock: WallClock) -> None:
+    def __init__(self, watcher: Watcher, topics: Topics, servers: str) -> None:
         self._servers = servers
-        self._clock = clock
+        self._watcher = watcher
         self._said: dict[str, tuple[str, int]] = {}  # what was said of a topic, and when it is said again
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in (topics.input, topics.settled)]
         watcher.ask(LOOK_NS, lambda: watcher.client.describe_configs(resources), self._hear)
 
     def _hear(self, answers: Answers) -> None:
-        now_ns = self._clock.monotonic_ns()
+        now_ns = self._watcher.clock.monotonic_ns()
         for resource, future in answers.items():
             topic = resource.name
             try:

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 
-from waterclock.clock import WallClock
 from waterclock.kafka.errors import words_of
 from waterclock.relay.cluster.group import join, leave
 from waterclock.relay.cluster.watcher import Answers, Watcher
@@ -39,13 +38,12 @@ class UnassignedPartitions:
         topic: str,
         group: str,
         partitions: int,
-        clock: WallClock,
         member: Callable[[], str],
     ) -> None:
         self._settings = settings
         self._topic = topic
         self._group = group
-        self._clock = clock
+        self._watcher = watcher
         self._member = member
         self._all = frozenset(range(partitions))
         self.may_look = True
@@ -72,7 +70,7 @@ class UnassignedPartitions:
         if unassigned and unassigned == self._last:
             numbers = ", ".join(map(str, sorted(unassigned)))
             log.warning("nobody has %s of %s, though the group rests: having it share anew", numbers, self._topic)
-            self._guest_was_given, self._guest_until_ns = False, self._clock.monotonic_ns() + GUEST_NS
+            self._guest_was_given, self._guest_until_ns = False, self._watcher.clock.monotonic_ns() + GUEST_NS
             self._guest = join(
                 self._settings, self._topic, self._group, name=None, on_given=self._given, on_taken=_taken
             )
@@ -100,7 +98,7 @@ class UnassignedPartitions:
         """Have the guest hear the group, until it was given something."""
         if self._guest is not None:
             self._guest.poll(0)
-            if self._guest_was_given or self._clock.monotonic_ns() >= self._guest_until_ns:
+            if self._guest_was_given or self._watcher.clock.monotonic_ns() >= self._guest_until_ns:
                 self.close()
 
     def close(self) -> None:

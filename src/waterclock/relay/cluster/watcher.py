@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from waterclock.clock import Clock
+from waterclock.clock import WallClock
 
 Answers = Mapping[Any, Any]  # futures, by what was asked
 
@@ -31,15 +31,15 @@ class _Question:
 class Watcher:
     """Asks by `client`; time is `clock`'s. For the relay's thread."""
 
-    def __init__(self, client: AdminClient, clock: Clock) -> None:
+    def __init__(self, client: AdminClient, clock: WallClock) -> None:
         self.client = client
-        self._clock = clock
+        self.clock = clock
         self._questions: list[_Question] = []
         self._once: list[tuple[Answers, Callable[[Answers], object]]] = []
 
     def ask(self, every_ns: int, what: Callable[[], Answers], hear: Callable[[Answers], object]) -> None:
         """Have `what` asked each `every_ns`, for the first time when they are over, and its answers heard."""
-        self._questions.append(_Question(every_ns, what, hear, self._clock.monotonic_ns() + every_ns))
+        self._questions.append(_Question(every_ns, what, hear, self.clock.monotonic_ns() + every_ns))
 
     def once(self, answers: Answers, hear: Callable[[Answers], object]) -> None:
         """Have the answers heard to what was asked just now."""
@@ -58,7 +58,7 @@ class Watcher:
                 hear(answers)
             else:
                 self._once.append((answers, hear))
-        now_ns = self._clock.monotonic_ns()
+        now_ns = self.clock.monotonic_ns()
         for each in self._questions:
             if each.answers is None and now_ns >= each.next_ns:
                 each.next_ns = now_ns + each.every_ns

@@ -30,7 +30,7 @@ from waterclock.relay.statistics import Counts
 AT_ONCE: Final = 4
 MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
 MOST_LETTERS: Final = 1_000  # likewise of dead letters: each is a whole record
-Deed = Callable[[Owner], int]
+Action = Callable[[Owner], int]
 
 
 def is_wanted(owner: Owner, clock: WallClock) -> bool:
@@ -44,10 +44,10 @@ def is_wanted(owner: Owner, clock: WallClock) -> bool:
 
 
 class Turns:
-    """`counts` hear of what is committed; `of(number, deed)` does something with the owner of a partition, and deals with
+    """`counts` hear of what is committed; `of(number, action)` does something with the owner of a partition, and deals with
     its failure."""
 
-    def __init__(self, counts: Counts, of: Callable[[int, Deed], int]) -> None:
+    def __init__(self, counts: Counts, of: Callable[[int, Action], int]) -> None:
         self._counts, self._of = counts, of
         self._pool = ThreadPoolExecutor(AT_ONCE, "turns")
         self._under_way: deque[tuple[Turn, Future[None]]] = deque()

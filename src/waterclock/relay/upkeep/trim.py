@@ -10,12 +10,12 @@ Rule 3: nobody waits for it. Where Kafka refuses it, that is said, and asked aga
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from waterclock.kafka.errors import words_of
-from waterclock.relay.cluster.watcher import Answers
 from waterclock.relay.logs.logs import offset_of
 from waterclock.relay.owner.owner import Owner
 
@@ -35,8 +35,8 @@ class Trims:
 
     def step(self) -> None:
         """Ask for the next one, if there is something to cut off, and the last one was heard of."""
-        owner, watcher = self._owner, self._owner.around.watcher
-        if self._is_asked or owner.around.clock.monotonic_ns() < self._again_ns:
+        owner, watcher = self._owner, self._owner.context.watcher
+        if self._is_asked or owner.context.clock.monotonic_ns() < self._again_ns:
             return
         for topic, low, offset in self._wanted():
             if offset > low:
@@ -45,24 +45,24 @@ class Trims:
                 return
 
     def _wanted(self) -> list[tuple[str, int, int]]:
-        owner, topics = self._owner, self._owner.around.topics
-        extent, store = owner.extent, owner.store
-        first = extent.snapshots[0] if len(extent.snapshots) > 1 else 0
-        cuts = [(topics.settled, extent.settled_low, min(first, store.settled_position))]
+        owner, topics = self._owner, self._owner.context.topics
+        log_span, store = owner.log_span, owner.store
+        first = log_span.snapshots[0] if len(log_span.snapshots) > 1 else 0
+        cuts = [(topics.settled, log_span.settled_low, min(first, store.settled_position))]
         if store.fingerprint is not None:  # that record is compared at a take-over
-            offset = min(extent.moves.swept, owner.command_position, offset_of(store.fingerprint))
-            if extent.volume.since(extent.low) - extent.volume.since(offset) >= self._least:
-                cuts.append((topics.input, extent.low, offset))
+            offset = min(log_span.moves.swept, owner.command_position, offset_of(store.fingerprint))
+            if log_span.volume.since(log_span.low) - log_span.volume.since(offset) >= self._least:
+                cuts.append((topics.input, log_span.low, offset))
         return cuts
 
-    def _hear(self, answers: Answers) -> None:
+    def _hear(self, answers: Mapping[TopicPartition, Any]) -> None:
         self._is_asked = False
         ((place, future),) = answers.items()
-        owner, extent = self._owner, self._owner.extent
+        owner, log_span = self._owner, self._owner.log_span
         try:
             low = future.result().low_watermark
         except KafkaException as error:
-            self._again_ns = owner.around.clock.monotonic_ns() + AGAIN_NS
+            self._again_ns = owner.context.clock.monotonic_ns() + AGAIN_NS
             log.warning(
                 "%s-%d is not cut off, and grows: %s. The relay's user needs the right Delete of that topic.",
                 place.topic,
@@ -70,7 +70,7 @@ class Trims:
                 words_of(error),
             )
             return
-        if place.topic == owner.around.topics.input:
-            extent.begins(low, extent.settled_low)
+        if place.topic == owner.context.topics.input:
+            log_span.begins(low, log_span.settled_low)
         else:
-            extent.begins(extent.low, low)
+            log_span.begins(log_span.low, low)

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
-from waterclock.relay.owner.around import Around
+from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.statistics import Counts
 from waterclock.relay.upkeep.lap import Laps
-from waterclock.relay.upkeep.saves import Saves
+from waterclock.relay.upkeep.snapshots import SnapshotSchedule
 from waterclock.relay.upkeep.trim import Trims
 
 LAP_BYTES: Final = 1 << 30
@@ -31,7 +31,7 @@ class _Care:
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]):
         self.owner = owner
         self.laps = Laps(owner, counts, lap_bytes, stuck)
-        self.saves = Saves(owner, counts, lap_bytes)
+        self.snapshots = SnapshotSchedule(owner, counts, lap_bytes)
         self.trims = Trims(owner, lap_bytes)
         self.done_ns = 0
 
@@ -39,8 +39,8 @@ class _Care:
 class Upkeep:
     """For the owners of one relay, `owners` by their partitions."""
 
-    def __init__(self, around: Around, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
-        self._clock, self._owners, self._counts, self._lap_bytes = around.clock, owners, counts, lap_bytes
+    def __init__(self, context: Context, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
+        self._clock, self._owners, self._counts, self._lap_bytes = context.clock, owners, counts, lap_bytes
         self._cares: dict[int, _Care] = {}
         self._stuck: dict[int, set[tuple[int, int]]] = {}
 
@@ -87,8 +87,8 @@ class Upkeep:
         self._cares[owner.number] = made
         return made
 
-    def _wanted(self, care: _Care) -> Laps | Saves | None:
-        return care.laps if care.laps.is_wanted else care.saves if care.saves.is_wanted else None
+    def _wanted(self, care: _Care) -> Laps | SnapshotSchedule | None:
+        return care.laps if care.laps.is_wanted else care.snapshots if care.snapshots.is_wanted else None
 
     def _is_time(self, care: _Care) -> bool:
         since_ns = self._clock.monotonic_ns() - care.done_ns

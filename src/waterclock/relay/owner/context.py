@@ -54,7 +54,7 @@ NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of
 
 
 @dataclass(frozen=True)
-class Around:
+class Context:
     """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name,
     `committed` its offset of an input partition (None: none), `member` the metadata by which Kafka knows whether this
     process is still in the group. `reading` hears how far something is read where that may last, every second or so: the
