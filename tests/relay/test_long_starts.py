@@ -64,7 +64,7 @@ def test_while_much_is_read_the_client_is_asked_for_nothing(world: World, monkey
 
     relay = world.relay()
     with monkeypatch.context() as patch:
-        patch.setattr(relay, "_consumer", Client())
+        patch.setattr(relay._member, "consumer", Client())
         relay._context.reading("a log", 1, 2)
     assert asked == [(0, 0)]
 

@@ -100,7 +100,7 @@ def test_no_more_than_a_few_are_on_their_way_at_once(wide: World, monkeypatch: p
     began, counts = Turn.begin, list[int]()
 
     def begin(self: Turn) -> None:
-        counts.append(len(relay._side_by_side._under_way))
+        counts.append(len(relay._turns._under_way))
         began(self)
 
     monkeypatch.setattr(Turn, "begin", begin)

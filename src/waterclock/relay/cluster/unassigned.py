@@ -12,13 +12,13 @@ Rule 3: if the right to look is missing, that is said once, and again when it wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 
 from waterclock.kafka.errors import words_of
-from waterclock.relay.cluster.group import join, leave
+from waterclock.relay.cluster.group import Member, join, leave
 from waterclock.relay.cluster.watcher import Answers, Watcher
 
 log = logging.getLogger("waterclock.relay")
@@ -28,23 +28,14 @@ _FORBIDDEN: Final = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_A
 
 
 class UnassignedPartitions:
-    """Of one group and its topic of so many partitions. `member` gives this relay's own id in the group, `settings` are for
-    a guest."""
+    """Of a member's group and its topic of so many partitions; `settings` are for a guest."""
 
-    def __init__(
-        self,
-        watcher: Watcher,
-        settings: Mapping[str, Any],
-        topic: str,
-        group: str,
-        partitions: int,
-        member: Callable[[], str],
-    ) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._group = group
+    def __init__(self, watcher: Watcher, member: Member, settings: Mapping[str, Any], partitions: int) -> None:
         self._watcher = watcher
         self._member = member
+        self._settings = settings
+        self._topic = member.topic
+        self._group = group = member.group
         self._all = frozenset(range(partitions))
         self.may_look = True
         self._last: frozenset[int] = frozenset()
@@ -63,7 +54,7 @@ class UnassignedPartitions:
             self._last = frozenset()
             return
         self.may_look, unassigned = True, frozenset[int]()
-        is_first = min((one.member_id for one in found.members), default="") == self._member()
+        is_first = min((one.member_id for one in found.members), default="") == self._member.consumer.memberid()
         if is_first and found.state == ConsumerGroupState.STABLE:
             places = (place for one in found.members for place in one.assignment.topic_partitions)
             unassigned = self._all - {place.partition for place in places if place.topic == self._topic}

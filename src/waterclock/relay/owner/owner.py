@@ -27,9 +27,11 @@ from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.disk_space import DiskSpace
 from waterclock.relay.owner.doubts import Doubts
 from waterclock.relay.owner.due_soon import DueSoonWheel
+from waterclock.relay.owner.follow_ups import Nexts
 from waterclock.relay.owner.log_span import EACH, LogSpan
 from waterclock.relay.owner.pace import MOST, Pace, Rest
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
+from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.headers import headers_of
 from waterclock.relay.wire.incoming import Requests, read
@@ -39,7 +41,6 @@ SOON_MS: Final = 600_000
 SLICE: Final = 100_000  # rows loaded at once: 50 ms
 TURN_BYTES: Final = 64 << 20  # of messages that are in memory at once
 CHECKPOINT_NS: Final = 1_000_000_000
-_DONE: Final = object()
 
 
 class Start(NamedTuple):
@@ -65,33 +66,40 @@ class Owner:
     """
 
     def __init__(
-        self,
-        context: Context,
-        number: int,
-        store: PartitionStore,
-        producer: TransactionalProducer,
-        start: Start,
+        self, context: Context, number: int, store: PartitionStore, producer: TransactionalProducer, start: Start
     ) -> None:
-        self.context, self.number, self.store, self.producer = context, number, store, producer
-        self.position, self.command_position = min(start.filed, start.answered), start.answered
-        self.settled_position, self.log_span = start.settled, start.log_span
-        self.waiting: list[Command] = []
-        self.letters: list[Letter] = []
-        self.refused: dict[int, str] = {}
-        self.doubts, self.is_naming, self.was_alone, self.most_letters = Doubts(context.clock), False, False, MOST
-        self.anew, self.unasked = 0, set[str]()
-        self.pace = Pace()
+        self.context, self.number = context, number
+        self.store, self.producer = store, producer
+        # how far both logs were read, answered and filed
+        self.position = min(start.filed, start.answered)
+        self.command_position = start.answered
+        self.settled_position = start.settled
+        self.log_span = start.log_span
+        self.reads_to = start.end  # nothing is delivered before the input was read to here
+        self.is_in_doubt = False
+        self._filed = start.filed
+        self._fingerprint = store.fingerprint
+        self._reached = 0  # it is said that the input was read up to here
+        self._looked_to = 0  # it was looked at ahead up to here
         self.disk = DiskSpace(context.place_of(number), context.clock)
         self.held: list[Sequence[Message]] = []
-        self.nexts: dict[bytes, dict[int, int]] = {}  # `nexts_of`, by id: origin -> where the series began
+        # what waits for a turn
+        self.waiting: list[Command] = []
+        self.letters: list[Letter] = []
+        self.nexts: Nexts = {}
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
-        self.rest, self.rest_until_ns, self.committed_ns = Rest(), 0, 0
-        self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
-        self.has_work, self._reached, self.is_in_doubt = True, 0, False
-        self._looked_to = 0  # the input was looked at ahead up to here
-        self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
+        # what is known of Kafka
+        self.refused: dict[int, str] = {}
+        self.doubts = Doubts(context.clock)
+        self.unasked = set[str]()
+        self.is_naming = self.was_alone = False
+        self.most_letters, self.anew = MOST, 0
+        self.pace, self.rest = Pace(), Rest()
+        self.rest_until_ns = self.committed_ns = 0
         self.heard()
-        self._checkpointed_ns, self._changed = context.clock.monotonic_ns(), True
+        self.has_work = True
+        self.checkpoints = Checkpoints(self._checkpoint, CHECKPOINT_NS, context.clock)
+        self.checkpoints.is_changed = True
         store.unload()
         self.due_soon = DueSoonWheel(context.clock.wall_ms())
         self._loaded_until = 0  # what is due before is in the wheel, or was
@@ -110,54 +118,75 @@ class Owner:
         done = 0
         with self.disk.asking():
             while self.held:
-                done += self._ingest(self.held[0])
+                done += self._file(self.held[0])
                 del self.held[0]
         return done
 
-    def _ingest(self, messages: Sequence[Message]) -> int:
+    def _file(self, messages: Sequence[Message]) -> int:
+        """Rules 1 and 2."""
         news = read(messages, self.position, self.log_span.moves)
         if news.last is None or not news.looked_at:
             return 0
         absent = self.context.targets.missing(set(news.targets))
-        self._file(news)
+        first = bisect_left(news.offsets, self._filed)
+        if first < len(news.offsets):  # what lies behind the data position
+            rows = rows_of(news.dues[first:], news.origins[first:])
+            rows["flags"] = news.flags[first:]
+            rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
+            self.disk.took()
+            self.due_soon.add(rows[rows["due"] < self.store.loaded_until])
         self._note(news, absent)  # what was filed is filed: from here on nothing fails
         self.position = news.last.offset() + 1
         self.log_span.volume.grow(self.position, sum(map(len, news.blobs)) + EACH * news.looked_at)
         if self.position > self._filed:
-            self._fingerprint, self._changed = fingerprint_of(news.last), True
+            self._fingerprint = fingerprint_of(news.last)
+            self.changed()
         return news.looked_at
 
-    def reached(self, offset: int) -> None:
-        """It is said that the input was read up to here. No position moves for it: only a record does that, so that no word
-        of librdkafka's can leave one out. Where deliveries would begin with it, the log itself is asked: it may have been
-        said of a reading that is over."""
-        self.heard()
-        if self.position < self._catch_up_to <= offset and not self.held and self._stands_before(offset):
-            return
-        self._reached = max(self._reached, offset)
+    def _note(self, news: Requests, absent: dict[str, str]) -> None:
+        """What lies behind the command position. A replace without a target replaces nothing."""
+        answered = self.command_position
+        letters = [letter_of(message, why, False) for message, why in news.bad]
+        aside = []
+        if absent:
+            named = zip(news.messages, news.offsets, news.origins, news.targets, strict=True)
+            aside = [
+                letter_of(message, absent[target], True)
+                for message, offset, origin, target in named
+                if target in absent and offset == origin
+            ]
+        self.letters += [letter for letter in (*letters, *aside) if letter.offset >= answered]
+        nowhere = {letter.offset for letter in aside}
+        self.waiting += [each for each in news.commands if each.offset >= answered and each.offset not in nowhere]
+        for id, offset, began in news.nexts:
+            if offset >= answered:
+                self.nexts.setdefault(id, {})[offset] = began
 
-    def _stands_before(self, end: int) -> bool:
-        """Whether a record that was not read yet stands before this end."""
-        logs, topic = self.context.logs, self.context.topics.input
-        return next(iter(logs.read(topic, self.number, self.position, end)), None) is not None
+    def reached(self, offset: int) -> int:
+        """It is said that the input was read up to here: how many records came, which is 0. No position moves for it: only
+        a record does that, so that no word of librdkafka's can leave one out. Where deliveries would begin with it, the log
+        itself is asked: it may have been said of a reading that is over."""
+        self.heard()
+        if self.position < self.reads_to <= offset and not self.held:
+            records = self.context.logs.read(self.context.topics.input, self.number, self.position, offset)
+            if next(iter(records), None) is not None:  # one stands there that was not read yet
+                return 0
+        self._reached = max(self._reached, offset)
+        return 0
 
     def catch_up(self, end: int) -> None:
         """Nothing is delivered before the input was read to this end."""
-        self._catch_up_to, self.is_in_doubt = max(end, self._catch_up_to), False
-
-    @property
-    def reads_to(self) -> int:
-        """Nothing is delivered before the input was read to here."""
-        return self._catch_up_to
+        self.reads_to = max(end, self.reads_to)
+        self.is_in_doubt = False
 
     def look_ahead(self) -> None:
         """Before commands are answered of an input that was not read to its end (there are too many to keep): know the next
         occurrences that stand further on. One of them may be what a command is for."""
-        if self._looked_to >= self._catch_up_to or self.has_caught_up:
+        if self._looked_to >= self.reads_to or self.has_caught_up:
             return
-        for id, offset, began in next_occurrences(self.context, self.number, range(self.position, self._catch_up_to)):
+        for id, offset, began in next_occurrences(self.context, self.number, range(self.position, self.reads_to)):
             self.nexts.setdefault(id, {})[offset] = began
-        self._looked_to = self._catch_up_to
+        self._looked_to = self.reads_to
 
     def heard(self) -> None:
         """Something came of the input just now."""
@@ -167,11 +196,17 @@ class Owner:
         """For how long nothing came."""
         return self.context.clock.monotonic_ns() - self._heard_ns
 
+    def is_quiet(self, for_ms: int) -> bool:
+        """Whether nothing is due for so long, and nothing waits for its answer."""
+        due_ms = self.next_due_ms()
+        is_due = due_ms is not None and due_ms <= self.context.clock.wall_ms() + for_ms
+        return not (is_due or self.waiting or self.letters)
+
     @property
     def has_caught_up(self) -> bool:
         """Whether it has read what stood in the input when it took over."""
         read = self.position if self.held else max(self.position, self._reached)
-        return not self.is_in_doubt and read >= self._catch_up_to
+        return not self.is_in_doubt and read >= self.reads_to
 
     @property
     def copies_to_come(self) -> bool:
@@ -183,38 +218,6 @@ class Owner:
         """Whether the group should hear how far the input was read: seldom, where nothing is delivered."""
         since_ns = self.context.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
-
-    def _file(self, news: Requests) -> None:
-        """What lies behind the data position."""
-        first = bisect_left(news.offsets, self._filed)
-        if first == len(news.offsets):
-            return
-        rows = rows_of(news.dues[first:], news.origins[first:])
-        rows["flags"] = news.flags[first:]
-        rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
-        self.disk.took()
-        self.due_soon.add(rows[rows["due"] < self.store.loaded_until])
-
-    def _note(self, news: Requests, absent: dict[str, str]) -> None:
-        """What lies behind the command position. A replace without a target replaces nothing."""
-        answered = self.command_position
-        letters = [letter_of(message, why, False) for message, why in news.bad]
-        aside = self._without_target(news, absent) if absent else []
-        self.letters += [letter for letter in (*letters, *aside) if letter.offset >= answered]
-        nowhere = {letter.offset for letter in aside}
-        self.waiting += [each for each in news.commands if each.offset >= answered and each.offset not in nowhere]
-        for id, offset, began in news.nexts:
-            if offset >= answered:
-                self.nexts.setdefault(id, {})[offset] = began
-
-    @staticmethod
-    def _without_target(news: Requests, absent: dict[str, str]) -> list[Letter]:
-        named = zip(news.messages, news.offsets, news.origins, news.targets, strict=True)
-        return [
-            letter_of(message, absent[target], True)
-            for message, offset, origin, target in named
-            if target in absent and offset == origin
-        ]
 
     # What is due
 
@@ -264,48 +267,32 @@ class Owner:
         if not self.disk.is_time:
             return 0
         done = self._take_in() if self.held else 0
-        now_ns = self.context.clock.monotonic_ns()
         with self.disk.asking():
-            if now_ns - self._checkpointed_ns >= CHECKPOINT_NS:
-                self._checkpointed_ns, self.has_work = now_ns, True
+            if self.checkpoints.is_time:
+                self.has_work = True
                 self._load()
-                if self._changed and self._steps is None:
-                    self._steps = self._checkpoint()
-            self._go_on()
-        return done
-
-    def _go_on(self) -> None:
-        """A step of the checkpoint that is being written; of one that fails, nothing more."""
-        steps, self._steps = self._steps, None
-        try:
-            if steps is not None and next(steps, _DONE) is not _DONE:
-                self._steps = steps
-            elif steps is not None and not self.held:
+                self.checkpoints.begin()
+            if self.checkpoints.step() and not self.held:
                 self.disk.took()
-        except OSError:
-            self._changed = True
-            raise
+        return done
 
     def tidy(self) -> None:
         """A few milliseconds of work on the files, while nothing else is to be done."""
         had_work, self.has_work = self.has_work, False
         if self.disk.is_time:
             with self.disk.asking():
-                self.has_work = self._steps is not None or (had_work and self.store.tidy())
+                self.has_work = self.checkpoints.is_under_way or (had_work and self.store.tidy())
 
     def checkpoint(self) -> None:
         """What was filed and settled so far outlasts a crash, unless the disk refuses it."""
         with self.disk.asking():
-            for steps in (self._steps or (), self._checkpoint()):
-                for _ in steps:
-                    pass
-        self._steps = None
+            self.checkpoints.finish()
 
     def _checkpoint(self) -> Iterator[None]:
         # where nothing waits for its answer, all that was read is answered: a new start need not read it again
         read = self.command_position if self.waiting or self.letters else self.position
         self.log_span.answered = max(self.command_position, read)
-        self._changed, self.store.notes = False, self.log_span.notes()
+        self.store.notes = self.log_span.notes()
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
 
@@ -328,7 +315,7 @@ class Owner:
 
     def changed(self) -> None:
         """There is something for the next checkpoint."""
-        self._changed = True
+        self.checkpoints.is_changed = True
 
     def set_aside(self, error: StoreDamaged) -> None:
         """The files do not hold what was written: they are empty from now on."""

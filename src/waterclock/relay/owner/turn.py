@@ -107,6 +107,7 @@ class Turn:
 
     def begin(self) -> None:
         """Steps 1 to 5. Whatever is raised, here and later, the owner is of no more use."""
+        self.owner.look_ahead()
         with self._smaller_where_it_fails():
             self.answer()
             if self.owner.has_caught_up and self._position == self.owner.position:

@@ -29,13 +29,13 @@ from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.replay import Replay
 from waterclock.relay.store import StoreDamaged, rows_of
+from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.wire.headers import headers_of
-from waterclock.relay.wire.incoming import Requests, read
+from waterclock.relay.wire.incoming import read
 from waterclock.relay.wire.request import ORIGIN
 
 CHECKPOINT_NS: Final = 5_000_000_000
 CHECKPOINT_BYTES: Final = 16 << 20  # of messages, since the last one: more at once would keep the disk for long
-_DONE: Final = object()
 
 
 class Follower:
@@ -66,9 +66,8 @@ class Follower:
         self.is_settled, self._reached = False, 0
         self.held: list[Message] = []
         self._doubtful = -1  # the offset of the first of these
-        self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
-        self._changed, self._bytes, self.has_work = False, 0, True
-        self._checkpointed_ns = context.clock.monotonic_ns()
+        self._bytes, self.has_work = 0, True  # of messages, since the last checkpoint
+        self.checkpoints = Checkpoints(self._checkpoint, CHECKPOINT_NS, context.clock)
         self.settle_reached(self.settled_position)
 
     def close(self, error: BaseException | None = None) -> None:
@@ -85,7 +84,8 @@ class Follower:
     def settle(self, message: Message) -> int:
         """Take in a record of TOPIC.settled; how many records of the input that let go on."""
         self._replay.apply(message)
-        self.settled_position, self._changed = message.offset() + 1, True
+        self.settled_position = message.offset() + 1
+        self.checkpoints.is_changed = True
         self.settle_reached(self.settled_position)
         return self._file() if self.held and self._is_decided(self._doubtful) else 0
 
@@ -109,33 +109,25 @@ class Follower:
         return max(0, end - (self.position if self.held else max(self.position, self._reached)))
 
     def _file(self) -> int:
-        news = read(self.held, self.position, self._replay.log_span.moves)
-        self._doubtful = self._first_doubtful(news)
+        moves = self._replay.log_span.moves
+        news = read(self.held, self.position, moves)
+        bad = (message for message, _ in news.bad if any(name == ORIGIN for name, _ in headers_of(message) or ()))
+        self._doubtful = next((one.offset() for one in bad if not self._is_decided(one.offset())), -1)  # rule 3
         if self._doubtful >= 0:
             before = [message for message in self.held if message.offset() < self._doubtful]
-            news = read(before, self.position, self._replay.log_span.moves)
-        self._append(news)
+            news = read(before, self.position, moves)
+        if news.last is not None:
+            rows = rows_of(news.dues, news.origins)
+            rows["flags"] = news.flags
+            self.store.append(rows, news.blobs, news.targets)
+            self.position = news.last.offset() + 1
+            self._fingerprint = fingerprint_of(news.last)
+            self.checkpoints.is_changed = True
+            size = sum(map(len, news.blobs)) + EACH * news.looked_at
+            self._replay.log_span.volume.grow(self.position, size)
+            self._bytes += size
         self.held = [message for message in self.held if message.offset() >= self._doubtful >= 0]
         return news.looked_at
-
-    def _append(self, news: Requests) -> None:
-        if news.last is None:
-            return
-        rows = rows_of(news.dues, news.origins)
-        rows["flags"] = news.flags
-        self.store.append(rows, news.blobs, news.targets)
-        self.position, self._fingerprint, self._changed = news.last.offset() + 1, fingerprint_of(news.last), True
-        size = sum(map(len, news.blobs)) + EACH * news.looked_at
-        self._replay.log_span.volume.grow(self.position, size)
-        self._bytes += size
-
-    def _first_doubtful(self, news: Requests) -> int:
-        """Rule 3; -1 where there is none."""
-        return next((message.offset() for message, _ in news.bad if self._is_doubtful(message)), -1)
-
-    def _is_doubtful(self, message: Message) -> bool:
-        named = any(name == ORIGIN for name, _ in headers_of(message) or ())
-        return named and not self._is_decided(message.offset())
 
     def _is_decided(self, offset: int) -> bool:
         return self._replay.answered > offset or self._replay.log_span.moves.is_copy(offset)
@@ -145,22 +137,18 @@ class Follower:
     @property
     def is_busy(self) -> bool:
         """Whether a checkpoint is being written, or the files are being tidied."""
-        return self._steps is not None or self.has_work
+        return self.checkpoints.is_under_way or self.has_work
 
     def keep_up(self, low: int, settled_low: int) -> bool:
-        """Begin a checkpoint where it is time, or go on with it by a step; both logs begin there. True where there was
-        one."""
-        now_ns = self._context.clock.monotonic_ns()
-        is_time = now_ns - self._checkpointed_ns >= CHECKPOINT_NS or self._bytes >= CHECKPOINT_BYTES
-        if self._steps is None and is_time:
-            self._checkpointed_ns, self.has_work = now_ns, True
+        """Begin a checkpoint if it is time, or go on with it by a step; both logs begin there. True if there was one."""
+        is_time = self.checkpoints.is_time or self._bytes >= CHECKPOINT_BYTES
+        if not self.checkpoints.is_under_way and is_time:
+            self.has_work = True
             self._replay.log_span.begins(low, settled_low)
-            self._steps = self._checkpoint() if self._changed else None
-        if self._steps is None:
-            return False
-        if next(self._steps, _DONE) is _DONE:
-            self._steps = None
-        return True
+            self.checkpoints.begin()
+        is_one = self.checkpoints.is_under_way
+        self.checkpoints.step()
+        return is_one
 
     def tidy(self) -> None:
         """A few milliseconds of work on the files."""
@@ -168,13 +156,11 @@ class Follower:
 
     def _checkpoint(self) -> Iterator[None]:
         log_span = self._replay.log_span
-        log_span.answered, self._changed, self._bytes = self._replay.answered, False, 0
+        log_span.answered = self._replay.answered
+        self._bytes = 0
         self.store.notes = log_span.notes()
         return self.store.checkpoint_steps(self.position, self._fingerprint, self.settled_position)
 
     def checkpoint(self) -> None:
         """What was filed and settled so far outlasts a crash. Step 4. OSError where the disk refuses it."""
-        for steps in (self._steps or (), self._checkpoint() if self._changed else ()):
-            for _ in steps:
-                pass
-        self._steps = None
+        self.checkpoints.finish()

@@ -81,7 +81,7 @@ class Standby:
         wanted = self._numbers.difference(mine)
         if not self.is_ready or not (wanted or self.followers):
             return 0
-        now_ns, is_quiet = self._context.clock.monotonic_ns(), all(map(self._is_quiet, self._owners.values()))
+        now_ns, is_quiet = self._context.clock.monotonic_ns(), self._is_quiet()
         if now_ns < self._next_ns and not is_quiet:
             return 0
         self._next_ns = now_ns + EACH_NS
@@ -97,7 +97,7 @@ class Standby:
         """How long there is nothing to do; it may be for ever."""
         if not self._has_more:
             return inf
-        is_quiet = all(map(self._is_quiet, self._owners.values()))
+        is_quiet = self._is_quiet()
         return 0.0 if is_quiet else max(0.0, (self._next_ns - self._context.clock.monotonic_ns()) / 1e9)
 
     def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
@@ -148,10 +148,8 @@ class Standby:
             why="" if self._has_room else "the disk is nearly full",
         )
 
-    def _is_quiet(self, owner: Owner) -> bool:
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._context.clock.wall_ms() + QUIET_MS
-        return owner.has_caught_up and not (is_due or owner.waiting or owner.letters)
+    def _is_quiet(self) -> bool:
+        return all(owner.has_caught_up and owner.is_quiet(QUIET_MS) for owner in self._owners.values())
 
     # Which are followed
 

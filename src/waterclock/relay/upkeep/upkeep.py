@@ -92,11 +92,6 @@ class Upkeep:
 
     def _is_time(self, care: _Care) -> bool:
         since_ns = self._clock.monotonic_ns() - care.done_ns
-        if all(map(self._is_quiet, self._owners.values())):
+        if all(owner.is_quiet(QUIET_MS) for owner in self._owners.values()):
             return since_ns >= REST_NS
         return since_ns >= URGENT_NS and care.laps.is_urgent
-
-    def _is_quiet(self, owner: Owner) -> bool:
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._clock.wall_ms() + QUIET_MS
-        return not (is_due or owner.waiting or owner.letters)
