@@ -65,7 +65,8 @@ class Relay:
         lost: Callable[[WaterclockError], object] = lambda error: None,
         reading: Reading = in_silence,
     ) -> None:
-        self._options, self._clock, self._lost = options, clock or SystemClock(), lost
+        self._options, self._lost = options, lost
+        self._clock = clock or SystemClock()
         self._settings = staying(base_settings(options.servers, options.settings or {}))
         self.topics = Topics.of(options.topic)
         self._admin = Admin(self._settings)

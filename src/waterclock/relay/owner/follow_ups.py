@@ -135,11 +135,13 @@ class _Due:
     """One message that is due, and has something of KEPT."""
 
     def __init__(self, row: tuple[int, ...], payload: Payload, target: str, now_ms: int) -> None:
-        self.due_ms, self.origin, self._flags = row
-        self._payload, self._target, self._now_ms = payload, target, now_ms
+        self.due_ms, self.origin, flags = row
+        self._payload = payload
+        self._target = target
+        self._now_ms = now_ms
         self._kept = {name: text for name, text in payload.headers if name in KEPT}
         end_ms = expiry_ms(self._kept, self.due_ms)
-        self._is_series = bool(self._flags & Flag.SERIES)
+        self._is_series = bool(flags & Flag.SERIES)
         self._way = self._kept.get(MISSED, _ONCE)
         self._number, self._began = occurrence_of(payload.headers, self.origin)
         self.has_expired = end_ms is not None and now_ms > end_ms

@@ -37,7 +37,8 @@ class Replay:
     def __init__(
         self, context: Context, number: int, store: PartitionStore, input: tuple[int, int], settled: tuple[int, int]
     ) -> None:
-        self._context, self._number, self._store = context, number, store
+        self._context, self._number = context, number
+        self._store = store
         self._input, self._settled = input, settled
         self._snapshots = Assembly()
         low, _ = input

@@ -193,7 +193,8 @@ class Turn:
         chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
         self._letters += self._put_aside(chosen.aside, chosen.reasons)
         self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
-        self._rows, self._alone, self._probes = chosen.rows, chosen.is_alone, chosen.is_probe
+        self._rows = chosen.rows
+        self._alone, self._probes = chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
@@ -220,7 +221,8 @@ class Turn:
         blobs = list(owner.store.read(self._rows))
         if self._rows["flags"].any():
             found = follow_ups(self._rows, blobs, owner.store.targets, self._context.clock.wall_ms())
-            self._rows, blobs, self._nexts, self._missed = found.rows, found.blobs, found.nexts, found.missed
+            self._rows, blobs = found.rows, found.blobs
+            self._nexts, self._missed = found.nexts, found.missed
             self._letters += found.letters
             self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
         self._blobs = blobs

@@ -53,7 +53,10 @@ class LapTurn:
     most."""
 
     def __init__(self, owner: Owner, counts: Counts, records: Sequence[Message], until: int, most: int) -> None:
-        self._owner, self._counts, self._records, self._until, self._most = owner, counts, records, until, most
+        self._owner, self._counts = owner, counts
+        self._records = records
+        self._until = until
+        self._most = most
         self.swept = until
         self._chosen: list[tuple[Message, Original]] = []
         self._offsets: list[int] = []
@@ -138,7 +141,9 @@ class Laps:
     """When a partition's laps go on. `stuck` outlives the owner: place and origin of what Kafka did not take."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]) -> None:
-        self._owner, self._counts, self._lap_bytes, self._stuck = owner, counts, lap_bytes, stuck
+        self._owner, self._counts = owner, counts
+        self._lap_bytes = lap_bytes
+        self._stuck = stuck
         self._until = self._ended = (
             owner.log_span.moves.swept
         )  # of the lap; where the input ended when the last one did
