@@ -129,7 +129,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "command": {"process", "replication"},
 }  # fmt: skip
 INSIDE_RELAY: dict[str, set[str]] = {
-    "spare": set(),
+    "memory": set(),
     "store": set(),
     "wire": {"store"},
     "cluster": {"wire"},
@@ -143,7 +143,7 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "options": {"upkeep"},
     "watching": {"owner", "standby", "statistics", "store", "wire"},
     "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"cluster", "options", "owner", "relay", "spare", "watching", "wire"},
+    "process": {"cluster", "options", "owner", "relay", "memory", "watching", "wire"},
     "view": {"logs", "owner", "process", "statistics", "store", "watching", "wire"},
     "asking": {"client", "process", "view", "wire"},
     "command": {"asking", "process", "view"},

@@ -34,7 +34,7 @@ from waterclock.kafka.errors import Meaning, Verdict, is_refusal, meaning_of, ve
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.handlers.delivery import delivery_of
 from waterclock.relay.handlers.retries import WAITS, LeftBroken, Retries, SentOn, id_of
-from waterclock.relay.owner.around import staying
+from waterclock.relay.owner.context import staying
 
 if TYPE_CHECKING:
     from waterclock.relay.handlers.handled import HandledOffsets
@@ -137,7 +137,7 @@ class Handler:
         """Step 2, of a function that is no coroutine function; what it raised, if it did."""
         raised: list[Exception] = []
 
-        def deed(*connection: Any) -> None:
+        def action(*connection: Any) -> None:
             try:
                 self._options.function(delivery_of(message), *connection)
             except Exception as error:
@@ -145,7 +145,7 @@ class Handler:
                 raise
 
         try:
-            deed() if self._handled is None else self._handled.apply(message, deed)
+            action() if self._handled is None else self._handled.apply(message, action)
         except Exception as error:
             if error in raised or isinstance(error, LeftBroken):
                 return error

@@ -48,18 +48,18 @@ def _of(owner: Owner) -> PartitionStatistics:
     store, due_ms = owner.store, owner.next_due_ms()
     return PartitionStatistics(
         pending=store.pending,
-        near=len(owner.near) + len(owner.ready),
+        near=len(owner.due_soon) + len(owner.ready),
         next_due_ms=store.next_due if due_ms is None else due_ms,
         position=owner.position,
         bytes_on_disk=store.bytes_on_disk,
         caught_up=owner.has_caught_up,
         held=sum(map(len, owner.held)),
-        bytes_wanted=owner.room.wanted,
-        refusals=owner.room.refusals,
-        log_bytes=owner.extent.volume.since(owner.extent.low),
-        swept=owner.extent.moves.swept,
-        begins=owner.extent.low,
-        settled_begins=owner.extent.settled_low,
+        bytes_wanted=owner.disk.wanted,
+        refusals=owner.disk.refusals,
+        log_bytes=owner.log_span.volume.since(owner.log_span.low),
+        swept=owner.log_span.moves.swept,
+        begins=owner.log_span.low,
+        settled_begins=owner.log_span.settled_low,
         reads_to=owner.reads_to,
     )
 

@@ -23,7 +23,7 @@ AGAIN_NS: Final = 1_000_000_000
 SAID_EVERY_NS: Final = 60_000_000_000
 
 
-class Room:
+class DiskSpace:
     """That of the partition `name`. `refusals`: how often the disk refused. `wanted`: the bytes that it refused last, 0
     where it has taken everything since."""
 
@@ -44,7 +44,19 @@ class Room:
         try:
             yield
         except OSError as error:
-            self._refused(error)
+            now_ns = self._clock.monotonic_ns()
+            self.is_refusing, self._again_ns = True, now_ns + AGAIN_NS
+            self.refusals, self.wanted = self.refusals + 1, error.wanted if isinstance(error, DiskRefused) else 0
+            if now_ns >= self._say_ns:
+                self._was_said, self._say_ns = True, now_ns + SAID_EVERY_NS
+                log.warning(
+                    "%s: the disk does not take %d bytes for %s: %s. New requests, cancels too, wait in the input until it "
+                    "does; what is due is delivered. Make room on that disk.",
+                    self._name,
+                    self.wanted,
+                    error.filename,
+                    error.strerror,
+                )
 
     def took(self) -> None:
         """What was to be written was written."""
@@ -52,24 +64,6 @@ class Room:
             log.warning("%s: the disk takes what is written again", self._name)
         self.is_refusing = self._was_said = False
         self.wanted = 0
-
-    def _refused(self, error: OSError) -> None:
-        now_ns = self._clock.monotonic_ns()
-        self.is_refusing, self._again_ns = True, now_ns + AGAIN_NS
-        self.refusals, self.wanted = self.refusals + 1, error.wanted if isinstance(error, DiskRefused) else 0
-        if now_ns >= self._say_ns:
-            self._was_said, self._say_ns = True, now_ns + SAID_EVERY_NS
-            self._say(error)
-
-    def _say(self, error: OSError) -> None:
-        log.warning(
-            "%s: the disk does not take %d bytes for %s: %s. New requests, cancels too, wait in the input until it does; "
-            "what is due is delivered. Make room on that disk.",
-            self._name,
-            self.wanted,
-            error.filename,
-            error.strerror,
-        )
 
 
 def no_disk(name: str, error: OSError) -> EnvironmentMissing:
