@@ -326,7 +326,7 @@ class PartitionStore:
             self.ledger.snapshot()
         positions = {"data_position": data_position, "settled_position": settled_position}
         told = {"fingerprint": None if fingerprint is None else fingerprint.hex()}
-        content, files = manifest.sealed(self.identity, positions | told | self._stored()), self._files  # 2
+        content, files = manifest.contents(self.identity, positions | told | self._stored()), self._files  # 2
         flushed = files.begin_flush()
         for _ in flushed.steps():  # 3
             yield
