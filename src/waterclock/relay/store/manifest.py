@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from waterclock.disk import write_whole
-from waterclock.relay.store.errors import DiskRefused, StoreDamaged
+from waterclock.relay.store.files import DiskRefused, StoreDamaged
 from waterclock.sealed import sealed, unsealed
 
 NAME: Final = "manifest"
