@@ -21,7 +21,7 @@ GAP: Final = 4_096  # bytes that are read along where two messages lie near each
 TOGETHER: Final = 1 << 20  # bytes read at once, at most
 
 
-class Written(NamedTuple):
+class StagedSpan(NamedTuple):
     """What lies behind the ends of a span's files, and does not count before `SpanFiles.grow`."""
 
     span: SpanFiles
@@ -75,16 +75,16 @@ class SpanFiles:
         """Rows in the index, settled or not."""
         return (self.index.length - HEADER) // ROW.itemsize
 
-    def write(self, rows: Array, blobs: Sequence[bytes]) -> Written:
+    def write(self, rows: Array, blobs: Sequence[bytes]) -> StagedSpan:
         """Write rows (ROW) and the bytes of each behind the ends; fills in `pos`. They count with `grow`."""
         sizes = rows["length"].astype("u8")
         rows["pos"] = self.data.length + np.cumsum(sizes) - sizes
-        written = Written(self, b"".join(blobs), rows.tobytes(), int(rows["due"].min()))
+        written = StagedSpan(self, b"".join(blobs), rows.tobytes(), int(rows["due"].min()))
         self.data.write(written.data)
         self.index.write(written.index)
         return written
 
-    def grow(self, written: Written) -> None:
+    def grow(self, written: StagedSpan) -> None:
         """What was written counts."""
         self.data.grow(written.data)
         self.index.grow(written.index)

@@ -16,7 +16,7 @@ import numpy as np
 from waterclock.relay.store.files import Files
 from waterclock.relay.store.rows import ROW, Array
 from waterclock.relay.store.slots import OTHER
-from waterclock.relay.store.spanfiles import SpanFiles, Written
+from waterclock.relay.store.spanfiles import SpanFiles, StagedSpan
 from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Level, Span
 
 
@@ -38,7 +38,7 @@ class SpanTable:
         """Have them where the clock wants them."""
         self.edges = self.edges.later(Edges.at(now_ms, loaded_until))
 
-    def write(self, rows: Array, blobs: Sequence[bytes], past_ms: int) -> tuple[Array, list[Written]]:
+    def write(self, rows: Array, blobs: Sequence[bytes], past_ms: int) -> tuple[Array, list[StagedSpan]]:
         """Write rows (ROW) and the bytes of each to their spans' files, and fill in `pos`.
 
         Returns the number (i8) of each row's span, and what counts with `SpanFiles.grow`, for each span.

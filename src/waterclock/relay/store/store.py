@@ -23,7 +23,6 @@ import numpy as np
 from waterclock.clock import SystemClock, WallClock
 from waterclock.relay.store import manifest
 from waterclock.relay.store.files import Files, StoreDamaged
-from waterclock.relay.store.filing import Batch, Filing
 from waterclock.relay.store.folder import Folder
 from waterclock.relay.store.ids import Found, Ids
 from waterclock.relay.store.ledger import Ledger
@@ -35,6 +34,7 @@ from waterclock.relay.store.slots import FIRST_SLOT
 from waterclock.relay.store.spanfiles import SpanFiles
 from waterclock.relay.store.spans import HOUR_MS, Level, Span
 from waterclock.relay.store.spantable import SpanTable, past_ms
+from waterclock.relay.store.staging import Batch, StagedRows
 
 DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files go before it ends
 READ_ROWS: Final = 8_192  # messages read at once
@@ -112,7 +112,7 @@ class PartitionStore:
 
     def append(self, rows: Array, blobs: Sequence[bytes], targets: Sequence[str]) -> Array:
         """File messages: rows (ROW) with due and origin (the rest is filled in), their bytes (`pack`) and topics, one each.
-        See the steps of `Filing`.
+        See the steps of `StagedRows`.
 
         Returns the rows that were filed: without those whose origin is pending or settled already (rule 3). Of these, the
         ones due before `loaded_until` are the owner's to keep. Hand over all, the settled ones too: their ids are noted.
@@ -122,20 +122,20 @@ class PartitionStore:
         batch = Batch.of(rows, blobs, targets)
         batch = batch.only(batch.first_of_each() & ~self.is_pending(batch.rows["origin"]))
         batch.rows["target"] = self._targets.numbers(batch.targets)
-        filing = Filing(self._table, self.ledger, self._ids)
-        filing.note_ids(batch)  # 1
+        staged = StagedRows(self._table, self.ledger, self._ids)
+        staged.note_ids(batch)  # 1
         batch = batch.only(~self.is_settled(batch.rows["origin"]))
         if len(batch):
             batch.measure()
-            self._write(filing, batch.rows, batch.blobs)  # 2, 3
-        filing.count()  # 4
+            self._write(staged, batch.rows, batch.blobs)  # 2, 3
+        staged.count()  # 4
         return batch.rows
 
-    def _write(self, filing: Filing, rows: Array, blobs: Sequence[bytes]) -> None:
+    def _write(self, staged: StagedRows, rows: Array, blobs: Sequence[bytes]) -> None:
         """Write rows (ROW) and the bytes of each to the spans of their due times, as these are now."""
         now_ms = self._clock.wall_ms()
         self._table.raise_edges(now_ms, self.loaded_until)
-        filing.write(rows, blobs, past_ms(now_ms, self.loaded_until))
+        staged.write(rows, blobs, past_ms(now_ms, self.loaded_until))
 
     def _number(self) -> int:
         """Of a new file."""
@@ -218,9 +218,9 @@ class PartitionStore:
         yield from self._table.verified(span)
         for rows in self._pending_rows(span, span.count, most):
             if len(rows):
-                filing = Filing(self._table, self.ledger, self._ids)
-                self._write(filing, rows, span.blobs(rows))
-                filing.count()
+                staged = StagedRows(self._table, self.ledger, self._ids)
+                self._write(staged, rows, span.blobs(rows))
+                staged.count()
             span.moved = min(span.count, span.moved + most)
             yield rows
         if span in self._table:

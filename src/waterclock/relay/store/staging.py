@@ -1,6 +1,6 @@
 """Messages on their way into the files: written first, and counted once all of it is written.
 
-Rule 1: nothing counts before the last step of a `Filing`. That one is done in memory and cannot fail.
+Rule 1: nothing counts before the last step of `StagedRows`. That one is done in memory and cannot fail.
 Rule 2: what a step before it has written when the disk refuses lies behind the ends of files, and is written over.
 """
 
@@ -17,7 +17,7 @@ from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.packing import ids_of
 from waterclock.relay.store.rows import MOST_DUE, MOST_ORIGIN, ROW, Array
 from waterclock.relay.store.runs import hashes
-from waterclock.relay.store.spanfiles import Written
+from waterclock.relay.store.spanfiles import StagedSpan
 from waterclock.relay.store.spantable import SpanTable
 
 
@@ -66,7 +66,7 @@ class Batch:
         self.rows["crc"] = list(map(zlib.crc32, self.blobs))
 
 
-class Filing:
+class StagedRows:
     """Some messages that are being filed. Each step but the last raises OSError if the disk refuses; then nothing of it
     counts, and the same messages may be filed again.
 
@@ -81,7 +81,7 @@ class Filing:
         self._ledger = ledger
         self._ids = ids
         self._entries: Array | None = None  # ENTRY, one for each id; None where no message has one
-        self._written: list[Written] = []  # one for each span
+        self._written: list[StagedSpan] = []  # one for each span
         self._pending: tuple[Array, Array] | None = None  # origins (i8) and their slots (u2)
 
     def note_ids(self, batch: Batch) -> None:
