@@ -213,7 +213,7 @@ def written(world: World, topic: str, numbers: Iterable[int]) -> None:
 
 
 def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waterclock.relay.handlers.handlers._PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.handlers.handlers.RECONNECTING_S", (0.0,))
     relay, seen = world.started(), Failing(ValueError("once"))
     options = HandlerOptions(world.target, seen, f"{world.topic}.group")
     worker = Worker(base_settings(world.broker.bootstrap, {}), world.topic, options)

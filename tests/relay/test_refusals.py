@@ -10,9 +10,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.relay.test_letters import limit
-from tests.relay.world import World, step_quietly, step_until
+from tests.relay.world import QUICK, World, step_quietly, step_until
 from waterclock.errors import UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
+from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -80,6 +82,23 @@ def test_a_target_that_refused_gets_what_comes_when_it_refuses_no_more(world: Wo
     world.put(b"now it may", deliver_to=refusing, deliver_at=world.now_ms)
     step_until(lambda: world.values(refusing), relay)
     assert (world.values(refusing), len(world.letters())) == (["now it may"], 3)
+
+
+@pytest.mark.long(seconds=4)
+def test_a_target_that_was_deleted_gets_what_comes_when_it_is_made_again(world: World) -> None:
+    """The producer has heard that there is no such topic: it would refuse by itself for 5 minutes, and what came meanwhile
+    was put aside."""
+    relay, gone = world.started(), other_topic(world)
+    relay._around.targets.refusing([gone])  # it is there, and is believed to be
+    admin = Admin(base_settings(world.broker.bootstrap, QUICK))
+    admin.remove([gone])
+    world.put(b"too early", deliver_to=gone, deliver_at=world.now_ms)
+    step_until(lambda: passes(world) or world.letters(), relay)
+    admin.make(gone, 1)
+    relay._around.targets.forget([gone])  # five seconds later
+    world.put(b"in time", deliver_to=gone, deliver_at=world.now_ms)
+    step_until(lambda: passes(world) or world.values(gone) or len(world.letters()) > 1, relay)
+    assert (world.values(gone), world.values(f"{world.topic}.dead")) == (["in time"], ["too early"])
 
 
 def test_what_waits_for_a_target_in_doubt_can_be_cancelled_and_is_loaded_once(world: World) -> None:

@@ -45,7 +45,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clocks of these relays stand still."""
     monkeypatch.setattr("waterclock.relay.owner.pace.REST_NS", 0)
-    monkeypatch.setattr("waterclock.relay.owner.absent.PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.owner.take_over.RECONNECTING_S", (0.0,))
     monkeypatch.setattr("waterclock.relay.upkeep.upkeep.REST_NS", 0)
 
 

@@ -39,12 +39,11 @@ from waterclock.relay.cluster.same_logs import SameLogs
 from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.options import RelayOptions, StandsBy
-from waterclock.relay.owner.absent import Absent, absent_after
 from waterclock.relay.owner.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.pressure import Pressure
 from waterclock.relay.owner.room import no_disk
-from waterclock.relay.owner.take_over import TakeOver
+from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
 from waterclock.relay.owner.turns import Turns, is_wanted
 from waterclock.relay.standby.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
@@ -81,7 +80,7 @@ class Relay:
         # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
-        self._absent: dict[int, Absent] = {}
+        self._pending: dict[int, PendingTakeOver] = {}
         self._taken: set[int] = set()
         self._given: set[int] = set()
         self._gathered_ns = 0
@@ -138,7 +137,7 @@ class Relay:
             done = self._ingest(messages) + self._turns()
             self._pressure.keep(self.owners)
             self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
-            done += self.standby.step({*self.owners, *self._absent, *self._given})
+            done += self.standby.step({*self.owners, *self._pending, *self._given})
             self._holes.step(self._consumer.memberid())
             self._retention.step()
             self._same_logs.step()
@@ -201,36 +200,36 @@ class Relay:
         """Rule 1."""
         taken, self._taken = self._taken, set()
         for number in taken:
-            self._absent.pop(number, None)
+            self._pending.pop(number, None)
             if number in self.owners:
                 self._let_go(number, checkpoint=True)
 
     def _take_overs(self) -> None:
         given, self._given = self._given, set()
-        self._absent.update({number: Absent() for number in given})
-        for number, absent in list(self._absent.items()):
-            if self._clock.monotonic_ns() >= absent.at_ns:
-                self._take_over(number, absent)
+        self._pending.update({number: PendingTakeOver(self._clock) for number in given})
+        for number, pending in list(self._pending.items()):
+            if pending.backoff.is_time:
+                self._take_over(number, pending)
 
     # Owners
 
-    def _take_over(self, number: int, absent: Absent) -> None:
+    def _take_over(self, number: int, pending: PendingTakeOver) -> None:
         self.standby.let_go(number)
         try:
             take_over = TakeOver(self._around, number)
-            if absent.attempts:  # the first one of a dead owner's is in haste
+            if pending.backoff.attempts:  # the first one of a dead owner's is in haste
                 self._same_logs.check()
             if number >= self._count:
                 take_over.refuse_fewer()
             owner = take_over.run()
         except (ConnectionLost, StoreDamaged) as error:
-            self._put_off(number, absent, error)
+            self._put_off(number, pending, error)
             return
         except OSError as error:
-            self._put_off(number, absent, no_disk(self._around.place_of(number), error))
+            self._put_off(number, pending, no_disk(self._around.place_of(number), error))
             return
-        absent.hand_over(owner)
-        del self._absent[number]
+        pending.hand_over(owner)
+        del self._pending[number]
         self.owners[number] = owner
         self._read_from(number, owner.position)
 
@@ -239,10 +238,11 @@ class Relay:
         self._consumer.incremental_unassign(where)
         self._consumer.incremental_assign(where)
 
-    def _put_off(self, number: int, absent: Absent, error: WaterclockError) -> None:
+    def _put_off(self, number: int, pending: PendingTakeOver, error: WaterclockError) -> None:
         self._counts.breaks += 1
         self._lost(error)
-        self._absent[number] = absent.later(self._clock.monotonic_ns())
+        pending.backoff.failed()
+        self._pending[number] = pending
 
     def _fail(self, number: int, error: WaterclockError) -> None:
         """Rule 2."""
@@ -253,7 +253,7 @@ class Relay:
         self._let_go(number, checkpoint=False)
         if isinstance(error, RecordRefused):
             make_what_is_gone(self._admin, self.topics, self._count)
-        self._put_off(number, absent_after(owner), error)
+        self._put_off(number, PendingTakeOver(self._clock, owner), error)
 
     def _let_go(self, number: int, checkpoint: bool) -> None:
         owner = self.owners.pop(number)
@@ -269,7 +269,7 @@ class Relay:
 
     def wait_s(self, most_s: float) -> float:
         """How long there is nothing to do, `most_s` at most."""
-        if self._absent or self._given:
+        if self._pending or self._given:
             return min(most_s, 0.05)
         waits = [self._wait_of(owner) for owner in self.owners.values()]
         return max(0.0, min([most_s, self.standby.wait_s(), *waits]))
@@ -334,7 +334,7 @@ class Relay:
         self._fenced_ns = now_ns
         for number in list(self.owners):
             self._let_go(number, checkpoint=True)
-        self._absent.clear()
+        self._pending.clear()
         leave(self._consumer)
         self._given.clear()
         self._taken.clear()

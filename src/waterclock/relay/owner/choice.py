@@ -40,9 +40,10 @@ def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     rows = _due(owner, most)
     names = {number: owner.store.targets[number] for number in np.unique(rows["target"]).tolist()}
     refusing = owner.around.targets.refusing(names.values()) if names else {}
-    for name in owner.shy.intersection(names.values()) - refusing.keys():
-        owner.shy.discard(name)
-        owner.producer.look_again(name)
+    owner.unasked |= refusing.keys()
+    for name in owner.unasked.intersection(names.values()) - refusing.keys():
+        owner.unasked.discard(name)
+        owner.producer.look_again(name)  # librdkafka remembers that there was no such topic, or no right to it
     reasons = dict(owner.refused)
     for number in (number for number, name in names.items() if name in refusing):
         reasons.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), refusing[names[number]]))

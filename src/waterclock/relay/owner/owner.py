@@ -59,9 +59,9 @@ class Owner:
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `refused`: which
     origins Kafka did not take, and why; for a letter, the complement of its offset. `doubts`: targets that are delivered to
     by themselves; `was_alone`: the last turn was for one of these. `is_naming`: the next one hears of each message.
-    `most_letters`: of one turn. `shy`: topics for which the producer took nothing more. `anew`: so many turns in a row were
-    thrown away for nobody's fault. `held`: records that wait for room on the disk. `is_in_doubt`: the input may have gone
-    on unseen.
+    `most_letters`: of one turn. `unasked`: targets that refused, and of which the producer has not asked Kafka since.
+    `anew`: so many turns in a row were thrown away for nobody's fault. `held`: records that wait for room on the disk.
+    `is_in_doubt`: the input may have gone on unseen.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Owner:
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
         self.doubts, self.is_naming, self.was_alone, self.most_letters = Doubts(around.clock), False, False, MOST
-        self.anew, self.shy = 0, set[str]()
+        self.anew, self.unasked = 0, set[str]()
         self.pace = Pace()
         self.room = Room(around.place_of(number), around.clock)
         self.held: list[Sequence[Message]] = []

@@ -193,7 +193,6 @@ def _learn_of_nothing(owner: Owner, turn: Thrown) -> None:
 
 def _refuse_all(owner: Owner, topic: str, error: KafkaError) -> None:
     owner.around.targets.refuse(topic, _told(topic, error))
-    owner.shy.add(topic)
 
 
 def _of_own(why: str, refusal: RecordRefused) -> WaterclockError:

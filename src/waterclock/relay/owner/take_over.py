@@ -23,7 +23,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.patience import RECONNECTING_S, Backoff
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.owner.around import Around, GroupOffset
 from waterclock.relay.owner.owner import Owner, Start
@@ -32,6 +34,22 @@ from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
 TOLD_EVERY: Final = 100  # records of TOPIC.settled: each may settle 100,000 messages
+
+
+class PendingTakeOver:
+    """A partition that the group gave and that has no owner yet. The first attempt is made at once; behind each that
+    failed the pause of `backoff` grows. What the `last` owner found out goes to the next one: whom Kafka refused, how fast
+    it takes records."""
+
+    def __init__(self, clock: WallClock, last: Owner | None = None) -> None:
+        self.backoff = Backoff(RECONNECTING_S, clock)
+        self._last = None if last is None else (dict(last.refused), last.pace)
+
+    def hand_over(self, owner: Owner) -> None:
+        """`owner` takes it over."""
+        if self._last is not None:
+            refused, owner.pace = self._last
+            owner.refused.update(refused)
 
 
 class TakeOver:

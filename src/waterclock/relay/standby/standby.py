@@ -18,14 +18,15 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.kafka.patience import Backoff
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.logs.tails import Place, Tails
 from waterclock.relay.owner.around import Around
@@ -51,11 +52,11 @@ _PAUSES_S: Final = (1.0, 5.0, 20.0, 60.0)
 _PASSING: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-class _Failure(NamedTuple):
-    """A partition whose follower failed so often, and why; the next one begins at `at_ns`."""
+@dataclass(slots=True)
+class _Failure:
+    """A partition whose follower failed, and why; the next one begins when its pause is over."""
 
-    attempts: int
-    at_ns: int
+    backoff: Backoff
     why: str
 
 
@@ -87,7 +88,7 @@ class Standby:
         if not self._is_roomy(now_ns):
             self._has_more = False
             return 0
-        self._begin(wanted, now_ns)
+        self._begin(wanted)
         done = self._hear(now_ns + (QUIET_NS if is_quiet else BUSY_NS))
         self._keep_up(is_quiet)
         return done
@@ -157,16 +158,15 @@ class Standby:
     def _places(self, number: int) -> tuple[Place, Place]:
         return (self._around.topics.settled, number), (self._around.topics.input, number)
 
-    def _begin(self, wanted: Collection[int], now_ns: int) -> None:
+    def _begin(self, wanted: Collection[int]) -> None:
         """Have what is wanted followed, and nothing else; one begins at a time: it asks Kafka for this and that."""
         for number in self.followers.keys() - wanted:
             self.let_go(number)
-        new = [number for number in sorted(wanted - self.followers.keys()) if self._is_time_for(number, now_ns)]
-        if new:
-            self._deal(new[0], self._follow)
-
-    def _is_time_for(self, number: int, now_ns: int) -> bool:
-        return number not in self._failed or now_ns >= self._failed[number].at_ns
+        for number in sorted(wanted - self.followers.keys()):
+            failed = self._failed.get(number)
+            if failed is None or failed.backoff.is_time:
+                self._deal(number, self._follow)
+                break
 
     def _follow(self, number: int) -> int:
         """Begin with TOPIC.settled; the input is read once that was."""
@@ -190,13 +190,12 @@ class Standby:
         return 0
 
     def _fail(self, number: int, error: Exception) -> None:
-        attempts, why = self._failed[number].attempts if number in self._failed else 0, str(error)
+        failure = self._failed.get(number) or _Failure(Backoff(_PAUSES_S, self._around.clock), "")
         self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
-        pause_s = _PAUSES_S[min(attempts, len(_PAUSES_S) - 1)]
-        at_ns = self._around.clock.monotonic_ns() + int(pause_s * 1e9)
-        self._failed[number] = _Failure(attempts + 1, at_ns, why)
+        pause_s, failure.why = failure.backoff.failed(), str(error)
+        self._failed[number] = failure
         log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
-                    self._around.place_of(number), pause_s, why)  # fmt: skip
+                    self._around.place_of(number), pause_s, failure.why)  # fmt: skip
 
     # What comes
 
