@@ -20,8 +20,7 @@ from waterclock.relay.client.listening import reading
 from waterclock.relay.client.sending import Answer, Moment, Receipt
 from waterclock.relay.process import kafka_settings
 from waterclock.relay.view.looking import json_text
-from waterclock.relay.wire.headers import headers_of
-from waterclock.relay.wire.request import FROM, UNTIL
+from waterclock.relay.wire.request import FROM, UNTIL, headers_of
 
 
 def delays_of(arguments: Namespace, servers: str) -> Delays:

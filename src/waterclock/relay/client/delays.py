@@ -26,6 +26,7 @@ from waterclock.relay.client.sending import (
     Text,
     answer_of,
     cancel_headers,
+    partition_of,
     request_answered,
     schedule_headers,
     series_headers,
@@ -34,7 +35,6 @@ from waterclock.relay.client.sending import (
 )
 from waterclock.relay.handlers.handlers import Function, Handlers
 from waterclock.relay.handlers.retries import WAITS
-from waterclock.relay.wire.murmur import partition_of
 from waterclock.relay.wire.request import Header, is_kafkas_own
 from waterclock.relay.wire.topics import Topics
 

@@ -1,6 +1,8 @@
 """Requests as records: what `Delays` writes to the input topic, and what it hears of them. No Kafka client in this file.
 
 Rule 1: durations and moments are made milliseconds here; what is in the log depends on nobody's idea of "3 days".
+Rule 2: a key's partition is the one that the Java client and librdkafka's murmur2 choose: whoever sends by key finds the
+        partition that we find.
 """
 
 from __future__ import annotations
@@ -171,3 +173,31 @@ def request_answered(value: bytes | None) -> str:
 
 
 _RANKS: Final = (*DONE.values(), DELIVERED, UNKNOWN)
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The number of the partition.
+
+    >>> partition_of(b"cart-17", 3)
+    1
+    """
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Austin Appleby's MurmurHash2 with Kafka's seed, as an unsigned number of 32 bits.
+
+    >>> murmur2(b"21") - 2**32, murmur2(b"foobar") - 2**32, murmur2(b"a-little-bit-long-string") - 2**32
+    (-973932308, -790332482, -985981536)
+    """
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
+    if rest := data[whole:]:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from waterclock.relay.handlers.retries import TOPIC, attempts_of, headers_of, id_of
-from waterclock.relay.wire.request import UNTIL, Header
+from waterclock.relay.handlers.retries import TOPIC, attempts_of, id_of
+from waterclock.relay.wire.request import UNTIL, Header, headers_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,11 @@ Rule 3: what it was stays with it, in headers: retry-attempts, how many failed; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import methodcaller
 from typing import Any, Final, NamedTuple
 
 from waterclock.durations import Duration, duration_us
 from waterclock.relay.wire.letters import ORIGIN, REASON
-from waterclock.relay.wire.request import DELAY, FROM, TO, Header, is_ours
+from waterclock.relay.wire.request import DELAY, FROM, TO, Header, headers_of, is_ours
 
 WAITS: Final = ("1 s", "5 s", "1 min", "10 min", "1 hour")
 ATTEMPTS: Final = "retry-attempts"
@@ -29,7 +28,6 @@ ERROR: Final = "retry-error"
 TOPIC: Final = "retry-topic"
 OF: Final = "retry-of"
 _OURS: Final = (ATTEMPTS, ERROR, TOPIC, OF)
-_ask: Final = methodcaller("headers")
 _MOST: Final = 1_000  # characters of an error
 
 
@@ -123,15 +121,6 @@ class Retries:
         topic = headers.get(TOPIC) if message.topic() == self.to else None  # elsewhere it is another group's
         told = [(ATTEMPTS, b"%d" % failed), (ERROR, first), (TOPIC, topic or message.topic().encode())]
         return [*told, (OF, id_of(message).encode())]
-
-
-def headers_of(message: Any) -> list[Header] | None:
-    """Its headers; None where they cannot be read: confluent_kafka fails at a name that is no UTF-8, or leaves the error
-    behind for whoever comes next, once Python has made the call a fast one."""
-    try:
-        return list(_ask(message) or ())
-    except (SystemError, UnicodeDecodeError):
-        return None
 
 
 def attempts_of(message: Any) -> int:

@@ -20,7 +20,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.reading import HARMLESS, PATIENCE_S, committed
 from waterclock.kafka.settings import READING
-from waterclock.relay.wire.headers import headers_of
+from waterclock.relay.wire.request import headers_of
 
 _AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
 _NEAR: Final = 2_000  # offsets

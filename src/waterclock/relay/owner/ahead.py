@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from waterclock.relay.owner.around import Around
-from waterclock.relay.wire.headers import headers_of, request_in
-from waterclock.relay.wire.request import OCCURRENCE, BadRequest, Flag, occurrence_of
+from waterclock.relay.wire.request import OCCURRENCE, BadRequest, Flag, headers_of, occurrence_of, request_in
 
 TOLD_EVERY: Final = 10_000
 

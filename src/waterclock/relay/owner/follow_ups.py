@@ -22,8 +22,8 @@ import numpy as np
 from waterclock.durations import from_us
 from waterclock.relay.store import Payload, pack, unpack
 from waterclock.relay.store.rows import MOST_DUE, Array
+from waterclock.relay.wire.cron import next_ms
 from waterclock.relay.wire.letters import Letter
-from waterclock.relay.wire.occurrences import next_ms
 from waterclock.relay.wire.request import (
     AT,
     CRON,

@@ -29,9 +29,8 @@ from waterclock.relay.owner.around import Around
 from waterclock.relay.owner.extent import EACH
 from waterclock.relay.owner.replay import Replay
 from waterclock.relay.store import StoreDamaged, rows_of
-from waterclock.relay.wire.headers import headers_of
-from waterclock.relay.wire.incoming import Requests, read
-from waterclock.relay.wire.request import ORIGIN
+from waterclock.relay.wire.columns import Requests, read
+from waterclock.relay.wire.request import ORIGIN, headers_of
 
 CHECKPOINT_NS: Final = 5_000_000_000
 CHECKPOINT_BYTES: Final = 16 << 20  # of messages, since the last one: more at once would keep the disk for long

@@ -29,8 +29,7 @@ from waterclock.relay.logs.logs import Logs
 from waterclock.relay.logs.settled import SettledOrigins, told_by
 from waterclock.relay.owner.around import Reading, in_silence
 from waterclock.relay.store.origins import State
-from waterclock.relay.wire.headers import request_in
-from waterclock.relay.wire.request import Action, BadRequest, Request, request_of
+from waterclock.relay.wire.request import Action, BadRequest, Request, request_in, request_of
 from waterclock.relay.wire.settlement import NoSettlement, mark_of
 from waterclock.relay.wire.topics import Topics
 
