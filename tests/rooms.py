@@ -153,12 +153,11 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "upkeep": {"logs", "owner", "statistics", "wire"},
     "client": {"handlers", "wire"},
     "options": {"upkeep"},
-    "watching": {"owner", "standby", "statistics", "store", "wire"},
+    "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
     "process": {"cluster", "options", "owner", "relay", "spare", "watching", "wire"},
-    "view": {"logs", "owner", "process", "statistics", "store", "watching", "wire"},
-    "asking": {"client", "process", "view", "wire"},
-    "command": {"asking", "process", "view"},
+    "asking": {"client", "watching", "wire"},
+    "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {
     "base": set(),

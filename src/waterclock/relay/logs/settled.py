@@ -20,7 +20,7 @@ from waterclock.relay.wire.snapshot import MAGIC as SNAPSHOT
 from waterclock.relay.wire.snapshot import Assembly, Part, Snapshot, part_of
 
 
-def told_by(value: bytes) -> Settlement | Move | Part:
+def record_of(value: bytes) -> Settlement | Move | Part:
     """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
     if value.startswith(MOVED):
         return move_of(value)
