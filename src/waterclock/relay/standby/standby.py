@@ -26,9 +26,10 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.kafka.partitions import Partition
 from waterclock.kafka.patience import Backoff
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.logs.tails import Place, Tails
+from waterclock.relay.logs.tails import TailConsumer
 from waterclock.relay.owner.around import Around
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.standby.follower import Follower
@@ -68,7 +69,7 @@ class Standby:
         self._around, self._numbers, self._owners = around, frozenset(numbers), owners
         self.followers: dict[int, Follower] = {}
         self.is_ready = False
-        self._tails = Tails(around.settings)
+        self._tails = TailConsumer(around.settings)
         self._queue: deque[Message] = deque()
         self._failed: dict[int, _Failure] = {}
         now_ns = around.clock.monotonic_ns()
@@ -155,7 +156,7 @@ class Standby:
 
     # Which are followed
 
-    def _places(self, number: int) -> tuple[Place, Place]:
+    def _places(self, number: int) -> tuple[Partition, Partition]:
         return (self._around.topics.settled, number), (self._around.topics.input, number)
 
     def _begin(self, wanted: Collection[int]) -> None:
