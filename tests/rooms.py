@@ -141,7 +141,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "command": {"process", "replication"},
 }  # fmt: skip
 INSIDE_RELAY: dict[str, set[str]] = {
-    "spare": set(),
+    "memory": set(),
     "store": set(),
     "wire": {"store"},
     "cluster": {"wire"},
@@ -155,7 +155,7 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "options": {"upkeep"},
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"cluster", "options", "owner", "relay", "spare", "watching", "wire"},
+    "process": {"cluster", "options", "owner", "relay", "memory", "watching", "wire"},
     "asking": {"client", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip

@@ -64,8 +64,8 @@ def test_while_much_is_read_the_client_is_asked_for_nothing(world: World, monkey
 
     relay = world.relay()
     with monkeypatch.context() as patch:
-        patch.setattr(relay, "_consumer", Client())
-        relay._around.reading("a log", 1, 2)
+        patch.setattr(relay._member, "consumer", Client())
+        relay._context.reading("a log", 1, 2)
     assert asked == [(0, 0)]
 
 
@@ -110,7 +110,7 @@ def test_and_one_that_loads_much(world: World, monkeypatch: pytest.MonkeyPatch, 
     step_quietly(relay)
     world.close(relay)
     world.advance_ms(3_600_000 * 3 - 1_000)
-    calls = slow(monkeypatch, owner.Near, "add")
+    calls = slow(monkeypatch, owner.DueSoonWheel, "add")
     relay = world.relay()
     step_until(lambda: relay.owners, relay)
     assert lasted_too_long(calls)

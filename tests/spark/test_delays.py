@@ -184,8 +184,8 @@ def test_the_rows_are_the_same_when_both_logs_were_cut_off_behind_a_snapshot(spa
     before = view(spark, world)
     assert told(before) == [(b"far", "cart-17", None), (b"\x00v", None, None)]
     cut_off(world, relay)
-    assert owner_of(relay).extent.settled_low > 0
-    assert owner_of(relay).extent.low > 3
+    assert owner_of(relay).log_span.settled_low > 0
+    assert owner_of(relay).log_span.low > 3
     assert view(spark, world) == before
     world.put(None, delay_id="cart-17", delay_action="cancel")
     assert told(view(spark, world)) == [(b"far", "cart-17", "cancel"), (b"\x00v", None, None)]

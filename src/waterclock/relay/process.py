@@ -23,10 +23,10 @@ from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.cluster.beginning import begun
+from waterclock.relay.memory import MemoryTrim
 from waterclock.relay.options import RelayOptions, StandsBy
-from waterclock.relay.owner.around import staying
+from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay
-from waterclock.relay.spare import Spare
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.watching.prometheus import prometheus
 from waterclock.relay.watching.recurring import recurring, with_series
@@ -42,7 +42,7 @@ def serve(arguments: Namespace) -> int:
     check_names(Topics.of(arguments.topic))  # Kafka would be waited for
     clock = SystemClock()
     _collect_seldom()
-    shown, spare = Progress(clock, arguments.json), Spare(clock)
+    shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
         stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
         if arguments.embedded:
@@ -66,7 +66,7 @@ def serve(arguments: Namespace) -> int:
             )
             with suppress(_Interrupted):
                 while not stop:
-                    spare.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
+                    memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())
         except BaseException:
             relay.close(checkpoint=False)

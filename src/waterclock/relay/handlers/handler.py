@@ -34,7 +34,7 @@ from waterclock.kafka.errors import Meaning, Verdict, is_refusal, meaning_of, ve
 from waterclock.kafka.partitions import Partition
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.handlers.retries import WAITS, LeftBroken, Retries, SentOn, delivery_of, id_of
-from waterclock.relay.owner.around import staying
+from waterclock.relay.owner.context import staying
 
 if TYPE_CHECKING:
     from waterclock.relay.handlers.handled_offsets import HandledOffsets

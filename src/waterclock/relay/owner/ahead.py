@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from waterclock.relay.owner.around import Around
+from waterclock.relay.owner.context import Context
 from waterclock.relay.wire.request import OCCURRENCE, BadRequest, Flag, headers_of, occurrence_of, request_in
 
 TOLD_EVERY: Final = 10_000
 
 
-def next_occurrences(around: Around, number: int, offsets: range) -> Iterator[tuple[bytes, int, int]]:
+def next_occurrences(context: Context, number: int, offsets: range) -> Iterator[tuple[bytes, int, int]]:
     """Id, offset, and where the series began, of each next occurrence that a relay wrote into this part of a partition."""
-    topic = around.topics.input
-    for count, message in enumerate(around.logs.read(topic, number, offsets.start, offsets.stop)):
+    topic = context.topics.input
+    for count, message in enumerate(context.logs.read(topic, number, offsets.start, offsets.stop)):
         offset = message.offset()
         if not count % TOLD_EVERY:
-            around.reading(f"{topic}-{number}", offset - offsets.start, len(offsets))
+            context.reading(f"{topic}-{number}", offset - offsets.start, len(offsets))
         if any(name == OCCURRENCE for name, _ in headers_of(message) or ()):
             try:
                 request = request_in(message)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from waterclock.relay.owner.around import BATCH_BYTES
+from waterclock.relay.owner.context import BATCH_BYTES
 from waterclock.relay.owner.doubts import TOGETHER
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.store.rows import Array
@@ -39,7 +39,7 @@ def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     more; all others do. ConnectionLost if Kafka is away."""
     rows = _due(owner, most)
     names = {number: owner.store.targets[number] for number in np.unique(rows["target"]).tolist()}
-    refusing = owner.around.targets.refusing(names.values()) if names else {}
+    refusing = owner.context.targets.refusing(names.values()) if names else {}
     owner.unasked |= refusing.keys()
     for name in owner.unasked.intersection(names.values()) - refusing.keys():
         owner.unasked.discard(name)
@@ -61,7 +61,7 @@ def put_back(owner: Owner, rows: Array, is_alone: bool) -> None:
 def _due(owner: Owner, most: int) -> Array:
     """What is due for all targets but those in doubt, or a portion of one of these: by turns, if there are both."""
     doubts = owner.doubts
-    rows = doubts.sift(owner.due(owner.around.clock.wall_ms(), most))
+    rows = doubts.sift(owner.due(owner.context.clock.wall_ms(), most))
     owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
     if not owner.was_alone:
         return np.concatenate([doubts.to_put_aside(), rows])
@@ -71,13 +71,13 @@ def _due(owner: Owner, most: int) -> Array:
 
 def _sizes(owner: Owner, rows: Array) -> Array:
     """How many bytes each takes in a batch, at most."""
-    return np.asarray(rows["length"].astype("i8") + _AROUND + len(owner.around.place_of(owner.number)))
+    return np.asarray(rows["length"].astype("i8") + _AROUND + len(owner.context.place_of(owner.number)))
 
 
 def _limit(owner: Owner, target: int) -> int | None:
     name = owner.store.targets[target]
-    owner.around.targets.refusing([name])  # so that it is known
-    return owner.around.targets.limit(name)
+    owner.context.targets.refusing([name])  # so that it is known
+    return owner.context.targets.limit(name)
 
 
 def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
@@ -85,7 +85,7 @@ def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
     sizes = _sizes(owner, rows)
     totals = np.bincount(rows["target"], sizes)
     for number, name in names.items():
-        limit = owner.around.targets.limit(name)
+        limit = owner.context.targets.limit(name)
         if limit is None or number >= len(totals) or totals[number] <= limit:
             continue
         if limit < BATCH_BYTES or sizes[rows["target"] == number].max() > limit:

@@ -19,7 +19,7 @@ What is named is named by the record's own report. Whose matter it is, says `ver
 
 Rule 1: nobody is put aside for another one's sake: a reason is a report of that message alone, or of all that goes to its
         target.
-Rule 2: an error that is the client's own matter ends the relay with a sentence, before anything of this (around.py).
+Rule 2: an error that is the client's own matter ends the relay with a sentence, before anything of this (context.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
-from waterclock.relay.owner.around import RecordRefused
+from waterclock.relay.owner.context import RecordRefused
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.store.rows import Array
 
@@ -102,7 +102,7 @@ class Thrown:
 def learn(owner: Owner, turn: Thrown, reports: Reports) -> None:
     """Remember for the next turns of `owner` what the table says. Raises what ends the relay, or this owner."""
     names = owner.store.targets
-    owner.around.targets.forget(names[number] for number in np.unique(turn.rows["target"]).tolist())
+    owner.context.targets.forget(names[number] for number in np.unique(turn.rows["target"]).tolist())
     if reports.own is not None:
         _learn_of_own(owner, turn, *reports.own)
     elif reports.letters:
@@ -175,11 +175,11 @@ def _learn_of_target(
 
 
 def _learn_of_nothing(owner: Owner, turn: Thrown) -> None:
-    if (why := owner.around.targets.own_refusal()) is not None:
+    if (why := owner.context.targets.own_refusal()) is not None:
         raise _of_own(why, turn.why)
     targets, error = np.unique(turn.rows["target"]).tolist(), turn.why.error
     if verdict_of(error) is Verdict.RECORD:  # of replies alone there are no reports
-        _learn_of_own(owner, turn, owner.around.topics.replies, error)
+        _learn_of_own(owner, turn, owner.context.topics.replies, error)
         return
     if not targets:
         raise turn.why
@@ -192,7 +192,7 @@ def _learn_of_nothing(owner: Owner, turn: Thrown) -> None:
 
 
 def _refuse_all(owner: Owner, topic: str, error: KafkaError) -> None:
-    owner.around.targets.refuse(topic, _told(topic, error))
+    owner.context.targets.refuse(topic, _told(topic, error))
 
 
 def _of_own(why: str, refusal: RecordRefused) -> WaterclockError:

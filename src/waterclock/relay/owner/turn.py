@@ -39,8 +39,8 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.owner.around import NOTE, RecordRefused
 from waterclock.relay.owner.choice import choose, put_back
+from waterclock.relay.owner.context import NOTE, RecordRefused
 from waterclock.relay.owner.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.owner.owner import Owner, letter_of
 from waterclock.relay.owner.pace import MOST
@@ -87,8 +87,8 @@ class Turn:
     committed."""
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
-        self.owner, self._counts, self._around = owner, counts, owner.around
-        self._began_ns = owner.around.clock.monotonic_ns()
+        self.owner, self._counts, self._context = owner, counts, owner.context
+        self._began_ns = owner.context.clock.monotonic_ns()
         self._most = owner.pace.most
         self._alone = self._probes = False
         self._reports = Reports()
@@ -107,6 +107,7 @@ class Turn:
 
     def begin(self) -> None:
         """Steps 1 to 5. Whatever is raised, here and later, the owner is of no more use."""
+        self.owner.look_ahead()
         with self._smaller_where_it_fails():
             self.answer()
             if self.owner.has_caught_up and self._position == self.owner.position:
@@ -119,7 +120,7 @@ class Turn:
     def end(self) -> None:
         """Steps 6 and 7, or 9. They wait for Kafka, and may do so in another thread: nobody else looks at the owner
         meanwhile."""
-        owner, clock = self.owner, self._around.clock
+        owner, clock = self.owner, self._context.clock
         since_ns = clock.monotonic_ns()
         with self._smaller_where_it_fails():
             if not self.is_thrown_away:
@@ -168,7 +169,7 @@ class Turn:
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
         known = dict(zip(ids, map(_Known, self.owner.store.find_many(ids)), strict=True))
-        place = self._around.place(self.owner.number, 0)[:-1]
+        place = self._context.place(self.owner.number, 0)[:-1]
         self._replies = [self._reply(command, known[command.id], place) for command in waiting]
         if self._gone:
             self.owner.drop(list(self._gone))
@@ -208,7 +209,7 @@ class Turn:
         origins, owner = rows["origin"].tolist(), self.owner
         if not origins:
             return []  # Kafka would be asked for the bounds of the log
-        records = self._around.logs.records(self._around.topics.input, owner.number, origins)
+        records = self._context.logs.records(self._context.topics.input, owner.number, origins)
         return [
             letter_of(records[origin], reasons[origin], True)
             if origin in records
@@ -228,7 +229,7 @@ class Turn:
         owner = self.owner
         blobs = list(owner.store.read(self._rows))
         if self._rows["flags"].any():
-            found = follow_ups(self._rows, blobs, owner.store.targets, self._around.clock.wall_ms())
+            found = follow_ups(self._rows, blobs, owner.store.targets, self._context.clock.wall_ms())
             self._rows, blobs, self._nexts, self._missed = found.rows, found.blobs, found.nexts, found.missed
             self._letters += found.letters
             self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
@@ -236,7 +237,7 @@ class Turn:
 
     def deliver(self) -> None:
         """Step 4."""
-        producer, topic, number = self.owner.producer, self._around.topics.input, self.owner.number
+        producer, topic, number = self.owner.producer, self._context.topics.input, self.owner.number
         producer.begin()
         self._deliver()
         for each in self._nexts:
@@ -263,7 +264,7 @@ class Turn:
 
     def _given_anew(self) -> Iterator[list[Header]]:
         """The headers by which whoever gets a message knows its request and its due time."""
-        prefix, last, until = self._around.place(self.owner.number, 0)[:-1].encode(), None, (UNTIL, b"")
+        prefix, last, until = self._context.place(self.owner.number, 0)[:-1].encode(), None, (UNTIL, b"")
         for origin, due in zip(self._rows["origin"].tolist(), self._rows["due"].tolist(), strict=True):
             if due != last:
                 last, until = due, (UNTIL, b"%d" % due)
@@ -271,11 +272,11 @@ class Turn:
 
     def settle(self) -> None:
         """Step 5."""
-        owner, topics = self.owner, self._around.topics
+        owner, topics = self.owner, self._context.topics
         gone = np.array(list(self._gone), "<i8")
         parts = [(State.FIRED, self._rows["origin"]), *([(State.CANCELLED, gone)] if len(gone) else [])]
         for state, origins in parts:
-            for value in settlements(state, origins, self._position, self._around.mark):
+            for value in settlements(state, origins, self._position, self._context.mark):
                 owner.producer.send(topics.settled, value, None, owner.number, on_delivery=self._hear_settled)
         replies = ((reply.as_json(), reply.id.encode(), list[Header]()) for reply in self._replies)
         owner.producer.send_many(repeat(topics.replies, len(self._replies)), replies)
@@ -284,19 +285,19 @@ class Turn:
 
     def _send_letter(self, letter: Letter) -> None:
         owner, watch = self.owner, partial(self._reports.of_letter, letter.offset)
-        place = self._around.place(owner.number, letter.offset)
+        place = self._context.place(owner.number, letter.offset)
         said = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
         if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
             said.append(("dead-record", f"too much for this topic: it stands at {place}".encode()))
-            owner.producer.send(self._around.topics.dead, None, None, headers=said)
+            owner.producer.send(self._context.topics.dead, None, None, headers=said)
         else:
             headers = [*letter.headers, *said]
-            owner.producer.send(self._around.topics.dead, letter.value, letter.key, headers=headers, on_delivery=watch)
+            owner.producer.send(self._context.topics.dead, letter.value, letter.key, headers=headers, on_delivery=watch)
 
     def send_position(self) -> None:
         """Step 6."""
-        place = (self._around.topics.input, self.owner.number)
-        self.owner.producer.send_offsets({place: self._position}, self._around.member(), NOTE)
+        place = (self._context.topics.input, self.owner.number)
+        self.owner.producer.send_offsets({place: self._position}, self._context.member(), NOTE)
 
     def commit(self) -> None:
         """Step 7; when it returns, Kafka has it all."""
@@ -311,8 +312,8 @@ class Turn:
         owner.answered(self._position)
         owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
         self._go_on()
-        owner.rest_until_ns = self._around.clock.monotonic_ns() + owner.rest.ns
-        self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
+        owner.rest_until_ns = self._context.clock.monotonic_ns() + owner.rest.ns
+        self._counts.turn(self._context.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def _go_on(self) -> None:
         """What was learned of refusals, once the turn is committed."""

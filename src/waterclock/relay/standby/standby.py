@@ -30,7 +30,7 @@ from waterclock.kafka.partitions import Partition
 from waterclock.kafka.patience import Backoff
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.logs.tails import TailConsumer
-from waterclock.relay.owner.around import Around
+from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.standby.follower import Follower
 from waterclock.relay.statistics import StandbyStatistics
@@ -65,14 +65,14 @@ class Standby:
     """For one relay: `numbers` are the partitions that it follows while it does not own them, `owners` those that it
     owns. It begins once `is_ready`."""
 
-    def __init__(self, around: Around, numbers: Iterable[int], owners: Mapping[int, Owner]) -> None:
-        self._around, self._numbers, self._owners = around, frozenset(numbers), owners
+    def __init__(self, context: Context, numbers: Iterable[int], owners: Mapping[int, Owner]) -> None:
+        self._context, self._numbers, self._owners = context, frozenset(numbers), owners
         self.followers: dict[int, Follower] = {}
         self.is_ready = False
-        self._tails = TailConsumer(around.settings)
+        self._tails = TailConsumer(context.settings)
         self._queue: deque[Message] = deque()
         self._failed: dict[int, _Failure] = {}
-        now_ns = around.clock.monotonic_ns()
+        now_ns = context.clock.monotonic_ns()
         self._next_ns = self._look_ns = self._say_ns = self._again_ns = now_ns
         self._has_room, self._has_more = True, False
         self._logs: Logs | None = None
@@ -82,7 +82,7 @@ class Standby:
         wanted = self._numbers.difference(mine)
         if not self.is_ready or not (wanted or self.followers):
             return 0
-        now_ns, is_quiet = self._around.clock.monotonic_ns(), all(map(self._is_quiet, self._owners.values()))
+        now_ns, is_quiet = self._context.clock.monotonic_ns(), self._is_quiet()
         if now_ns < self._next_ns and not is_quiet:
             return 0
         self._next_ns = now_ns + EACH_NS
@@ -98,8 +98,8 @@ class Standby:
         """How long there is nothing to do; it may be for ever."""
         if not self._has_more:
             return inf
-        is_quiet = all(map(self._is_quiet, self._owners.values()))
-        return 0.0 if is_quiet else max(0.0, (self._next_ns - self._around.clock.monotonic_ns()) / 1e9)
+        is_quiet = self._is_quiet()
+        return 0.0 if is_quiet else max(0.0, (self._next_ns - self._context.clock.monotonic_ns()) / 1e9)
 
     def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
         """Follow a partition no more: it is to be owned here. What cannot be written down is read again from the log."""
@@ -114,17 +114,17 @@ class Standby:
             if checkpoint:
                 follower.checkpoint()
         except (StoreDamaged, OSError) as error:
-            log.warning("%s: what was filed last is filed again: %s", self._around.place_of(number), error)
+            log.warning("%s: what was filed last is filed again: %s", self._context.place_of(number), error)
             follower.close(error)
         else:
             follower.close(damage)
 
     @cached_property
-    def _careful(self) -> Around:
+    def _careful(self) -> Context:
         """With readers that wait `PATIENCE_S` for an answer: where a leader is away, owners are not kept for longer."""
-        around = self._around
-        self._logs = Logs(around.settings, patience_s=PATIENCE_S)
-        return replace(around, logs=self._logs)
+        context = self._context
+        self._logs = Logs(context.settings, patience_s=PATIENCE_S)
+        return replace(context, logs=self._logs)
 
     def close(self, checkpoint: bool) -> None:
         """Follow nothing any more. Without a `checkpoint`, what was filed since the last one is filed again."""
@@ -140,7 +140,7 @@ class Standby:
         return dict(sorted({**told, **{number: self._of(one) for number, one in self.followers.items()}}.items()))
 
     def _of(self, follower: Follower) -> StandbyStatistics:
-        bounds = self._tails.bounds((self._around.topics.input, follower.number))
+        bounds = self._tails.bounds((self._context.topics.input, follower.number))
         return StandbyStatistics(
             pending=follower.store.pending,
             position=follower.position,
@@ -149,15 +149,13 @@ class Standby:
             why="" if self._has_room else "the disk is nearly full",
         )
 
-    def _is_quiet(self, owner: Owner) -> bool:
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._around.clock.wall_ms() + QUIET_MS
-        return owner.has_caught_up and not (is_due or owner.waiting or owner.letters)
+    def _is_quiet(self) -> bool:
+        return all(owner.has_caught_up and owner.is_quiet(QUIET_MS) for owner in self._owners.values())
 
     # Which are followed
 
     def _places(self, number: int) -> tuple[Partition, Partition]:
-        return (self._around.topics.settled, number), (self._around.topics.input, number)
+        return (self._context.topics.settled, number), (self._context.topics.input, number)
 
     def _begin(self, wanted: Collection[int]) -> None:
         """Have what is wanted followed, and nothing else; one begins at a time: it asks Kafka for this and that."""
@@ -182,26 +180,26 @@ class Standby:
         if follower.is_settled and not self._tails.reads(input):
             self._tails.add(input, follower.position)
 
-    def _deal(self, number: int, deed: Callable[[int], int]) -> int:
+    def _deal(self, number: int, action: Callable[[int], int]) -> int:
         """Do something with a partition. Rule 3."""
         try:
-            return deed(number)
+            return action(number)
         except (WaterclockError, OSError, KafkaException) as error:
             self._fail(number, error)
         return 0
 
     def _fail(self, number: int, error: Exception) -> None:
-        failure = self._failed.get(number) or _Failure(Backoff(_PAUSES_S, self._around.clock), "")
+        failure = self._failed.get(number) or _Failure(Backoff(_PAUSES_S, self._context.clock), "")
         self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
         pause_s, failure.why = failure.backoff.failed(), str(error)
         self._failed[number] = failure
         log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
-                    self._around.place_of(number), pause_s, failure.why)  # fmt: skip
+                    self._context.place_of(number), pause_s, failure.why)  # fmt: skip
 
     # What comes
 
     def _hear(self, until_ns: int) -> int:
-        done, clock = 0, self._around.clock
+        done, clock = 0, self._context.clock
         if not self._queue:
             self._queue.extend(self._tails.take(TAKEN))
         self._has_more = len(self._queue) >= TAKEN
@@ -215,7 +213,7 @@ class Standby:
     def _run(self) -> list[Message]:
         """The next record, and as many of the same partition of the input as stand behind it."""
         run = [self._queue.popleft()]
-        is_of_input = run[0].error() is None and run[0].topic() == self._around.topics.input
+        is_of_input = run[0].error() is None and run[0].topic() == self._context.topics.input
         while is_of_input and self._queue and len(run) < TOGETHER and _is_beside(self._queue[0], run[0]):
             run.append(self._queue.popleft())
         return run
@@ -225,7 +223,7 @@ class Standby:
         return self._deal(number, lambda number: self._taken(number, run)) if number in self.followers else 0
 
     def _taken(self, number: int, run: list[Message]) -> int:
-        follower, is_of_input = self.followers[number], run[0].topic() == self._around.topics.input
+        follower, is_of_input = self.followers[number], run[0].topic() == self._context.topics.input
         if (error := run[0].error()) is not None:
             self._heard(follower, run[0], error)
         elif is_of_input:
@@ -238,7 +236,7 @@ class Standby:
 
     def _heard(self, follower: Follower, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
-            of_input = message.topic() == self._around.topics.input
+            of_input = message.topic() == self._context.topics.input
             (follower.reached if of_input else follower.settle_reached)(message.offset())
         elif error.code() not in _PASSING:
             raise ConnectionLost(f"{message.topic()}-{message.partition()} cannot be read: {error.str()}.")
@@ -265,19 +263,19 @@ class Standby:
 
     def _is_roomy(self, now_ns: int) -> bool:
         """Rule 4."""
-        if any(owner.room.is_refusing for owner in self._owners.values()):
+        if any(owner.disk.is_refusing for owner in self._owners.values()):
             self._make_room(now_ns)
         if now_ns >= self._look_ns:
             self._look_ns, self._has_room = now_ns + _LOOK_NS, self._looked()
             if not self._has_room and now_ns >= self._say_ns:
                 self._say_ns = now_ns + _SAID_EVERY_NS
                 log.warning("the disk of %s is nearly full: this relay stands by for nothing until it has room again",
-                            self._around.folder)  # fmt: skip
+                            self._context.folder)  # fmt: skip
         return self._has_room and now_ns >= self._again_ns
 
     def _looked(self) -> bool:
         try:
-            disk = shutil.disk_usage(self._around.folder)
+            disk = shutil.disk_usage(self._context.folder)
         except OSError:
             return True  # whoever writes hears of it
         return disk.free >= min(RESERVE, disk.total // 20)
@@ -285,7 +283,7 @@ class Standby:
     def _make_room(self, now_ns: int) -> None:
         self._again_ns = now_ns + AGAIN_NS
         for follower in list(self.followers.values()):
-            name, size = self._around.place_of(follower.number), follower.store.bytes_on_disk
+            name, size = self._context.place_of(follower.number), follower.store.bytes_on_disk
             low = self._careful.begins(follower.number)
             if low is None or follower.store.last_copies(low):
                 log.warning("the disk refuses what this relay owns. %s, with what it stands by for, %d bytes, stays: that "

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
-from waterclock.relay.owner.around import Around
+from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.statistics import Counts
 from waterclock.relay.upkeep.lap import Laps
-from waterclock.relay.upkeep.saves import Saves
-from waterclock.relay.upkeep.trim import Cutter, Trims
+from waterclock.relay.upkeep.snapshots import SnapshotSchedule
+from waterclock.relay.upkeep.trim import Trims
 
 LAP_BYTES: Final = 1 << 30
 QUIET_MS: Final = 50
@@ -28,20 +28,19 @@ URGENT_NS: Final = 500_000_000
 class _Care:
     """What is done for one owner."""
 
-    def __init__(self, owner: Owner, counts: Counts, cutter: Cutter, lap_bytes: int, stuck: set[tuple[int, int]]):
+    def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]):
         self.owner = owner
         self.laps = Laps(owner, counts, lap_bytes, stuck)
-        self.saves = Saves(owner, counts, lap_bytes)
-        self.trims = Trims(owner, cutter, lap_bytes)
+        self.snapshots = SnapshotSchedule(owner, counts, lap_bytes)
+        self.trims = Trims(owner, lap_bytes)
         self.done_ns = 0
 
 
 class Upkeep:
     """For the owners of one relay, `owners` by their partitions."""
 
-    def __init__(self, around: Around, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
-        self._clock, self._owners, self._counts, self._lap_bytes = around.clock, owners, counts, lap_bytes
-        self._cutter = Cutter(around.client)
+    def __init__(self, context: Context, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
+        self._clock, self._owners, self._counts, self._lap_bytes = context.clock, owners, counts, lap_bytes
         self._cares: dict[int, _Care] = {}
         self._stuck: dict[int, set[tuple[int, int]]] = {}
 
@@ -84,20 +83,15 @@ class Upkeep:
         if care is not None:
             care.laps.close()
         stuck = self._stuck.setdefault(owner.number, set())
-        made = _Care(owner, self._counts, self._cutter, self._lap_bytes, stuck)
+        made = _Care(owner, self._counts, self._lap_bytes, stuck)
         self._cares[owner.number] = made
         return made
 
-    def _wanted(self, care: _Care) -> Laps | Saves | None:
-        return care.laps if care.laps.is_wanted else care.saves if care.saves.is_wanted else None
+    def _wanted(self, care: _Care) -> Laps | SnapshotSchedule | None:
+        return care.laps if care.laps.is_wanted else care.snapshots if care.snapshots.is_wanted else None
 
     def _is_time(self, care: _Care) -> bool:
         since_ns = self._clock.monotonic_ns() - care.done_ns
-        if all(map(self._is_quiet, self._owners.values())):
+        if all(owner.is_quiet(QUIET_MS) for owner in self._owners.values()):
             return since_ns >= REST_NS
         return since_ns >= URGENT_NS and care.laps.is_urgent
-
-    def _is_quiet(self, owner: Owner) -> bool:
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._clock.wall_ms() + QUIET_MS
-        return not (is_due or owner.waiting or owner.letters)

@@ -27,7 +27,7 @@ from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.logs.settled import SettledOrigins, record_of
-from waterclock.relay.owner.around import Reading, in_silence
+from waterclock.relay.owner.context import Reading, in_silence
 from waterclock.relay.store.origins import State
 from waterclock.relay.wire.letters import Command
 from waterclock.relay.wire.request import Action, BadRequest, Request, request_in, request_of

@@ -1,4 +1,4 @@
-"""How much of both logs there is: what is behind, what is swept, what the next snapshot waits for. No Kafka client here.
+"""The span of both logs: what is behind, what is swept, what the next snapshot waits for. No Kafka client here.
 
 Rule 1: bytes are those of messages before compression, with `EACH` for what a record has besides. Of what is pending they
         are an estimate: in each span of due times, as many as its messages have in the middle.
@@ -63,8 +63,8 @@ class Volume:
         return cls(numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :])
 
 
-class Extent:
-    """That of one partition.
+class LogSpan:
+    """How much of both logs of one partition there is.
 
     `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
     snapshot, which had `saved` bytes. `answered`: the command position, -1 where none is known. `snapshots`: from where
@@ -78,7 +78,7 @@ class Extent:
         self.snapshots: list[int] = []
 
     @classmethod
-    def of(cls, notes: Mapping[str, Any]) -> Extent:
+    def of(cls, notes: Mapping[str, Any]) -> LogSpan:
         """As a checkpoint has it."""
         made = cls()
         if notes:

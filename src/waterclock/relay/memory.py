@@ -22,7 +22,7 @@ QUIET_S: Final = 0.1
 EVERY_NS: Final = 10_000_000_000
 
 
-class Spare:
+class MemoryTrim:
     """Hears how much a process does, and when it has nothing to do."""
 
     def __init__(self, clock: Clock) -> None:

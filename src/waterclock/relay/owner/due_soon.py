@@ -21,13 +21,13 @@ _NOBODY: Final = -1  # the origin of a place that is free
 _Piece = tuple[Array, Array]  # origins that rise, and the ids of their timers
 
 
-class Near:
+class DueSoonWheel:
     """Rows until they are due; `now_ms` is the time that it begins at. For one thread.
 
     >>> from waterclock.relay.store import rows_of
-    >>> near = Near(0)
-    >>> near.add(rows_of([20, 10, 10], [0, 2, 1]))
-    >>> near.remove(np.array([0])), near.next_due(), near.take(15)["origin"].tolist(), len(near)
+    >>> due_soon = DueSoonWheel(0)
+    >>> due_soon.add(rows_of([20, 10, 10], [0, 2, 1]))
+    >>> due_soon.remove(np.array([0])), due_soon.next_due(), due_soon.take(15)["origin"].tolist(), len(due_soon)
     (1, 10, [1, 2], 0)
     """
 

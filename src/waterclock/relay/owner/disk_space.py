@@ -23,7 +23,7 @@ AGAIN_NS: Final = 1_000_000_000
 SAID_EVERY_NS: Final = 60_000_000_000
 
 
-class Room:
+class DiskSpace:
     """That of the partition `name`. `refusals`: how often the disk refused. `wanted`: the bytes that it refused last, 0
     where it has taken everything since."""
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
@@ -18,6 +17,7 @@ from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, wo
 from waterclock.kafka.settings import LASTING, SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.cluster.targets import Targets
+from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.owner.pace import TIMEOUT_MS
 from waterclock.relay.store import Identity, PartitionStore
@@ -54,14 +54,14 @@ NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of
 
 
 @dataclass(frozen=True)
-class Around:
-    """Where owners work. `client` asks Kafka for everything beside records. `group` is the consumer group's name,
+class Context:
+    """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name,
     `committed` its offset of an input partition (None: none), `member` the metadata by which Kafka knows whether this
     process is still in the group. `reading` hears how far something is read where that may last, every second or so: the
     group learns by it that this process is well. What it raises ends the reading."""
 
     settings: Mapping[str, Any]
-    client: AdminClient
+    watcher: Watcher
     topics: Topics
     topic_id: str
     group: str

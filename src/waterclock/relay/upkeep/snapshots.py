@@ -41,11 +41,11 @@ class SnapshotTurn:
 
     def write(self) -> None:
         """Step 2."""
-        owner, around = self._owner, self._owner.around
+        owner, context = self._owner, self._owner.context
         owner.producer.begin()
-        for part in self._snapshot.parts(around.mark):
+        for part in self._snapshot.parts(context.mark):
             self._size += len(part)
-            owner.producer.send(around.topics.settled, part, None, owner.number, on_delivery=self._hear)
+            owner.producer.send(context.topics.settled, part, None, owner.number, on_delivery=self._hear)
 
     def _hear(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -60,18 +60,18 @@ class SnapshotTurn:
         except ConnectionLost:
             if self._own is None:
                 raise
-            raise refused_own(self._owner.around.topics.settled, self._own) from None
+            raise refused_own(self._owner.context.topics.settled, self._own) from None
 
     def mark(self) -> None:
         """Step 4."""
         owner = self._owner
-        owner.extent.snapshotted(self._snapshot.replay_from, self._size)
+        owner.log_span.snapshotted(self._snapshot.replay_from, self._size)
         owner.settled_position = self._settled_position
         owner.changed()
         self._counts.snapshots += 1
 
 
-class Saves:
+class SnapshotSchedule:
     """Takes snapshots of one owner's partition when they are due."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int) -> None:
@@ -81,8 +81,8 @@ class Saves:
     @property
     def is_wanted(self) -> bool:
         """Whether one is due, or is being taken."""
-        extent = self._owner.extent
-        return self._capture is not None or extent.unsaved > max(self._least, TIMES * extent.saved)
+        log_span = self._owner.log_span
+        return self._capture is not None or log_span.unsaved > max(self._least, TIMES * log_span.saved)
 
     def step(self) -> int:
         """One chunk, or at last the transaction; whether it was that."""
@@ -96,5 +96,5 @@ class Saves:
 
     def _begun(self) -> Capture:
         """Step 1."""
-        owner, moves = self._owner, self._owner.extent.moves
+        owner, moves = self._owner, self._owner.log_span.moves
         return Capture(owner.store, owner.settled_position, owner.position, moves.swept, moves.stretches)
