@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner import ahead, take_over, turns
+from waterclock.relay.owner import follow_ups, take_over, turns
 from waterclock.relay.owner.replay import Replay
 from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
@@ -88,11 +88,11 @@ def test_one_that_reads_long_what_is_settled_stays_in_its_group(world: World, mo
 
 @LONG
 def test_and_one_that_looks_long_for_what_stands_further_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "TOLD_EVERY", 1)
+    monkeypatch.setattr(follow_ups, "TOLD_EVERY", 1)
     monkeypatch.setattr(turns, "MOST_WAITING", 0)
     world.put(None, delay_action="cancel", delay_id="x")
     world.send(*map(str, range(12)))
-    calls = slow(monkeypatch, ahead, "headers_of")
+    calls = slow(monkeypatch, follow_ups, "headers_of")
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)  # so that the end is not reached at once
     relay = world.relay()
     step_until(lambda: world.replies(), relay)

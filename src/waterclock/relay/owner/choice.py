@@ -37,7 +37,14 @@ class Chosen(NamedTuple):
 def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     """What the next turn of `owner` takes, `most` messages at most, `most_letters` of them to be put aside. They wait no
     more; all others do. ConnectionLost if Kafka is away."""
-    rows = _due(owner, most)
+    doubts = owner.doubts
+    rows = doubts.sift(owner.due(owner.context.clock.wall_ms(), most))
+    owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
+    if owner.was_alone:
+        owner.put_back(rows)
+        rows = doubts.portion(partial(_sizes, owner), partial(_limit, owner), most)
+    else:
+        rows = np.concatenate([doubts.to_put_aside(), rows])
     names = {number: owner.store.targets[number] for number in np.unique(rows["target"]).tolist()}
     refusing = owner.context.targets.refusing(names.values()) if names else {}
     owner.unasked |= refusing.keys()
@@ -48,7 +55,11 @@ def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     for number in (number for number, name in names.items() if name in refusing):
         reasons.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), refusing[names[number]]))
     here = np.isin(rows["origin"], list(reasons)) if reasons else np.zeros(len(rows), bool)
-    rows, here = _as_many(owner, rows, here, max(0, min(TOGETHER, most_letters)))
+    bad, most_aside = np.flatnonzero(here), max(0, min(TOGETHER, most_letters))
+    if len(bad) > most_aside:  # rule 3
+        cut = int(bad[most_aside])
+        put_back(owner, rows[cut:], owner.was_alone)
+        rows, here = rows[:cut], here[:cut]
     stays = rows[~here] if owner.was_alone else _fitting(owner, rows[~here], names)
     return Chosen(stays, rows[here], reasons, owner.was_alone, owner.was_alone and owner.doubts.is_probe)
 
@@ -56,17 +67,6 @@ def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
 def put_back(owner: Owner, rows: Array, is_alone: bool) -> None:
     """These are for another turn."""
     (owner.doubts if is_alone else owner).put_back(rows)
-
-
-def _due(owner: Owner, most: int) -> Array:
-    """What is due for all targets but those in doubt, or a portion of one of these: by turns, if there are both."""
-    doubts = owner.doubts
-    rows = doubts.sift(owner.due(owner.context.clock.wall_ms(), most))
-    owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
-    if not owner.was_alone:
-        return np.concatenate([doubts.to_put_aside(), rows])
-    owner.put_back(rows)
-    return doubts.portion(partial(_sizes, owner), partial(_limit, owner), most)
 
 
 def _sizes(owner: Owner, rows: Array) -> Array:
@@ -91,13 +91,3 @@ def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
         if limit < BATCH_BYTES or sizes[rows["target"] == number].max() > limit:
             owner.doubts.add(number)
     return owner.doubts.sift(rows)
-
-
-def _as_many(owner: Owner, rows: Array, here: Array, most: int) -> tuple[Array, Array]:
-    """Rule 3."""
-    bad = np.flatnonzero(here)
-    if len(bad) <= most:
-        return rows, here
-    cut = int(bad[most])
-    put_back(owner, rows[cut:], owner.was_alone)
-    return rows[:cut], here[:cut]

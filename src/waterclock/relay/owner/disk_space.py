@@ -44,7 +44,19 @@ class DiskSpace:
         try:
             yield
         except OSError as error:
-            self._refused(error)
+            now_ns = self._clock.monotonic_ns()
+            self.is_refusing, self._again_ns = True, now_ns + AGAIN_NS
+            self.refusals, self.wanted = self.refusals + 1, error.wanted if isinstance(error, DiskRefused) else 0
+            if now_ns >= self._say_ns:
+                self._was_said, self._say_ns = True, now_ns + SAID_EVERY_NS
+                log.warning(
+                    "%s: the disk does not take %d bytes for %s: %s. New requests, cancels too, wait in the input until it "
+                    "does; what is due is delivered. Make room on that disk.",
+                    self._name,
+                    self.wanted,
+                    error.filename,
+                    error.strerror,
+                )
 
     def took(self) -> None:
         """What was to be written was written."""
@@ -52,24 +64,6 @@ class DiskSpace:
             log.warning("%s: the disk takes what is written again", self._name)
         self.is_refusing = self._was_said = False
         self.wanted = 0
-
-    def _refused(self, error: OSError) -> None:
-        now_ns = self._clock.monotonic_ns()
-        self.is_refusing, self._again_ns = True, now_ns + AGAIN_NS
-        self.refusals, self.wanted = self.refusals + 1, error.wanted if isinstance(error, DiskRefused) else 0
-        if now_ns >= self._say_ns:
-            self._was_said, self._say_ns = True, now_ns + SAID_EVERY_NS
-            self._say(error)
-
-    def _say(self, error: OSError) -> None:
-        log.warning(
-            "%s: the disk does not take %d bytes for %s: %s. New requests, cancels too, wait in the input until it does; "
-            "what is due is delivered. Make room on that disk.",
-            self._name,
-            self.wanted,
-            error.filename,
-            error.strerror,
-        )
 
 
 def no_disk(name: str, error: OSError) -> EnvironmentMissing:

@@ -49,15 +49,12 @@ class DueSoonWheel:
             return
         ids = np.asarray(self._wheel.schedule(np.ascontiguousarray(rows["due"])))
         places = ids & 0xFFFFFFFF
-        self._make_room(int(places.max()) + 1)
+        if (count := int(places.max()) + 1) > len(self._rows):
+            more = _free_places(max(count, 2 * len(self._rows)))
+            more[: len(self._rows)] = self._rows
+            self._rows = more
         self._rows[places] = rows
         self._file(rows["origin"], ids)
-
-    def _make_room(self, places: int) -> None:
-        if places > len(self._rows):
-            rows = _free_places(max(places, 2 * len(self._rows)))
-            rows[: len(self._rows)] = self._rows
-            self._rows = rows
 
     def _file(self, origins: Array, ids: Array) -> None:
         """Put a piece behind the others. Those that are not larger by half are merged with it, less what waits no more."""
@@ -72,7 +69,9 @@ class DueSoonWheel:
     def take(self, now_ms: int) -> Array:
         """All that is due by `now_ms`, in order; it waits no more."""
         if now_ms < self._wheel.now - STEP_MS:
-            self._step_back(now_ms)
+            waiting = self._rows[self._rows["origin"] != _NOBODY]
+            self._begin(now_ms)
+            self.add(waiting)
         ids = np.asarray(self._wheel.advance(now_ms)[0])
         rows = self._taken(ids)
         return np.asarray(rows[np.lexsort((rows["origin"], rows["due"]))])
@@ -100,11 +99,6 @@ class DueSoonWheel:
         """The least `now_ms` for which `take` gives back a row; None when nothing waits."""
         due: int | None = self._wheel.next_deadline()
         return due
-
-    def _step_back(self, now_ms: int) -> None:
-        rows = self._rows[self._rows["origin"] != _NOBODY]
-        self._begin(now_ms)
-        self.add(rows)
 
 
 def _free_places(count: int) -> Array:

@@ -22,12 +22,11 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs.logs import fingerprint_of
-from waterclock.relay.owner.ahead import next_occurrences
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.disk_space import DiskSpace
 from waterclock.relay.owner.doubts import Doubts
 from waterclock.relay.owner.due_soon import DueSoonWheel
-from waterclock.relay.owner.follow_ups import Nexts
+from waterclock.relay.owner.follow_ups import Nexts, next_occurrences
 from waterclock.relay.owner.log_span import EACH, LogSpan
 from waterclock.relay.owner.pace import MOST, Pace, Rest
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of

@@ -118,32 +118,28 @@ class TakeOver:
 
     def replay(self) -> None:
         """Step 5."""
+        context, topic = self._context, self._context.topics.settled
         start, (_, end) = self._replay.start, self._settled
-        place = f"{self._context.topics.settled}-{self._number}"
-        records = self._context.logs.read(self._context.topics.settled, self._number, start, end)
-        for count, message in enumerate(records):  # offsets may all be odd: markers of transactions have the others
+        for count, message in enumerate(context.logs.read(topic, self._number, start, end)):
             self._replay.apply(message)
-            if not count % TOLD_EVERY:
-                self._context.reading(place, message.offset() - start, end - start)
+            if not count % TOLD_EVERY:  # offsets may all be odd: markers of transactions have the others
+                context.reading(f"{topic}-{self._number}", message.offset() - start, end - start)
         self._replay.look_behind()
-        if self._committed is not None:
-            self._compare(self._committed)
-
-    def _compare(self, committed: GroupOffset) -> None:
-        """What the group says, with what is settled."""
-        if committed.by_relay and committed.offset > self._replay.answered:
+        committed, answered = self._committed, self._replay.answered
+        if committed is None:
+            return
+        if committed.by_relay and committed.offset > answered:
             raise UsageError(
-                f"{self._context.topics.settled} does not hold what was settled, up to offset {committed.offset} of "
-                f"{self._name}: it was made again, or cut. All of the input would be delivered once more; to have that, "
-                "start with another --group."
+                f"{topic} does not hold what was settled, up to offset {committed.offset} of {self._name}: it was made "
+                "again, or cut. All of the input would be delivered once more; to have that, start with another --group."
             )
-        if not committed.by_relay and committed.offset != self._replay.answered:
+        if not committed.by_relay and committed.offset != answered:
             log.warning(
                 "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, as is settled",
                 self._name,
-                self._context.group,
+                context.group,
                 committed.offset,
-                max(self._replay.answered, self._input[0]),
+                max(answered, self._input[0]),
             )
 
     def begin(self) -> Owner:

@@ -84,7 +84,7 @@ class Turns:
         def mark(owner: Owner) -> int:
             ended.result()
             turn.undo() if turn.is_thrown_away else turn.mark()
-            return turn.size
+            return max(1, turn.carried)  # or at least the position of the commands
 
         return self._of(turn.owner.number, mark)
 
