@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.relay.wire.occurrences import next_ms
+from waterclock.relay.wire.cron import next_ms
 
 BERLIN = "Europe/Berlin"
 

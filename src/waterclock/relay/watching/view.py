@@ -6,7 +6,7 @@
     4. messages  the input's
 
 Rule 1: everything is read from Kafka, as a new owner does (take_over.py).
-Rule 2: by the order in 1, of the requests up to the input's end all are told that were settled until then. The other way
+Rule 2: by the order in 1, of the requests up to the input's end all are known that were settled until then. The other way
         round, what is delivered in between would look pending.
 Rule 3: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
 Rule 4: what was moved on stands at its last copy, and nothing pending stands below what is swept (moves.py). Of what was
@@ -18,7 +18,7 @@ Rule 5: what was cut off TOPIC.settled is known through a snapshot that stands t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from confluent_kafka import Message
@@ -26,11 +26,11 @@ from confluent_kafka import Message
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.logs.settled import SettledOrigins, told_by
+from waterclock.relay.logs.settled import SettledOrigins, record_of
 from waterclock.relay.owner.context import Reading, in_silence
 from waterclock.relay.store.origins import State
-from waterclock.relay.wire.headers import request_in
-from waterclock.relay.wire.request import Action, BadRequest, Request, request_of
+from waterclock.relay.wire.letters import Command
+from waterclock.relay.wire.request import Action, BadRequest, Request, request_in, request_of
 from waterclock.relay.wire.settlement import NoSettlement, mark_of
 from waterclock.relay.wire.topics import Topics
 
@@ -45,13 +45,6 @@ class Bounds(NamedTuple):
     input: tuple[int, int]
     settled: tuple[int, int]
     mark: bytes
-
-
-class Command(NamedTuple):
-    """A cancel or a replace that no relay has answered."""
-
-    offset: int
-    action: Action
 
 
 class Seen(NamedTuple):
@@ -88,62 +81,48 @@ class View:
     """Of one partition; `reading` hears how far both logs are read. A byte is held for each record of the input."""
 
     def __init__(self, logs: Logs, topics: Topics, bounds: Bounds, reading: Reading = in_silence) -> None:
-        self._logs, self._topics, self._bounds, self._reading = logs, topics, bounds, reading
-        self._low, self._end = bounds.input
+        self._logs = logs
+        self._topics = topics
+        self._bounds = bounds
+        self._reading = reading
         self._settled = SettledOrigins(bounds.mark, bounds.settled[0])
-        self._asked: dict[bytes, list[Command]] = {}
 
     def pending(self) -> Iterator[Seen]:
-        """What is pending, in the order of the input; ConnectionLost where the logs were cut off meanwhile."""
-        return self._careful(self._pending())
+        """What is pending, in the order of the input; ConnectionLost if the logs were cut off meanwhile."""
+        return (seen for seen in self._messages(only_pending=True) if seen.state == State.PENDING)
 
     def of(self, id: bytes) -> Iterator[Seen]:
         """All that bear an id, delivered or not, as far as the input goes back."""
-        return self._careful(self._of(id))
-
-    def _careful(self, seen: Iterator[Seen]) -> Iterator[Seen]:
-        """Rule 5."""
-        try:
-            yield from seen
-        except ConnectionLost as error:
-            bounds = self._bounds
-            for topic, (low, _) in ((self._topics.input, bounds.input), (self._topics.settled, bounds.settled)):
-                if self._logs.bounds(topic, bounds.number)[0] > low:
-                    raise ConnectionLost(
-                        f"{topic}-{bounds.number} was cut off by a relay while it was read: call `pending` again, "
-                        "or run the command again."
-                    ) from error
-            raise
-
-    def _pending(self) -> Iterator[Seen]:
-        self._prepare()
-        for seen in self._messages(max(self._low, self._settled.moves.swept)):  # rule 4
-            if seen.state == State.PENDING:
-                yield seen
-
-    def _of(self, id: bytes) -> Iterator[Seen]:
-        self._prepare()
         known = set[int]()
-        for seen in self._messages(self._low):
+        for seen in self._messages(only_pending=False):
             if seen.request.id == id and seen.origin not in known:  # a message and its copies are one
                 known.add(seen.origin)
                 yield seen
 
-    def _prepare(self) -> None:
-        """Steps 2 and 3."""
-        self._read_settled()
-        start = max(self._low, self._settled.answered)
-        for origin, message, request in self._requests(start, self._end):
-            if request.action is not Action.SCHEDULE and origin == message.offset():
-                self._asked.setdefault(request.id, []).append(Command(origin, request.action))
-
-    def _messages(self, start: int) -> Iterator[Seen]:
-        """Step 4, from an offset on."""
-        for origin, message, request in self._requests(start, max(self._end, self._settled.moves.end)):
-            if request.action is not Action.CANCEL and origin < self._end:
-                state = self._settled.state(origin) or State.PENDING
-                asked = _first_behind(origin, self._asked.get(request.id, ())) if request.id else None
-                yield Seen(origin, message, request, state, asked)
+    def _messages(self, only_pending: bool) -> Iterator[Seen]:
+        """Steps 2 to 4. `only_pending`: of what was moved on, nothing but its last copy."""
+        (low, end), settled, asked = self._bounds.input, self._settled, dict[bytes, list[Command]]()
+        try:
+            self._read_settled()  # 2
+            for origin, message, request in self._requests(max(low, settled.answered), end):  # 3
+                if request.action is not Action.SCHEDULE and origin == message.offset():
+                    asked.setdefault(request.id, []).append(Command(origin, request.action, request.id))
+            start = max(low, settled.moves.swept) if only_pending else low  # rule 4
+            for origin, message, request in self._requests(start, max(end, settled.moves.end)):  # 4
+                if request.action is not Action.CANCEL and origin < end:
+                    commands = asked.get(request.id, ()) if request.id else ()
+                    # what was asked for first: a command is for what stands before it
+                    action = next((each.action for each in commands if each.offset > origin), None)
+                    yield Seen(origin, message, request, settled.state(origin) or State.PENDING, action)
+        except ConnectionLost as error:  # rule 5
+            number, bounds = self._bounds.number, self._bounds
+            for topic, (first, _) in ((self._topics.input, bounds.input), (self._topics.settled, bounds.settled)):
+                if self._logs.bounds(topic, number)[0] > first:
+                    raise ConnectionLost(
+                        f"{topic}-{number} was cut off by a relay while it was read: call `pending` again, or run the "
+                        "command again."
+                    ) from error
+            raise
 
     def _read_settled(self) -> None:
         """All that is known to be settled; what no relay wrote so is passed over, as a relay does."""
@@ -151,7 +130,7 @@ class View:
         for message in self._read(topic, low, end):
             place = f"{topic}-{self._bounds.number}-{message.offset()}"
             try:
-                self._settled.take(told_by(message.value() or b""))
+                self._settled.take(record_of(message.value() or b""))
             except NoSettlement as error:
                 if error.later:
                     raise UsageError(
@@ -184,8 +163,3 @@ class View:
             if not count % TOLD_EVERY:
                 self._reading(place, message.offset() - start, end - start)
             yield message
-
-
-def _first_behind(offset: int, commands: Iterable[Command]) -> Action | None:
-    """What was asked for first of a message at `offset`: a command is for what stands before it."""
-    return next((command.action for command in commands if command.offset > offset), None)

@@ -56,8 +56,8 @@ class HandledOffsets:
         rows = self._session.ask(_FIND, *self._key(topic, partition))
         return int(rows[0][0]) if rows else None
 
-    def apply(self, message: Any, deed: Callable[[Any], object]) -> bool:
-        """Steps 1 to 5; False where the message was handled before. What `deed` raises is raised, and nothing stays."""
+    def apply(self, message: Any, handle: Callable[[Any], object]) -> bool:
+        """Steps 1 to 5; False if the message was handled before. What `handle` raises is raised, and nothing stays."""
         session, (topic, partition, offset) = self._session, (message.topic(), message.partition(), message.offset())
         try:
             session.begin(f"{TABLE} {self._group} {topic} {partition}")  # 1
@@ -66,17 +66,17 @@ class HandledOffsets:
                 session.rollback()
                 return False
             session.run(_NOTE, *self._key(topic, partition), offset + 1)  # 3
-            self._call(deed)  # 4
+            self._call(handle)  # 4
             session.commit()  # 5
         except BaseException:
             session.rollback()
             raise
         return True
 
-    def _call(self, deed: Callable[[Any], object]) -> None:
+    def _call(self, handle: Callable[[Any], object]) -> None:
         connection = self._session.connection
         try:
-            deed(connection)
+            handle(connection)
         except Exception as error:
             if connection.closed:  # not the handler's fault: the message comes again
                 raise SinkLost(f"The connection to {self._session.url} went away: {error}") from error

@@ -1,7 +1,7 @@
-"""What `ls`, `due` and `show` print, whoever told it: relays at their web doors (doors.py), or the logs (beside.py); and
-`files`, of a folder (store/salvage.py).
+"""What `ls`, `due` and `show` print, wherever it is from: running relays (from_relays.py), or both logs (from_logs.py); and
+what `files` prints, of a folder (store/salvage.py).
 
-Rule 1: the partitions of which nothing is told are named, not left out in silence.
+Rule 1: the partitions of which nothing is known are named, not left out in silence.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from waterclock.durations import from_us
 from waterclock.relay.store.salvage import Leftover, Salvage
 
 _SPAN = ("start_ms", "end_ms", "target", "pending")
-_Spans = Mapping[tuple[int, int, str], int]  # from, to, topic -> how many
 
 
 class Overview(NamedTuple):
-    """What is pending by span and topic, what recurs, how much more does, and the partitions of which nothing is told."""
+    """What is pending by span and topic, what recurs, how much more does, and the partitions of which nothing is known."""
 
-    counts: _Spans
+    counts: Mapping[tuple[int, int, str], int]  # from and to (ms since the epoch), topic -> how many
     series: Sequence[Any]
     more: int
     missing: Sequence[int]
@@ -44,78 +43,65 @@ class Messages(NamedTuple):
     missing: Sequence[int]
 
 
-def print_listed(told: Overview, as_json: bool) -> int:
+def print_listed(listed: Overview, as_json: bool) -> int:
     """Print what is pending, and what of it recurs; the exit code."""
-    spans: list[dict[str, Any]] = [dict(zip(_SPAN, (*key, n), strict=True)) for key, n in sorted(told.counts.items())]
-    series = sorted(told.series, key=itemgetter("next_due_ms", "origin"))
+    spans: list[dict[str, Any]] = [dict(zip(_SPAN, (*key, n), strict=True)) for key, n in sorted(listed.counts.items())]
+    series = sorted(listed.series, key=itemgetter("next_due_ms", "origin"))
     if as_json:
-        _print_json({"pending": spans, "series": series, "more_series": told.more, "missing": told.missing})
+        print(json.dumps(
+            {"pending": spans, "series": series, "more_series": listed.more, "missing": listed.missing}
+        ))  # fmt: skip
         return 0
     _print(("DUE FROM", "TO", "TOPIC", "PENDING"), [
         (moment(one["start_ms"]), moment(one["end_ms"]), one["target"], f"{one['pending']:,}") for one in spans
     ])  # fmt: skip
-    _print_series(series, told.more)
-    _warn(told.missing)
+    if series:
+        print()
+        _print(("SERIES", "CRON", "ZONE", "NEXT", "TOPIC", "OCCURRENCE"), [
+            (one["id"], one["cron"], one["zone"], moment(one["next_due_ms"]), one["target"], f"{one['occurrence']:,}")
+            for one in series
+        ])  # fmt: skip
+        if listed.more:
+            print(f"and {listed.more:,} series more, which occur later")
+    _warn(listed.missing)
     return 0
 
 
-def _print_series(series: Sequence[Any], more: int) -> None:
-    if not series:
-        return
-    print()
-    _print(("SERIES", "CRON", "ZONE", "NEXT", "TOPIC", "OCCURRENCE"), [
-        (one["id"], one["cron"], one["zone"], moment(one["next_due_ms"]), one["target"], f"{one['occurrence']:,}")
-        for one in series
-    ])  # fmt: skip
-    if more:
-        print(f"and {more:,} series more, which occur later")
-
-
-def print_due(told: Due, as_json: bool) -> int:
+def print_due(due: Due, as_json: bool) -> int:
     """Print what each partition has; the exit code."""
     if as_json:
-        named = [{"partition": number, **each} for number, each in sorted(told.partitions.items())]
-        _print_json({"partitions": named, "missing": told.missing})
+        named = [{"partition": number, **each} for number, each in sorted(due.partitions.items())]
+        print(json.dumps({"partitions": named, "missing": due.missing}))
         return 0
-    _print(("PARTITION", "NEXT DUE", "PENDING", ""), [
-        (str(number), moment(each["next_due_ms"]), f"{each['pending']:,}", _reading(each))
-        for number, each in sorted(told.partitions.items())
-    ])  # fmt: skip
-    _warn(told.missing)
+    rows = []
+    for number, each in sorted(due.partitions.items()):
+        reading = (
+            f"is being read: at offset {each['position']:,} of {each['reads_to']:,}" if not each["caught_up"] else ""
+        )
+        rows.append((str(number), moment(each["next_due_ms"]), f"{each['pending']:,}", reading))
+    _print(("PARTITION", "NEXT DUE", "PENDING", ""), rows)
+    _warn(due.missing)
     return 0
 
 
-def _reading(partition: Any) -> str:
-    if partition["caught_up"]:
-        return ""
-    return f"is being read: at offset {partition['position']:,} of {partition['reads_to']:,}"
-
-
-def print_shown(told: Messages, as_json: bool) -> int:
+def print_shown(shown: Messages, as_json: bool) -> int:
     """Print the messages of an id; the exit code: 1 for none."""
-    found = told.messages
+    found = shown.messages
     if as_json:
-        _print_json({"messages": found, "missing": told.missing})
-        return 0 if found else 1
-    columns = 6 if any(one.get("cron") for one in found) else 4
-    rows = [
-        (
-            one["origin"],
-            moment(one["due_ms"]),
-            one["target"],
-            one["state"],
-            one.get("cron") or "",
-            one.get("zone") or "",
-        )
-        for one in found
-    ]
-    _print(("REQUEST", "DUE", "TOPIC", "STATE", "CRON", "ZONE")[:columns], [row[:columns] for row in rows])
-    _warn(told.missing)
+        print(json.dumps({"messages": found, "missing": shown.missing}))
+    else:
+        columns = 6 if any(one.get("cron") for one in found) else 4
+        rows = []
+        for one in found:
+            cron, zone = one.get("cron") or "", one.get("zone") or ""
+            rows.append((one["origin"], moment(one["due_ms"]), one["target"], one["state"], cron, zone)[:columns])
+        _print(("REQUEST", "DUE", "TOPIC", "STATE", "CRON", "ZONE")[:columns], rows)
+        _warn(shown.missing)
     return 0 if found else 1
 
 
 def print_files(folder: str, as_json: bool) -> int:
-    """Print the messages of a folder, a line each; the exit code: 1 where some cannot be read."""
+    """Print the messages of a folder, a line each; the exit code: 1 if some cannot be read."""
     salvage, count = Salvage(Path(folder)), 0
     for saved in salvage.messages():
         count += 1
@@ -137,14 +123,14 @@ def _file(saved: Leftover) -> str:
 
 def _json_file(saved: Leftover) -> str:
     payload = saved.payload
-    told = {"origin": saved.origin, "due_ms": saved.due_ms, "topic": saved.topic, "id": payload.id.decode() or None}
+    named = {"origin": saved.origin, "due_ms": saved.due_ms, "topic": saved.topic, "id": payload.id.decode() or None}
     texts = {**json_text("key", payload.key), **json_text("value", payload.value)}
     headers = [{"name": name, **json_text("value", value)} for name, value in payload.headers]
-    return json.dumps({**told, **texts, "headers": headers})
+    return json.dumps({**named, **texts, "headers": headers})
 
 
 def json_text(name: str, part: bytes | None) -> dict[str, str | None]:
-    """Bytes for programs; what is no UTF-8 is told as base64, under another name.
+    """Bytes for programs; what is no UTF-8 comes as base64, under another name.
 
     >>> json_text("key", b"ann"), json_text("key", bytes([255]))
     ({'key': 'ann'}, {'key_base64': '/w=='})
@@ -164,10 +150,6 @@ def _warn(missing: Sequence[int]) -> None:
             "--at out), or none",
             file=sys.stderr,
         )
-
-
-def _print_json(told: Mapping[str, Any]) -> None:
-    print(json.dumps(told))
 
 
 def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 from confluent_kafka import Message
 
 from waterclock.relay.store import pack
-from waterclock.relay.wire.headers import headers_of
 from waterclock.relay.wire.letters import Command
 from waterclock.relay.wire.moves import Moves
-from waterclock.relay.wire.request import Action, BadRequest, Flag, Header, occurrence_of, request_of
+from waterclock.relay.wire.request import Action, BadRequest, Flag, Header, headers_of, occurrence_of, request_of
 
 _NEXT: Final = Flag.NEXT.value  # a number: the flag itself would cost as much as a third of the rest, for each record
 
