@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.broker.raw_client import RawClient
 from tests.processes import alone
 from waterclock.broker import Broker
-from waterclock.broker.making import _open_files
+from waterclock.broker.folder.making import _open_files
 from waterclock.errors import UsageError
 
 SPARED = 60
@@ -37,9 +37,9 @@ def broker(monkeypatch: pytest.MonkeyPatch, others: list[int]) -> Iterator[Broke
     spared = min(SPARED, most // 4)
     with Broker() as broker:
         topics = broker.inside.topics
-        monkeypatch.setattr("waterclock.broker.making.SPARED", SPARED)
+        monkeypatch.setattr("waterclock.broker.folder.making.SPARED", SPARED)
         monkeypatch.setattr(
-            "waterclock.broker.making._open_files",
+            "waterclock.broker.folder.making._open_files",
             lambda: most - spared - ROOM + others[0] + len(list(topics.partitions())),
         )
         yield broker

@@ -39,17 +39,17 @@ from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
 from waterclock.broker.api.txn_markers import TxnMarkerApi
-from waterclock.broker.flusher import Flusher, Work
-from waterclock.broker.folder import DataFolder
-from waterclock.broker.freezing import FlushFreezer
+from waterclock.broker.faults import FlushFreezer
+from waterclock.broker.flusher import Flusher, Watermarks, Work
+from waterclock.broker.folder.data_folder import DataFolder
+from waterclock.broker.folder.identity import Identity, node_of
+from waterclock.broker.folder.inventory import JOURNAL
 from waterclock.broker.groups.coordinator import GroupCoordinator
-from waterclock.broker.identity import Identity, node_of
-from waterclock.broker.inventory import JOURNAL
 from waterclock.broker.log.durable import settle
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.write_ahead import WriteAheadLog
-from waterclock.broker.named import NamedOffsets
+from waterclock.broker.named_offsets import NamedOffsets
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
@@ -58,7 +58,6 @@ from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
 from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.runtime import RuntimeSettings
-from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.listening import listener_for
@@ -69,8 +68,8 @@ from waterclock.broker.store import Entry
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.restart import take_up
-from waterclock.broker.upkeep import Upkeep
-from waterclock.broker.watermarks import Watermarks
+from waterclock.broker.upkeep.scrub import Scrub
+from waterclock.broker.upkeep.upkeep import Upkeep
 from waterclock.broker.worker import Worker
 from waterclock.clock import WallClock
 from waterclock.errors import TimerClosed

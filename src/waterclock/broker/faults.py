@@ -2,24 +2,26 @@
 
 Rule 1: a fault is set from any thread and takes effect in the broker's: the next request that is read meets it.
 Rule 2: of several faults that fit a request, the one that was set first meets it, alone.
-Rule 3: where no fault is set, a request pays for one comparison with None.
+Rule 3: if no fault is set, a request pays for one comparison with None.
+Rule 4: a leader is frozen partition by partition; a follower only as a whole, for it flushes all that it copied together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from waterclock.broker.net.outgoing import Part, Slot
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.names import KEYS
 from waterclock.broker.wire.refusal import refuse, topics_of
-from waterclock.errors import meant
+from waterclock.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from waterclock.broker.api.table import Table
-    from waterclock.broker.freezing import Freezer
+    from waterclock.broker.flusher import Flusher
+    from waterclock.broker.log.partition import Partition
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
@@ -242,3 +244,76 @@ def _known_error(error: Any) -> Error:
         raise ValueError(
             f"error: {error!r} is not one of waterclock.broker.Error, such as Error.NOT_COORDINATOR"
         ) from None
+
+
+# What `freeze` holds still, in the broker's thread
+
+
+class Freezer(Protocol):
+    """A topic of None stands for everything. UsageError if the broker has no such topic or partition."""
+
+    def freeze(self, topic: str | None, partition: int | None) -> Callable[[], None]:
+        """Hold it still; what is returned ends that, and does nothing if it has ended already."""
+
+    def thaw(self, topic: str | None, partition: int | None) -> None:
+        """Let it go on, whoever froze it."""
+
+
+class FlushFreezer:
+    """Holds back a leader's flushes: acks=1 is answered, acks=all waits, readers see nothing new."""
+
+    def __init__(self, topics: Topics, flusher: Flusher) -> None:
+        self._topics, self._flusher = topics, flusher
+        self._frozen: dict[Partition, None] = {}
+
+    def freeze(self, topic: str | None, partition: int | None) -> Callable[[], None]:
+        partitions = self._partitions(topic, partition)
+        for one in partitions:
+            self._frozen[one] = None
+            self._flusher.freeze(one, True)
+        return lambda: self._thaw(partitions)
+
+    def thaw(self, topic: str | None, partition: int | None) -> None:
+        self._thaw(list(self._frozen) if topic is None else self._partitions(topic, partition))
+
+    def _thaw(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            if partition in self._frozen:
+                del self._frozen[partition]
+                if not partition.deleted:
+                    self._flusher.freeze(partition, False)
+
+    def _partitions(self, topic: str | None, number: int | None) -> list[Partition]:
+        if topic is None:
+            return list(self._topics.partitions())
+        known = self._topics.by_name.get(topic)
+        if known is None:
+            raise UsageError(f"there is no topic {topic!r} to freeze: create it first, as with broker.create_topic")
+        if number is None:
+            return list(known.partitions)
+        if not 0 <= number < len(known.partitions):
+            raise UsageError(f"topic {topic!r} has partitions 0 to {len(known.partitions) - 1}, got {number!r}")
+        return [known.partitions[number]]
+
+
+class CopyFreezer:
+    """Holds back a follower's copying, as a process that stands still. `freeze(frozen)` does it."""
+
+    def __init__(self, freeze: Callable[[bool], None]) -> None:
+        self._freeze = freeze
+
+    def freeze(self, topic: str | None, partition: int | None) -> Callable[[], None]:
+        _refuse_topic(topic)
+        self._freeze(True)
+        return lambda: self._freeze(False)
+
+    def thaw(self, topic: str | None, partition: int | None) -> None:
+        _refuse_topic(topic)
+        self._freeze(False)
+
+
+def _refuse_topic(topic: str | None) -> None:
+    if topic is not None:
+        raise UsageError(
+            f"a follower copies all topics together, {topic!r} too: call freeze() and thaw() without a topic"
+        )

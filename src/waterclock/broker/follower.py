@@ -35,9 +35,9 @@ from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.table import Api, FastApi, Table
-from waterclock.broker.folder import DataFolder
-from waterclock.broker.freezing import CopyFreezer
-from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
+from waterclock.broker.faults import CopyFreezer
+from waterclock.broker.folder.data_folder import DataFolder
+from waterclock.broker.folder.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.log.durable import settle
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
@@ -47,7 +47,6 @@ from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import Replica, open_journal
-from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer, Rights
 from waterclock.broker.security.listening import listener_for
@@ -57,6 +56,7 @@ from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry
 from waterclock.broker.topics import Topics
+from waterclock.broker.upkeep.scrub import Scrub
 from waterclock.broker.wire import fetch, produce
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error

@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
 
-from waterclock.broker import switching
+from waterclock.broker import interpreter
 from waterclock.broker.broker import Broker
-from waterclock.broker.collecting import pause_little
 from waterclock.broker.prometheus import prometheus
 from waterclock.broker.replication.promoting import checked
 from waterclock.broker.security.access import Access, users_of
@@ -58,8 +57,8 @@ def serve(options: BrokerOptions) -> None:
     )  # fmt: skip
     broker.when_failed(partial(os.kill, os.getpid(), signal.SIGTERM))
     with broker, open_server(options.metrics_port, "broker", broker.statistics, prometheus):
-        pause_little()
-        switching.own_process()
+        interpreter.pause_little()
+        interpreter.own_process()
         where = (
             f"data in {options.data}"
             if options.data

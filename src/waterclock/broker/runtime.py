@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from waterclock.broker.identity import NODE_ID
+from waterclock.broker.folder.identity import NODE_ID
 from waterclock.broker.settings import SETTINGS, TOPIC_SETTINGS, Settings, checked
 from waterclock.broker.store import Store, Then
 

@@ -1,12 +1,13 @@
 """The topics: their names, ids, settings, and the folders of their partitions.
 
 Rule 1: a topic is kept in the store before anybody hears of it or can append to it, and its folders are made before
-    that, each with its label (labels.py); so is a new partition. What a crash leaves of that, inventory.py finds.
+    that, each with its label (folder/labels.py); so is a new partition. What a crash leaves of that,
+    folder/inventory.py finds.
 Rule 2: a name is checked before it becomes a path.
 Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back. The store
     keeps that it was deleted until its folders are gone.
-Rule 4: folders are made and removed beside the loop (making.py). A topic grows once at a time: who asks for more meanwhile
-    has its turn when it is known how that one ended.
+Rule 4: folders are made and removed beside the loop (folder/making.py). A topic grows once at a time: who asks for more
+    meanwhile has its turn when it is known how that one ended.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
-from waterclock.broker.inventory import DELETED, NAMESPACE, TOPICS
-from waterclock.broker.labels import FolderLabel, begin_label, folder_of, write_label
+from waterclock.broker.folder.inventory import DELETED, NAMESPACE, TOPICS
+from waterclock.broker.folder.labels import FolderLabel, begin_label, folder_of, write_label
+from waterclock.broker.folder.making import Maker
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import Said, begin_partition, open_partition
-from waterclock.broker.making import Maker
-from waterclock.broker.namesakes import Namesakes
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.worker import Do, at_once
@@ -92,6 +92,34 @@ class Topic:
 
     def kept(self) -> dict[str, object]:
         return {"id": str(self.id), "partitions": self.promised, "settings": self.settings.given}
+
+
+class Namesakes:
+    """Names of topics that are the same but for dots and underscores: names of metrics could not tell them apart.
+
+    Looked up, not searched for: whoever asks for thousands of topics by name asks this for each.
+
+    >>> taken = Namesakes()
+    >>> taken.add("a.b"), taken.of("a_b"), taken.of("a.b"), taken.of("ab")
+    (None, 'a.b', None, None)
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[str, None]] = {}
+
+    def add(self, name: str) -> None:
+        self._names.setdefault(name.replace(".", "_"), {})[name] = None
+
+    def remove(self, name: str) -> None:
+        plain = name.replace(".", "_")
+        names = self._names.get(plain, {})
+        names.pop(name, None)
+        if not names:
+            self._names.pop(plain, None)
+
+    def of(self, name: str) -> str | None:
+        """Another name like this one, if there is one."""
+        return next((other for other in self._names.get(name.replace(".", "_"), ()) if other != name), None)
 
 
 class Sight(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from waterclock.broker import switching
+from waterclock.broker import interpreter
 from waterclock.clock import SystemClock
 
 WORK_NS: Final = 1_000_000  # of a long deed at once
@@ -66,21 +66,21 @@ class Worker:
     def _work(self) -> None:
         while (job := self._short.get()) is not None:
             if not self._short.empty():  # thousands may have been asked for at once
-                switching.begins("deeds")
+                interpreter.begins("deeds")
             self._do(*job)
             if self._short.empty():
-                switching.ends("deeds")
-        switching.ends("deeds")
+                interpreter.ends("deeds")
+        interpreter.ends("deeds")
 
     def _do(self, deed: Callable[[], Any], then: Then) -> None:
         at_once(deed, partial(self._soon, then))
 
     def _walk(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
-        switching.begins("upkeep")
+        interpreter.begins("upkeep")
         try:
             self._step(steps, on_value)
         finally:
-            switching.ends("upkeep")
+            interpreter.ends("upkeep")
 
     def _step(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
         began_ns = SystemClock.monotonic_ns()

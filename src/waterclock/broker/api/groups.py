@@ -16,8 +16,8 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.groups.coordinator import GroupCoordinator
-    from waterclock.broker.identity import Identity
     from waterclock.broker.settings import Settings
     from waterclock.broker.topics import Topics
 

@@ -17,7 +17,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.log.partition import Partition
 
 DESCRIBE: Final = 75

@@ -18,7 +18,7 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
-    from waterclock.broker.upkeep import Upkeep
+    from waterclock.broker.upkeep.upkeep import Upkeep
 
 DELETE_RECORDS: Final = 21
 HIGH_WATERMARK: Final = -1

@@ -22,7 +22,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.runtime import RuntimeSettings
 
 CREATE: Final = 19

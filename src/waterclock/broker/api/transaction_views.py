@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from waterclock.broker.api.demands import may_with_topic
 from waterclock.broker.api.table import Api
+from waterclock.broker.groups.patterns import matcher
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.patterns import matcher
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator

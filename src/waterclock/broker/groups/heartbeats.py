@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.patterns import matcher
 from waterclock.broker.groups.presence import Presence
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember
-from waterclock.broker.patterns import matcher
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 

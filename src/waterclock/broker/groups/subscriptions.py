@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from waterclock.broker.groups.patterns import matcher
 from waterclock.broker.groups.reconcile import ConsumerMember
-from waterclock.broker.patterns import matcher
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics

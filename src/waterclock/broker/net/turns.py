@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from waterclock.broker import switching
+from waterclock.broker import interpreter
 from waterclock.clock import SystemClock
 
 MANY: Final = 32  # requests, or steps of an answer, in a slice
@@ -45,7 +45,7 @@ class Turns:
         self._circle.append(task)
         if not self._scheduled:
             self._scheduled = True
-            switching.begins("turns")
+            interpreter.begins("turns")
             self._loop.call_soon(self._go_round)
 
     def work(self, steps: Iterator[Any], failed: Callable[[Exception], Any]) -> None:
@@ -66,7 +66,7 @@ class Turns:
         if self._scheduled:
             self._loop.call_soon(self._go_round)
         else:
-            switching.ends("turns")
+            interpreter.ends("turns")
 
 
 class Work:

@@ -28,8 +28,8 @@ from uuid import UUID
 
 from waterclock.broker.aside import set_aside
 from waterclock.broker.errors import LogDamaged, renaming
-from waterclock.broker.identity import FILE, remembered
-from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.folder.identity import FILE, remembered
+from waterclock.broker.folder.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.segment import LABEL
 from waterclock.broker.store import Entry, Store

@@ -22,7 +22,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from waterclock.broker.errors import DataInUse
-from waterclock.broker.inventory import take_inventory
+from waterclock.broker.folder.inventory import take_inventory
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.replay import replay
 from waterclock.broker.store import Entry, Store
