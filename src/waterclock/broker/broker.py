@@ -61,7 +61,9 @@ class Broker:
         self._settings = Settings(settings)
         self._access = access if access is not None else Access()
         self._access.check(host, follow)
-        self._data, self._host, self._port = data, host, port
+        self._data = data
+        self._host = host
+        self._port = port
         self._clock: WallClock = clock if clock is not None else SystemClock()
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -88,7 +88,10 @@ class Core:
     ) -> None:  # fmt: skip
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
-        self.settings, self.clock, self.folder, self._loop = settings, clock, folder, loop
+        self.settings = settings
+        self.clock = clock
+        self.folder = folder
+        self._loop = loop
         self._deposed = False
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             if listener is not None:

@@ -63,7 +63,10 @@ class Trap:
     """What a fault catches, and what it does with it; `left` None: any number of requests."""
 
     def __init__(self, key: int, topic: str | None, left: int | None, act: Act) -> None:
-        self.key, self.topic, self.left, self.act = key, topic, left, act
+        self.key = key
+        self.topic = topic
+        self.left = left
+        self.act = act
         self.met = 0
 
 
@@ -92,7 +95,11 @@ class Faults:
         freezer: Freezer,
         timer: AsyncTimer,
     ) -> None:
-        self._call, self._table, self._topics, self._freezer, self._timer = call, table, topics, freezer, timer
+        self._call = call
+        self._table = table
+        self._topics = topics
+        self._freezer = freezer
+        self._timer = timer
         self._traps: list[Trap] = []
 
     def answer(self, api: str, error: Error, *, times: int | None = 1, topic: str | None = None) -> Fault:

@@ -78,7 +78,10 @@ class Flusher:
         do: Do,
         on_flushed: Callable[[list[Work]], None],
     ) -> None:
-        self._loop, self._now_ns, self._ahead, self._do = loop, now_ns, ahead, do
+        self._loop = loop
+        self._now_ns = now_ns
+        self._ahead = ahead
+        self._do = do
         self._on_flushed = on_flushed
         self._count = self._partitions = self._last_ns = self._worst_ns = 0
         self._dirty: dict[Partition, None] = {}
@@ -213,7 +216,10 @@ class Watermarks:
     """Raises high watermarks, and asks the operations that wait in `produces` and `fetches`; `news()` hears of it."""
 
     def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory, news: Callable[[], object]) -> None:
-        self._ready, self._produces, self._fetches, self._news = ready, produces, fetches, news
+        self._ready = ready
+        self._produces = produces
+        self._fetches = fetches
+        self._news = news
 
     def flushed(self, work: list[Work], raise_high: Callable[[Partition], None]) -> None:
         """The flusher has made this durable; `raise_high` raises a partition's high watermark as far as it may be."""

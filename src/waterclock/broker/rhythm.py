@@ -34,7 +34,9 @@ class Rhythm:
     """Calls `look()` every `interval_s` seconds of `timer`, which has call_later, as the table says. It sleeps at first."""
 
     def __init__(self, timer: Any, interval_s: float, look: Callable[[], float | None]) -> None:
-        self._timer, self._interval_s, self._look = timer, interval_s, look
+        self._timer = timer
+        self._interval_s = interval_s
+        self._look = look
         self._handle: Any = None
         self.awake = False
         """Whether the next look comes within an interval."""

@@ -41,7 +41,9 @@ class RuntimeSettings:
     """`settings` with what clients have changed. `changed()` is called after each change."""
 
     def __init__(self, settings: Settings, store: Store, changed: Callable[[], None]) -> None:
-        self.settings, self._store, self._changed = settings, store, changed
+        self.settings = settings
+        self._store = store
+        self._changed = changed
         self.this = str(settings[NODE_ID])
         self._static = dict(settings.given)
         self.levels: dict[str, dict[str, str]] = {ALL: {}, self.this: {}}

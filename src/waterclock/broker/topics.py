@@ -79,7 +79,9 @@ class Topic:
     """A topic with its partitions."""
 
     def __init__(self, name: str, topic_id: uuid.UUID, settings: TopicSettings) -> None:
-        self.name, self.id, self.settings = name, topic_id, settings
+        self.name = name
+        self.id = topic_id
+        self.settings = settings
         self.partitions: list[Partition] = []
         self.promised = 0  # partitions, those included that are not durable yet
         self.leaving = False  # its deletion is on its way to the store
@@ -147,8 +149,13 @@ class Topics:
         do: Do = at_once,
         named: Named | None = None,
     ) -> None:
-        self.folder, self._settings, self._store = os.path.join(folder, TOPICS), settings, store
-        self._stop, self._do, self._maker, self._named = stop, do, Maker(self.folder, do), named
+        self.folder = os.path.join(folder, TOPICS)
+        self._settings = settings
+        self._store = store
+        self._stop = stop
+        self._do = do
+        self._maker = Maker(self.folder, do)
+        self._named = named
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}

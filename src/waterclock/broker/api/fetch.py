@@ -60,8 +60,13 @@ class DelayedFetch:
         most: int,
         forbidden: frozenset[bytes] = NOTHING,
     ) -> None:
-        self._slot, self._correlation, self._version = slot, correlation, version
-        self._request, self.partitions, self._most, self._forbidden = request, partitions, most, forbidden
+        self._slot = slot
+        self._correlation = correlation
+        self._version = version
+        self._request = request
+        self.partitions = partitions
+        self._most = most
+        self._forbidden = forbidden
 
     def try_complete(self, op: DelayedOperation | None) -> bool:
         """Whether there is something to say."""
@@ -171,7 +176,10 @@ class FetchApi:
     """`most_bytes` bounds every answer, whatever a reader asks for. `leading` learns of the follower's fetches."""
 
     def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int, leading: Leader) -> None:
-        self._topics, self._purgatory, self._most, self._leading = topics, purgatory, most_bytes, leading
+        self._topics = topics
+        self._purgatory = purgatory
+        self._most = most_bytes
+        self._leading = leading
         self.authorizer: Authorizer | None = None
 
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:

@@ -35,7 +35,9 @@ class GroupOffsetApis:
     """OffsetCommit, OffsetFetch and OffsetDelete. `longest`: characters of text that an offset may carry."""
 
     def __init__(self, topics: Topics, coordinator: GroupCoordinator, longest: int) -> None:
-        self._topics, self._coordinator, self._longest = topics, coordinator, longest
+        self._topics = topics
+        self._coordinator = coordinator
+        self._longest = longest
 
     def apis(self) -> dict[int, Api]:
         return {

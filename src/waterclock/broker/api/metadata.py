@@ -40,7 +40,10 @@ class MetadataApis:
     """Metadata and DescribeCluster. A topic is created if a client asks for it by name, and may."""
 
     def __init__(self, identity: Identity, topics: Topics, settings: Settings, in_sync: InSync) -> None:
-        self._identity, self._topics, self._settings, self._in_sync = identity, topics, settings, in_sync
+        self._identity = identity
+        self._topics = topics
+        self._settings = settings
+        self._in_sync = in_sync
 
     def apis(self) -> dict[int, Api]:
         return {METADATA: Api(self.metadata, 0, 13), DESCRIBE_CLUSTER: Api(self.describe_cluster, 0, 2)}

@@ -32,7 +32,9 @@ class Overdue:
     """`too_few()` says whether fewer are in sync than there must be; `wake()` has `look` called every EVERY_S."""
 
     def __init__(self, too_few: Callable[[], bool], now_ns: Callable[[], int], wake: Callable[[], object]) -> None:
-        self._too_few, self._now_ns, self._wake = too_few, now_ns, wake
+        self._too_few = too_few
+        self._now_ns = now_ns
+        self._wake = wake
         self._waiting: deque[tuple[int, Request]] = deque()  # the earliest first, some of them answered by now
 
     def __len__(self) -> int:

@@ -28,7 +28,9 @@ class PartitionApis:
     """DescribeTopicPartitions."""
 
     def __init__(self, identity: Identity, topics: Topics, in_sync: InSync) -> None:
-        self._identity, self._topics, self._in_sync = identity, topics, in_sync
+        self._identity = identity
+        self._topics = topics
+        self._in_sync = in_sync
 
     def apis(self) -> dict[int, Api]:
         return {DESCRIBE: Api(self.describe, 0, 0)}

@@ -70,7 +70,10 @@ class DelayedProduce:
         refused: Callable[[Partition], Error],
         written: Written,
     ) -> None:
-        self._slot, self._answer, self._rows, self._waits = slot, answer, rows, waits
+        self._slot = slot
+        self._answer = answer
+        self._rows = rows
+        self._waits = waits
         self._refused, self._written = refused, written
 
     def try_complete(self, op: DelayedOperation) -> bool:
@@ -117,7 +120,10 @@ class ProduceApi:
         admission: Admission,
         replicas: Replicas,
     ) -> None:
-        self._topics, self._flusher, self._purgatory, self._replicas = topics, flusher, purgatory, replicas
+        self._topics = topics
+        self._flusher = flusher
+        self._purgatory = purgatory
+        self._replicas = replicas
         self._wall_ms, self._admission = wall_ms, admission
         self.records = self.bytes = 0
         self.authorizer: Authorizer | None = None

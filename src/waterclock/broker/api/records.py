@@ -31,7 +31,9 @@ class Deletion:
     __slots__ = ("error", "low", "number", "partition")
 
     def __init__(self, number: int, partition: Partition | None, error: Error | None) -> None:
-        self.number, self.partition, self.error = number, partition, error
+        self.number = number
+        self.partition = partition
+        self.error = error
         self.low = NO_WATERMARK
 
 
@@ -39,7 +41,9 @@ class RecordApis:
     """Deletion of records."""
 
     def __init__(self, topics: Topics, purgatory: Purgatory, upkeep: Upkeep) -> None:
-        self._topics, self._purgatory, self._upkeep = topics, purgatory, upkeep
+        self._topics = topics
+        self._purgatory = purgatory
+        self._upkeep = upkeep
 
     def apis(self) -> dict[int, Api]:
         return {DELETE_RECORDS: Api(self.delete, 0, 2)}

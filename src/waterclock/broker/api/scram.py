@@ -28,7 +28,9 @@ class ScramApis:
     """The APIs about credentials."""
 
     def __init__(self, users: Users, store: Store, not_kept: NotKept) -> None:
-        self._users, self._store, self._not_kept = users, store, not_kept
+        self._users = users
+        self._store = store
+        self._not_kept = not_kept
 
     def apis(self) -> dict[int, Api]:
         return {DESCRIBE: Api(self.describe, 0, 0), ALTER: Api(self.alter, 0, 0)}

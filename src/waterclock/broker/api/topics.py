@@ -55,7 +55,10 @@ class TopicApis:
         gone: Callable[[Topic], None],
         not_kept: NotKept,
     ) -> None:
-        self._identity, self._topics, self._runtime, self._gone = identity, topics, runtime, gone
+        self._identity = identity
+        self._topics = topics
+        self._runtime = runtime
+        self._gone = gone
         self._settings, self._not_kept = runtime.settings, not_kept
 
     def apis(self) -> dict[int, Api]:

@@ -43,7 +43,9 @@ class TransactionApis:
     """`longest`: characters of text that a committed offset may carry."""
 
     def __init__(self, topics: Topics, coordinator: TransactionCoordinator, longest: int) -> None:
-        self._topics, self._coordinator, self._longest = topics, coordinator, longest
+        self._topics = topics
+        self._coordinator = coordinator
+        self._longest = longest
 
     def apis(self) -> dict[int, Api]:
         return {

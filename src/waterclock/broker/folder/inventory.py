@@ -74,7 +74,10 @@ class Inventory:
     """One start's."""
 
     def __init__(self, data: str, store: Store, stop: CleanStop, copied: bool) -> None:
-        self._data, self._store, self._stop, self._copied = data, store, stop, copied
+        self._data = data
+        self._store = store
+        self._stop = stop
+        self._copied = copied
         self._folder = os.path.join(data, TOPICS)
         make_folder(self._folder)
         kept = store.load(NAMESPACE)

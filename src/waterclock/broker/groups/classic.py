@@ -243,7 +243,9 @@ class ClassicGroup:
     def move(self, state: State, now_ms: int) -> None:
         """Into the next state."""
         assert state in LEADS_TO[self.state], f"{self.id}: {self.state} does not lead to {state}"
-        self.state, self.before, self.since_ms = state, self.state, now_ms
+        self.before = self.state
+        self.state = state
+        self.since_ms = now_ms
 
     def elect(self) -> bool:
         """Have a leader that joined; False if nobody did."""

@@ -234,7 +234,10 @@ class ConsumerGroup:
     def restore(self, before: GroupSnapshot) -> None:
         """Be again what it was."""
         self.epoch, self.target_epoch, self.assignor, self.topics, members, target = self.standing = before
-        self.members, self.static, self.target, self.owners = {}, {}, dict(target), {}
+        self.members = {}
+        self.static = {}
+        self.target = dict(target)
+        self.owners = {}
         self.subscriptions = Subscriptions()
         for member in members.values():
             self.put(member)

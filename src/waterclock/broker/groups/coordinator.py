@@ -50,7 +50,9 @@ class GroupCoordinator:
     def __init__(
         self, store: Store, timer: AsyncTimer, settings: Settings, topics: Topics, wall_ms: Callable[[], int]
     ) -> None:
-        self._store, self._settings, self.wall_ms = store, settings, wall_ms
+        self._store = store
+        self._settings = settings
+        self.wall_ms = wall_ms
         self.offsets = GroupOffsets(store, topics)
         self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
         self.sessions = Sessions(self.heartbeats, "session")

@@ -45,7 +45,10 @@ class Handover:
         topics: Topics,
         wall_ms: Callable[[], int],
     ) -> None:
-        self._groups, self._store, self._classic, self._settings = groups, store, classic, settings
+        self._groups = groups
+        self._store = store
+        self._classic = classic
+        self._settings = settings
         self._topics, self._wall_ms = topics, wall_ms
         self.presence = Presence(classic.sessions, classic.joins, settings, self.keep)
         self._came_from: dict[ConsumerGroup, ClassicGroup] = {}  # what a group was, until what it is is durable

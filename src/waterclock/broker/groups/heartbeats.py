@@ -93,7 +93,10 @@ class Heartbeats:
         topics: Topics,
         keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
     ) -> None:
-        self._presence, self._settings, self._topics, self._keep = presence, settings, topics, keep
+        self._presence = presence
+        self._settings = settings
+        self._topics = topics
+        self._keep = keep
 
     def hear(self, group: ConsumerGroup, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
         """One heartbeat of a member of `group`; answered when what it changed is durable. HeartbeatRefusal if refused."""

@@ -67,7 +67,9 @@ class InitialJoin:
         complete: Callable[[ClassicGroup], Any],
         again: Callable[[ClassicGroup, int, int], Any],
     ) -> None:
-        self._group, self._delay_ms, self._left_ms = group, delay_ms, left_ms
+        self._group = group
+        self._delay_ms = delay_ms
+        self._left_ms = left_ms
         self._complete, self._again = complete, again
 
     def try_complete(self, op: DelayedOperation) -> bool:
@@ -90,7 +92,9 @@ class DelayedSync:
     __slots__ = ("_generation", "_group", "_missing")
 
     def __init__(self, group: ClassicGroup, missing: Callable[[ClassicGroup], Any]) -> None:
-        self._group, self._missing, self._generation = group, missing, group.generation
+        self._group = group
+        self._missing = missing
+        self._generation = group.generation
 
     def try_complete(self, op: DelayedOperation) -> bool:
         return not self._group.unsynced or self._group.generation != self._generation

@@ -93,7 +93,9 @@ class Member:
 
     def describe(self, request: JoinRequest) -> None:
         """It joins anew, with these timeouts and protocols."""
-        self.session_ms, self.rebalance_ms, self.protocols = request.session_ms, request.rebalance_ms, request.protocols
+        self.session_ms = request.session_ms
+        self.rebalance_ms = request.rebalance_ms
+        self.protocols = request.protocols
 
     def said(self) -> JoinRequest:
         """What it said of itself when it joined last."""

@@ -54,7 +54,10 @@ class ClassicMembers:
         topics: Topics,
         keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
     ) -> None:
-        self._presence, self._settings, self._topics, self._keep = presence, settings, topics, keep
+        self._presence = presence
+        self._settings = settings
+        self._topics = topics
+        self._keep = keep
 
     # JoinGroup
 

@@ -35,7 +35,9 @@ class Presence:
         settings: Settings,
         keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
     ) -> None:
-        self._sessions, self._settings, self._keep = sessions, settings, keep
+        self._sessions = sessions
+        self._settings = settings
+        self._keep = keep
         self._revocations = Sessions(waiting, "revoke")
         self._rejoins, self._syncs = Sessions(waiting, "rejoin"), Sessions(waiting, "ask")
 

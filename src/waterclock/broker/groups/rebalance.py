@@ -53,7 +53,9 @@ class Rebalance:
         wall_ms: Callable[[], int],
         keep: Callable[..., Any],
     ) -> None:
-        self.sessions, self.joins, self._settings = sessions, joins, settings
+        self.sessions = sessions
+        self.joins = joins
+        self._settings = settings
         self._wall_ms, self._keep = wall_ms, keep
 
     # JoinGroup

@@ -72,7 +72,9 @@ class Subscriptions:
     def _matching(self, pattern: Pattern, topics: Topics) -> frozenset[str]:
         era = topics.sight.era if topics.sight is not None else 0
         if self._era != era or self._known != topics.by_name.keys():
-            self._known, self._era, self._matches = frozenset(topics.by_name), era, {}
+            self._known = frozenset(topics.by_name)
+            self._era = era
+            self._matches = {}
         if pattern not in self._matches:
             found = _matched(pattern.text, self._known)
             if topics.sight is not None:

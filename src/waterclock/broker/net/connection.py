@@ -240,7 +240,9 @@ class Connection:
 
     def admit(self, user: str, serve: Serve) -> None:
         """It is known who this is: from now on requests are served by `serve`, and may be large."""
-        self.principal, self.login, self.rights = user, None, None
+        self.principal = user
+        self.login = None
+        self.rights = None
         self._serve, self._largest = serve, self._hub.largest_request
         self._let_in()
 

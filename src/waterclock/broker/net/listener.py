@@ -37,7 +37,9 @@ class Listener:
         self, loop: Any, address: tuple[str, int], settings: Settings, timer: Any, connect: Connect = Connection
     ) -> None:
         self.loop, self.ready = loop, Ready(loop)
-        self._settings, self._timer, self._connect = settings, timer, connect
+        self._settings = settings
+        self._timer = timer
+        self._connect = connect
         self._owns_timer = False
         self.largest_request: int = settings["socket.request.max.bytes"]
         self.largest_unknown: int | None = None  # where users are asked who they are

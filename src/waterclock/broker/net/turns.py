@@ -73,7 +73,9 @@ class Work:
     """An answer that takes long."""
 
     def __init__(self, steps: Iterator[Any], failed: Callable[[Exception], Any], now_ns: Callable[[], int]) -> None:
-        self._steps, self._failed, self._now_ns = steps, failed, now_ns
+        self._steps = steps
+        self._failed = failed
+        self._now_ns = now_ns
 
     def slice(self) -> bool:
         until = self._now_ns() + SLICE_NS

@@ -82,7 +82,9 @@ class Authorizer:
     """Decides by the ACLs of `store`. `super_users` are principals; `otherwise` holds where there is no ACL."""
 
     def __init__(self, store: Store, super_users: Iterable[str] = (), *, otherwise: bool = False) -> None:
-        self._store, self._super_users, self._otherwise = store, frozenset(super_users), otherwise
+        self._store = store
+        self._super_users = frozenset(super_users)
+        self._otherwise = otherwise
         self.era = 0
         """How often the ACLs have changed: what was decided in an earlier one does not hold."""
         self.acls = AclIndex()
@@ -217,7 +219,9 @@ class Rights:
     __slots__ = ("__weakref__", "_authorizer", "_era", "_host", "_known", "principal")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
-        self._authorizer, self.principal, self._host = authorizer, principal, host
+        self._authorizer = authorizer
+        self.principal = principal
+        self._host = host
         self._era = -1
         self._known: dict[tuple[int, int, str | None], bool] = {}
 

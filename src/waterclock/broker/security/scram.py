@@ -91,7 +91,9 @@ class Scram:
     def __init__(self, mechanism: str, find: Callable[[str], Credential | None]) -> None:
         self.user: str | None = None
         self._name = ""
-        self._mechanism, self._hash, self._find = mechanism, HASHES[mechanism], find
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._find = find
         self._credential: Credential | None = None
         self._header = self._nonce = self._said = ""
 

@@ -49,8 +49,12 @@ class Upkeep:
         changed: Callable[[list[Partition]], Any],
         stands: Callable[[list[Segment]], Any],
     ) -> None:
-        self._topics, self._settings, self.worker = topics, settings, worker
-        self._wall_ms, self._changed, self._stands = wall_ms, changed, stands
+        self._topics = topics
+        self._settings = settings
+        self.worker = worker
+        self._wall_ms = wall_ms
+        self._changed = changed
+        self._stands = stands
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
         self._damaged: set[Partition] = set()

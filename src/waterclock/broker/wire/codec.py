@@ -95,7 +95,10 @@ class Request:
 
     def __init__(self, key: int, version: int, correlation: int, slot: Slot, data: bytes) -> None:
         self.rights: Rights | None = None  # there is no authorizer: everybody may do everything
-        self.key, self.version, self.correlation, self.slot = key, version, correlation, slot
+        self.key = key
+        self.version = version
+        self.correlation = correlation
+        self.slot = slot
         self.schema = schema(key, version)
         at = skip_tags(data, 0) if self.schema.flexible else 0
         if self.schema.check is not None:
