@@ -216,7 +216,7 @@ class Faults:
         return {one if isinstance(one, str) else one.name for one in named if one is not None}
 
     def _serve_held(self, connection: Connection, request: Any, then: Callable[[HeldAnswer, list[Part]], Any]) -> bool:
-        """Serve a request whose answer goes to `then`; False if it will have no answer."""
+        """Serve a request whose answer goes to `then`; False if there will be no answer."""
         made = []
 
         def make(connection: Connection) -> Slot:

@@ -88,7 +88,9 @@ class Flusher:
         self._flushing: set[Partition] = set()
         self.frozen: set[Partition] = set()
         self._free = THREADS
-        self._scheduled = self._writing = self._settling = False
+        self._scheduled = False  # to `_start`
+        self._writing = False  # a thread writes ahead
+        self._settling = False  # the worker flushes what the log stands in for
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._flush_forever, name="flusher", daemon=True) for _ in range(THREADS)
@@ -156,16 +158,15 @@ class Flusher:
     def _flush_forever(self) -> None:
         while (work := self._queue.get()) is not None:
             began_ns, ahead = self._now_ns(), work[0].ahead
-            done = self._written_ahead(work) if ahead else _flushed_in_place(work)
-            self._loop.call_soon_threadsafe(self._flushed, ahead, done, self._now_ns() - began_ns)
-
-    def _written_ahead(self, work: list[Work]) -> list[Work]:
-        """Write it ahead, or in its own files where there is no room for a log; how it was done."""
-        try:
-            self._ahead.write([one.appended() for one in work])
-        except OSError:
-            return _flushed_in_place([one._replace(ahead=False) for one in work])
-        return work
+            if ahead:
+                try:
+                    self._ahead.write([one.appended() for one in work])
+                except OSError:  # there is no room for a log: into its own files
+                    work = [one._replace(ahead=False) for one in work]
+            if not work[0].ahead:
+                for one in work:
+                    flush_files(one.files)
+            self._loop.call_soon_threadsafe(self._flushed, ahead, work, self._now_ns() - began_ns)
 
     def _flushed(self, ahead: bool, work: list[Work], took_ns: int) -> None:
         self._free += 1
@@ -185,17 +186,12 @@ class Flusher:
         if self._settling or not self._ahead.unsettled:
             return
         self._settling = True
-        self._do(self._ahead.settle, self._settled)
 
-    def _settled(self, error: Exception | None) -> None:
-        self._settling = False
-        self._settle()  # the other half may be full by now
+        def settled(error: Exception | None) -> None:
+            self._settling = False
+            self._settle()  # the other half may be full by now
 
-
-def _flushed_in_place(work: list[Work]) -> list[Work]:
-    for one in work:
-        flush_files(one.files)
-    return work
+        self._do(self._ahead.settle, settled)
 
 
 def _parted(work: list[Work]) -> tuple[list[Work], list[Work]]:

@@ -78,20 +78,17 @@ class Worker:
     def _walk(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
         interpreter.begins("upkeep")
         try:
-            self._step(steps, on_value)
+            began_ns = SystemClock.monotonic_ns()
+            for value in steps:
+                if value is not None:
+                    self._soon(on_value, value)
+                if SystemClock.monotonic_ns() - began_ns >= WORK_NS:
+                    self._breathe()
+                    if self._closing.is_set():
+                        return
+                    began_ns = SystemClock.monotonic_ns()
         finally:
             interpreter.ends("upkeep")
-
-    def _step(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
-        began_ns = SystemClock.monotonic_ns()
-        for value in steps:
-            if value is not None:
-                self._soon(on_value, value)
-            if SystemClock.monotonic_ns() - began_ns >= WORK_NS:
-                self._breathe()
-                if self._closing.is_set():
-                    return
-                began_ns = SystemClock.monotonic_ns()
 
     def _breathe(self) -> None:
         self._closing.wait(BREATH_S)

@@ -55,7 +55,7 @@ def elsewhere(
     """The APIs that are answered with where to go; `start` runs what asks the leader first, with `access`."""
     forwarder = Forwarder(identity, start, access)
     apis = {
-        key: Api(partial(_refuse, error), *versions)
+        key: Api(partial(refuse, error=error), *versions)
         for error, refused in REFUSED.items()
         for key, versions in refused.items()
     }
@@ -65,10 +65,6 @@ def elsewhere(
         FIND_COORDINATOR: Api(partial(_find, identity), 0, 6),
         INIT_PRODUCER: Api(partial(_init, identity, start, access), 0, 5),
     }
-
-
-def _refuse(error: Error, request: Request) -> None:
-    refuse(request, error)
 
 
 def _find(identity: Identity, request: Request) -> None:

@@ -79,11 +79,7 @@ class InEnvelope(Slot):
     def __init__(self, envelope: Request) -> None:
         super().__init__(envelope.slot.connection)
         self._envelope = envelope
-        envelope.slot.on_gone = self._gone
-
-    def _gone(self) -> None:
-        if self.on_gone is not None:
-            self.on_gone()
+        envelope.slot.on_gone = lambda: self.on_gone() if self.on_gone is not None else None
 
     def answer(self, parts: list[Any]) -> None:
         """Without size and number: the client's own request has another number."""

@@ -125,22 +125,20 @@ class DelayedFetch:
 
     def _found(self) -> list[tuple[bytes, list[FetchedPartition]]]:
         left = most = min(self._request.max_bytes, self._most)
+        unknown = Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
         partitions, topics = iter(self.partitions), []
         for key, rows in self._request.topics:
             found = []
             for wanted in rows:
                 partition = next(partitions)
                 if partition is None:
-                    found.append(self._missing(key, wanted))
+                    missing = Error.TOPIC_AUTHORIZATION_FAILED if key in self._forbidden else unknown
+                    found.append(FetchedPartition(wanted.partition, missing))
                     continue
                 found.append(row := self._row(partition, wanted, left, left == most))
                 left -= row.records.size if row.records is not None else 0
             topics.append((key, found))
         return topics
-
-    def _missing(self, key: bytes, wanted: FetchPartition) -> FetchedPartition:
-        error = Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
-        return FetchedPartition(wanted.partition, Error.TOPIC_AUTHORIZATION_FAILED if key in self._forbidden else error)
 
     def _row(self, partition: Partition, wanted: FetchPartition, left: int, first: bool) -> FetchedPartition:
         """`first`: nothing has been found yet, so a batch that is larger than the limits may go along."""

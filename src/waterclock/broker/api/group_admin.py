@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +105,13 @@ class GroupAdminApis:
     def _delete_all(self, request: Request) -> Iterator[None]:
         names = request.body.groups_names
         errors = [Error.NONE] * len(names)
-        several = Countdown(len(names), lambda: self._deleted(request, errors))
+
+        def answer() -> None:
+            pairs = zip(names, errors, strict=True)
+            rows = (request.make("DeletableGroupResult", group_id=name, error_code=error) for name, error in pairs)
+            portions.answer(request, "results", rows, len(errors))
+
+        several = Countdown(len(names), answer)
         for row_number, group_id in enumerate(names):
             refused = partial(errors.__setitem__, row_number, Error.COORDINATOR_NOT_AVAILABLE)
             if not may_with_group(request, Operation.DELETE, group_id):
@@ -115,9 +121,3 @@ class GroupAdminApis:
             if errors[row_number]:
                 several.settled()
             yield
-
-    @staticmethod
-    def _deleted(request: Request, errors: Sequence[Error]) -> None:
-        pairs = zip(request.body.groups_names, errors, strict=True)
-        rows = (request.make("DeletableGroupResult", group_id=name, error_code=error) for name, error in pairs)
-        portions.answer(request, "results", rows, len(errors))

@@ -65,11 +65,8 @@ class MetadataApis:
         names = {requested.name: None for requested in body.topics or () if not getattr(requested, "topic_id", None)}
         free = [name for name in names if name and legal(name) and name not in topics.by_name]
         seen = [name for name in free if not self._refused(request, name)]
-        return [name for name in seen if name in topics.making or (may and self._can_be_made(name))]
-
-    def _can_be_made(self, name: str) -> bool:
-        topics = self._topics
-        return topics.namesake(name) is None and topics.why_no_room(self._settings["num.partitions"]) is None
+        may = may and bool(seen) and topics.maker.why_no_room(self._settings["num.partitions"]) is None
+        return [name for name in seen if name in topics.making or (may and topics.namesakes.of(name) is None)]
 
     def _makes_topics(self, request: Request) -> bool:
         wanted = getattr(request.body, "allow_auto_topic_creation", True)
@@ -88,7 +85,9 @@ class MetadataApis:
         identity, body = self._identity, request.body
         everything = body.topics is None or (request.version == 0 and not body.topics)
         topics = list(self._topics) if everything else []
-        rows = (self._seen(request, t) for t in topics) if everything else self._asked(request)
+        seen = (may_with_topic(request, Operation.DESCRIBE, topic.name) for topic in topics)
+        known = (self._known(request, topic) if sees else None for topic, sees in zip(topics, seen, strict=True))
+        rows = known if everything else self._requested(request)
         brokers = tuple(
             request.make("MetadataResponseBroker", node_id=node, host=host, port=port, rack=None)
             for node, host, port in identity.brokers()
@@ -109,11 +108,7 @@ class MetadataApis:
             count += sum(len(topic.partitions) for topic in known if topic is not None)
         return count
 
-    def _seen(self, request: Request, topic: Topic) -> Any:
-        """The row of one of all topics; None if the client may not see it."""
-        return self._known(request, topic) if may_with_topic(request, Operation.DESCRIBE, topic.name) else None
-
-    def _asked(self, request: Request) -> Iterator[Any]:
+    def _requested(self, request: Request) -> Iterator[Any]:
         """The rows of the topics asked for, each once."""
         names = {(getattr(requested, "topic_id", None), requested.name): None for requested in request.body.topics}
         for topic_id, name in names:

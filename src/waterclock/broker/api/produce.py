@@ -93,15 +93,12 @@ class DelayedProduce:
             if partition.high < end or error == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
                 self._fail(topic, row, error or Error.REQUEST_TIMED_OUT)
         if self._written is not None and not self._written():
-            self._fail_all()
+            for topic, (_, rows) in enumerate(self._rows):
+                for row, appended in enumerate(rows):
+                    if not appended.error:
+                        self._fail(topic, row, Error.REQUEST_TIMED_OUT)
         if not self._slot.gone:
             self._slot.answer([self._answer(self._rows)])
-
-    def _fail_all(self) -> None:
-        for topic, (_, rows) in enumerate(self._rows):
-            for row, appended in enumerate(rows):
-                if not appended.error:
-                    self._fail(topic, row, Error.REQUEST_TIMED_OUT)
 
     def _fail(self, topic: int, row: int, error: Error) -> None:
         rows = self._rows[topic][1]
@@ -181,16 +178,11 @@ class ProduceApi:
 
         if request.acks == ALL and (waits or written is not None):
             delayed = DelayedProduce(slot, answer, rows, waits, self._replicas.refused, written)
-            self._delay(delayed, waits, name if written is not None else None, request.timeout_ms)
+            op = DelayedOperation(delayed.try_complete, delayed.on_complete, request.timeout_ms / 1000)
+            keys: tuple[Hashable, ...] = tuple(wait[0] for wait in waits)
+            self._purgatory.try_complete_else_watch(op, keys if written is None else (*keys, name))
         else:
             slot.answer([answer(rows)])
-
-    def _delay(
-        self, delayed: DelayedProduce, waits: list[tuple[Partition, int, int, int]], name: str | None, timeout_ms: int
-    ) -> None:
-        op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_ms / 1000)
-        keys: tuple[Hashable, ...] = tuple(wait[0] for wait in waits)
-        self._purgatory.try_complete_else_watch(op, keys if name is None else (*keys, name))
 
     def _append_all(
         self, request: ProduceRequest, version: int, rights: Rights | None, keyed: Mapping[int, bool]
@@ -263,17 +255,15 @@ def _forbidden(
     rights: Rights, request: ProduceRequest, key: bytes, partitions: list[Partition] | None, version: int
 ) -> Error:
     """Why nothing may be written to a topic by this client. A topic that is not there is one by its name only."""
-    if request.transactional_id is not None and not _may_be_transactional(rights, request):
+    transaction = request.transactional_id
+    if (
+        transaction is not None
+        and not rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction)
+        and any(transactional(batch) for _, batches in request.topics for _, batch in batches)
+    ):  # what is of no transaction it may write
         return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if partitions is None and version >= produce.BY_ID:
         return Error.NONE
     name = partitions[0].topic if partitions else key.decode(errors="replace")
     may = rights.may(Operation.WRITE, ResourceType.TOPIC, name)
     return Error.NONE if may else Error.TOPIC_AUTHORIZATION_FAILED
-
-
-def _may_be_transactional(rights: Rights, request: ProduceRequest) -> bool:
-    """Whether the client may write with this id, or has nothing that is of a transaction."""
-    if rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return True
-    return not any(transactional(batch) for _, batches in request.topics for _, batch in batches)

@@ -50,7 +50,7 @@ class RecordApis:
 
     def delete(self, request: Request) -> None:
         topics = [
-            (topic.name, [self._begin_if_may(request, topic.name, row) for row in topic.partitions])
+            (topic.name, [self._begin(request, topic.name, row) for row in topic.partitions])
             for topic in request.body.topics
         ]
         deletions = [one for _, rows in topics for one in rows]
@@ -65,25 +65,21 @@ class RecordApis:
         )
         self._purgatory.try_complete_else_watch(op, waited)
 
-    def _begin_if_may(self, request: Request, topic: str, row: Any) -> Deletion:
+    def _begin(self, request: Request, topic: str, row: Any) -> Deletion:
         if not may_with_topic(request, Operation.DELETE, topic):
             return Deletion(row.partition_index, None, Error.TOPIC_AUTHORIZATION_FAILED)
-        return self._begin(topic, row)
-
-    def _begin(self, topic: str, row: Any) -> Deletion:
         partition = self._topics.partition(topic, row.partition_index)
         error = _refused(partition, row.offset)
         deletion = Deletion(row.partition_index, partition, error)
         if partition is not None and error is None:
-            offset = partition.high if row.offset == HIGH_WATERMARK else row.offset
-            self._upkeep.begin_at(partition, offset, lambda done: self._begun(deletion, done))
-        return deletion
 
-    def _begun(self, deletion: Deletion, done: bool) -> None:
-        assert deletion.partition is not None
-        deletion.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
-        deletion.low = deletion.partition.start if done else NO_WATERMARK
-        self._purgatory.check_and_complete(deletion.partition)
+            def begun(done: bool) -> None:
+                deletion.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
+                deletion.low = partition.start if done else NO_WATERMARK
+                self._purgatory.check_and_complete(partition)
+
+            self._upkeep.begin_at(partition, partition.high if row.offset == HIGH_WATERMARK else row.offset, begun)
+        return deletion
 
 
 def _refused(partition: Partition | None, offset: int) -> Error | None:

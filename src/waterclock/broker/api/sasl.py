@@ -41,7 +41,7 @@ log = logging.getLogger("waterclock.broker")
 Serve = Callable[["Connection", memoryview], None]
 
 
-class State(Enum):
+class LoginState(Enum):
     """How far a connection has come with saying who it is."""
 
     NEW = frozenset({API_VERSIONS, HANDSHAKE})
@@ -56,7 +56,7 @@ class Login:
     __slots__ = ("exchange", "state")
 
     def __init__(self) -> None:
-        self.state = State.NEW
+        self.state = LoginState.NEW
         self.exchange: Any = None
 
 
@@ -79,25 +79,24 @@ class SaslApis:
         login = connection.login
         if login is None:
             login = connection.login = Login()
-        if login.state is State.OUT:
+        if login.state is LoginState.OUT:
             return
-        if login.state is State.RAW:
+        if login.state is LoginState.RAW:
             self._raw(connection, bytes(data))
         elif INT16.unpack_from(data)[0] in login.state.value:
-            self._serve_unknown(connection, data)
+            try:
+                self.serve(connection, data)
+            except Exception as error:
+                raise ValueError(
+                    f"{type(error).__name__} on the way in"
+                ) from None  # Rule 3: its text may hold a secret
         else:
             raise ValueError(f"API {INT16.unpack_from(data)[0]} asked for by somebody who has not said who it is")
-
-    def _serve_unknown(self, connection: Connection, data: memoryview) -> None:
-        try:
-            self.serve(connection, data)
-        except Exception as error:
-            raise ValueError(f"{type(error).__name__} on the way in") from None  # Rule 3: its text may hold a secret
 
     def handshake(self, request: Request) -> None:
         connection, mechanism = request.slot.connection, request.body.mechanism
         login: Login | None = connection.login
-        if login is None or login.state is not State.NEW:
+        if login is None or login.state is not LoginState.NEW:
             request.answer(error_code=Error.ILLEGAL_SASL_STATE, mechanisms=())
             self._end(connection)
         elif mechanism not in MECHANISMS:
@@ -105,7 +104,7 @@ class SaslApis:
             self._end(connection)
         else:
             login.exchange = self._users.exchange(mechanism)
-            login.state = State.TOKENS if request.version else State.RAW
+            login.state = LoginState.TOKENS if request.version else LoginState.RAW
             request.answer(error_code=Error.NONE, mechanisms=MECHANISMS)
 
     def authenticate(self, request: Request) -> None:
@@ -139,17 +138,18 @@ class SaslApis:
 
     def _refuse(self, connection: Client, answer: Callable[[], None]) -> None:
         log.warning("%s was not let in", connection.peer())
-        connection.login.state = State.OUT
+        connection.login.state = LoginState.OUT
         connection.deafen()
-        self._later(DELAY_S, self._after_a_moment, connection, answer)
 
-    def _after_a_moment(self, connection: Client, answer: Callable[[], None]) -> None:
-        if connection.fd >= 0:
-            answer()
-            connection.finish()
+        def after_a_moment() -> None:
+            if connection.fd >= 0:
+                answer()
+                connection.finish()
+
+        self._later(DELAY_S, after_a_moment)
 
     def _end(self, connection: Client) -> None:
         """Close after the answer, unless this is one who is in already and only asked in vain."""
         if connection.login is not None:
-            connection.login.state = State.OUT
+            connection.login.state = LoginState.OUT
             connection.finish()

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
-from waterclock.broker.api.not_kept import NotKept, Refusal
+from waterclock.broker.api.overdue import NotKept, Refusal
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.scram import HASHES, ITERATIONS, MOST_ITERATIONS, Credential
 from waterclock.broker.security.users import Key, Users, change
@@ -74,7 +74,9 @@ class ScramApis:
         """Why users are refused."""
         refused: dict[str, Refusal] = {}
         for one in deletions:
-            refusal = self._why_not(one) or self._why_not_delete(one)
+            refusal = self._why_not(one)
+            if refusal is None and (MECHANISMS[one.mechanism], one.name) not in self._users.credentials:
+                refusal = Error.RESOURCE_NOT_FOUND, "There is no such credential."
             if refusal:
                 refused.setdefault(one.name, refusal)
         for one in upsertions:
@@ -94,11 +96,6 @@ class ScramApis:
         if one.name in self._users.fixed:
             return Error.UNACCEPTABLE_CREDENTIAL, "This user stands in the broker's file of users: change it there."
         return None
-
-    def _why_not_delete(self, one: Any) -> Refusal | None:
-        if (MECHANISMS[one.mechanism], one.name) in self._users.credentials:
-            return None
-        return Error.RESOURCE_NOT_FOUND, "There is no such credential."
 
     @staticmethod
     def _why_not_set(one: Any) -> Refusal | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -72,11 +71,8 @@ def _plain(label: FolderLabel) -> dict[str, Any]:
 def read_label(folder: str) -> FolderLabel | None:
     """The label in a folder, which may be another folder's; None if there is none that is whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return _label(read_sealed(os.path.join(folder, LABEL)))
+        kept = read_sealed(os.path.join(folder, LABEL))
+        settings = {str(name): str(text) for name, text in kept["settings"].items()}
+        numbers = int(kept["number"]), int(kept["partitions"])
+        return FolderLabel(str(kept["name"]), uuid.UUID(kept["id"]), *numbers, settings, int(kept["commit"]))
     return None
-
-
-def _label(kept: Mapping[str, Any]) -> FolderLabel:
-    settings = {str(name): str(text) for name, text in kept["settings"].items()}
-    numbers = int(kept["number"]), int(kept["partitions"])
-    return FolderLabel(str(kept["name"]), uuid.UUID(kept["id"]), *numbers, settings, int(kept["commit"]))

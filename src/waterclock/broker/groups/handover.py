@@ -13,7 +13,6 @@ Rule 1: a group that goes over is another object, and nothing runs for the old o
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from waterclock.broker.groups import migration
@@ -68,17 +67,16 @@ class Handover:
         if changes:
             group.standing = group.stands()
         group.on_their_way += 1
-        self._store.commit(changes, partial(self._kept, group, became, before, then))
 
-    def _kept(
-        self, group: ConsumerGroup, became: ClassicGroup | None, before: GroupSnapshot | None, then: Then, done: bool
-    ) -> None:
-        group.on_their_way -= 1
-        if done:
-            self._came_from.pop(group, None)
-        elif before is not None:
-            self._take_back(group, became, before)
-        then(done)
+        def kept(done: bool) -> None:
+            group.on_their_way -= 1
+            if done:
+                self._came_from.pop(group, None)
+            elif before is not None:
+                self._take_back(group, became, before)
+            then(done)
+
+        self._store.commit(changes, kept)
 
     def _take_back(self, group: ConsumerGroup, became: ClassicGroup | None, before: GroupSnapshot) -> None:
         if became is not None:

@@ -69,18 +69,9 @@ class Member:
     """One member. `fresh`: it has not seen a generation yet, and cannot send heartbeats."""
 
     __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "fresh",
-        "id",
-        "instance",
-        "joining",
-        "protocols",
-        "rebalance_ms",
-        "session_ms",
-        "syncing",
-    )
+        "assignment", "client_host", "client_id", "fresh", "id", "instance", "joining", "protocols", "rebalance_ms",
+        "session_ms", "syncing",
+    )  # fmt: skip
 
     def __init__(self, member_id: str, request: JoinRequest) -> None:
         self.id, self.instance = member_id, request.instance

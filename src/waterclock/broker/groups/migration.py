@@ -63,15 +63,12 @@ def upgraded(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         made.target[member.id] = has
         made.put(_member(group, member, said, has))
     for member_id, one in list(made.members.items()):
-        made.put(_still_reading(one, group.members[member_id], topics, made))
+        # who said when it joined that it reads more than it was given then has perhaps not heard of that yet
+        named = read_subscription(group.members[member_id].protocols[0][1])
+        more = frozenset(part for part in known(named.owned if named else (), topics) if made.free(part))
+        if more:
+            made.put(replace(one, state=UNREVOKED, revoking=more))
     return made
-
-
-def _still_reading(one: ConsumerMember, member: Member, topics: Topics, made: ConsumerGroup) -> ConsumerMember:
-    """A member that said when it joined that it reads more than it was given then: perhaps it has not heard of that yet."""
-    said = read_subscription(member.protocols[0][1])
-    more = frozenset(part for part in known(said.owned if said else (), topics) if made.free(part))
-    return replace(one, state=UNREVOKED, revoking=more) if more else one
 
 
 def _said(group: ClassicGroup, member: Member) -> Subscription:

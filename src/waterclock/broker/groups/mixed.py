@@ -19,7 +19,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.groups.consumer import ConsumerGroup
@@ -75,7 +74,14 @@ class ClassicMembers:
             owned = known(said.owned, self._topics)
             after = group.advance(before, _described(before, request, said), owned, self._topics, default)
             self._presence.joined(group, after)
-            self._keep(group, partial(_joined, after, request, answer))
+
+            def joined(done: bool) -> None:
+                if done:
+                    answer(JoinAnswer(Error.NONE, after.id, after.epoch, CONSUMER, request.protocols[0][0]))
+                else:
+                    answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
+
+            self._keep(group, joined)
 
     def _check_join(self, group: ConsumerGroup, request: JoinRequest, said: Subscription | None) -> Error:
         full = len(group.members) >= self._settings["group.consumer.max.size"]
@@ -83,7 +89,10 @@ class ClassicMembers:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if full and request.member not in group.members:
             return Error.GROUP_MAX_SIZE_REACHED
-        if said is None or not _understood(group, request):
+        sides = [member.classic for member in group.members.values() if member.classic is not None]
+        speak = Counter(name for side in sides for name, _ in side.protocols)
+        shared = any(speak[name] == len(sides) for name, _ in request.protocols)  # a protocol that all of them speak
+        if said is None or request.protocol_type != CONSUMER or not shared:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if request.instance is not None and request.member != NOBODY:
             return check_member(group, request.member, request.instance)
@@ -113,7 +122,7 @@ class ClassicMembers:
         member = group.members.get(member_id)
         if error or member is None or member.classic is None:
             answer(SyncAnswer(error))
-        elif any(said not in (None, ours) for said, ours in zip(protocol, _protocol_of(member.classic), strict=True)):
+        elif protocol[0] not in (None, CONSUMER) or protocol[1] not in (None, member.classic.protocols[0][0]):
             answer(SyncAnswer(Error.INCONSISTENT_GROUP_PROTOCOL))
         elif member.epoch < group.epoch and member.state != UNREVOKED:
             self._presence.called(group, member)
@@ -148,7 +157,8 @@ class ClassicMembers:
                 gone[who] = group.members[who]
         if gone:
             self._presence.put_out(group, *gone.values())
-        self._keep(group, partial(_left, errors, answer))
+        unknown = Error.COORDINATOR_NOT_AVAILABLE
+        self._keep(group, lambda done: answer(errors if done else [error or unknown for error in errors]))
 
 
 def check_member(group: ConsumerGroup, member_id: str, instance: str | None) -> Error:
@@ -172,13 +182,6 @@ def check_classic(group: ConsumerGroup, member_id: str, instance: str | None, ge
     return Error.NONE if generation == member.epoch else Error.ILLEGAL_GENERATION
 
 
-def _understood(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether it speaks a protocol that all members of the classic one speak."""
-    sides = [member.classic for member in group.members.values() if member.classic is not None]
-    speak = Counter(name for side in sides for name, _ in side.protocols)
-    return request.protocol_type == CONSUMER and any(speak[name] == len(sides) for name, _ in request.protocols)
-
-
 def _described(member: ConsumerMember, request: JoinRequest, said: Subscription) -> ConsumerMember:
     """The member with what it says in JoinGroup."""
     return replace(
@@ -186,22 +189,6 @@ def _described(member: ConsumerMember, request: JoinRequest, said: Subscription)
         rebalance_ms=request.rebalance_ms, client_id=request.client_id, client_host=request.client_host,
         classic=ClassicSide(request.session_ms, request.protocols),
     )  # fmt: skip
-
-
-def _joined(member: ConsumerMember, request: JoinRequest, answer: Join, done: bool) -> None:
-    if done:
-        answer(JoinAnswer(Error.NONE, member.id, member.epoch, CONSUMER, request.protocols[0][0]))
-    else:
-        answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
-
-
-def _left(errors: list[Error], answer: Callable[[list[Error]], Any], done: bool) -> None:
-    answer(errors if done else [error or Error.COORDINATOR_NOT_AVAILABLE for error in errors])
-
-
-def _protocol_of(side: ClassicSide) -> tuple[str, str]:
-    """Type and name, as JoinGroup was answered."""
-    return CONSUMER, side.protocols[0][0]
 
 
 def _new_id(request: JoinRequest) -> str:

@@ -114,10 +114,12 @@ class Presence:
         self.resume(group)
 
     def _begin(self, sort: Sessions, group: ConsumerGroup, member: ConsumerMember, duration_ms: int) -> None:
-        sort.begin(group.id, member.id, duration_ms, lambda: self._over(group, member.id))
+        member_id = member.id
 
-    def _over(self, group: ConsumerGroup, member_id: str) -> None:
-        member = group.members.get(member_id)
-        if member is not None:
-            self.put_out(group, member)
-            self._keep(group, lambda done: None)
+        def over() -> None:
+            late = group.members.get(member_id)
+            if late is not None:
+                self.put_out(group, late)
+                self._keep(group, lambda done: None)
+
+        sort.begin(group.id, member_id, duration_ms, over)

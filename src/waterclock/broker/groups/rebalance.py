@@ -129,10 +129,12 @@ class Rebalance:
         elif group.state is State.STABLE and group.elected_protocol() == group.protocol:
 
             def kept(done: bool) -> None:
-                if done:
-                    self._welcome_back(group, member, version, old_leader)
-                else:
+                if not done:
                     self._send_away(group, member, old)
+                elif version >= 9:
+                    group.answer_join(member, group.joined(member, skip=True))
+                else:  # such a client would divide anew if it led: it is answered that the old leader does
+                    group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))
 
             self._keep(group, kept)
         else:
@@ -146,12 +148,6 @@ class Rebalance:
             group.replace(old.instance, old.member)
             group.update(member, old, None)
             self._begin_session(group, member)
-
-    def _welcome_back(self, group: ClassicGroup, member: Member, version: int, old_leader: str) -> None:
-        if version >= 9:
-            group.answer_join(member, group.joined(member, skip=True))
-        else:  # such a client would divide anew if it led: it is answered that the old leader does
-            group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))
 
     # The rebalance
 
@@ -205,16 +201,17 @@ class Rebalance:
             group.answer_join(member, group.joined(member))
             self._begin_session(group, member)
             member.fresh = False
-        wait(self.joins, "sync", group, DelayedSync(group, self._put_out_unsynced), group.rebalance_s)
+
+        def put_out_unsynced(group: ClassicGroup) -> None:
+            for member_id in sorted(group.unsynced):
+                self._put_out(group, member_id)
+            self._prepare(group)
+
+        wait(self.joins, "sync", group, DelayedSync(group, put_out_unsynced), group.rebalance_s)
 
     def _put_out(self, group: ClassicGroup, member_id: str) -> None:
         self.sessions.end(group.id, member_id)
         group.remove(member_id)
-
-    def _put_out_unsynced(self, group: ClassicGroup) -> None:
-        for member_id in sorted(group.unsynced):
-            self._put_out(group, member_id)
-        self._prepare(group)
 
     # SyncGroup
 
@@ -297,22 +294,18 @@ class Rebalance:
 
     def leave(self, group: ClassicGroup, leaving: list[MemberIdentity]) -> list[Error]:
         """Put out these (member id, instance); a static member may be named by its instance alone."""
-        errors = [self._leave(group, member_id, instance) for member_id, instance in leaving]
+        errors = []
+        for member_id, instance in leaving:
+            who = group.static.get(instance or "", NOBODY) if member_id == NOBODY else member_id
+            error = Error.UNKNOWN_MEMBER_ID if who == NOBODY else Error.NONE
+            if member_id != NOBODY and member_id not in group.promised:
+                error = group.check_member(member_id, instance)
+            if not error:
+                self._put_out(group, who)
+            errors.append(error)
         if Error.NONE in errors and not group.empty:
             self._go_on(group)
         return errors
-
-    def _leave(self, group: ClassicGroup, member_id: str, instance: str | None) -> Error:
-        if member_id == NOBODY:
-            member_id = group.static.get(instance or "", NOBODY)
-            if member_id == NOBODY:
-                return Error.UNKNOWN_MEMBER_ID
-        elif member_id not in group.promised:
-            error = group.check_member(member_id, instance)
-            if error:
-                return error
-        self._put_out(group, member_id)
-        return Error.NONE
 
     # The other protocol: migration.py
 

@@ -8,7 +8,6 @@ Rule 3: a pattern finds the topics that its member may see; it is looked at anew
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -76,15 +75,11 @@ class Subscriptions:
             self._era = era
             self._matches = {}
         if pattern not in self._matches:
-            found = _matched(pattern.text, self._known)
+            try:
+                found = frozenset(filter(matcher(pattern.text), self._known))
+            except ValueError:  # a member that was kept may have a pattern that would not be taken now
+                found = frozenset()
             if topics.sight is not None:
                 found = frozenset(t for t in found if topics.sight.sees(pattern.principal, pattern.host, t))
             self._matches[pattern] = found
         return self._matches[pattern]
-
-
-def _matched(text: str, names: Iterable[str]) -> frozenset[str]:
-    try:
-        return frozenset(filter(matcher(text), names))
-    except ValueError:  # a member that was kept may have a pattern that would not be taken now
-        return frozenset()

@@ -18,7 +18,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.buffers import Slice
@@ -195,14 +194,16 @@ class Connection:
         """Serve some of what was kept. Always False: where there is more, `_read_as_fits` has asked for another turn."""
         self._queued = False
         kept, self._kept = self._kept, None
-        if kept is not None and self.fd >= 0:
-            self._attempt(partial(self._split_kept, kept))
-        return False
 
-    def _split_kept(self, kept: memoryview) -> None:
-        self._split(kept)
-        if self._kept is None:
-            self._let_go()
+        def split() -> None:
+            assert kept is not None
+            self._split(kept)
+            if self._kept is None:
+                self._let_go()
+
+        if kept is not None and self.fd >= 0:
+            self._attempt(split)
+        return False
 
     def _open_frame(self, head: memoryview) -> None:
         """A buffer for a request that begins with `head`, or for its size."""
@@ -239,15 +240,11 @@ class Connection:
     # On the way in, where users are asked who they are
 
     def admit(self, user: str, serve: Serve) -> None:
-        """It is known who this is: from now on requests are served by `serve`, and may be large."""
+        """It is known who this is: its requests are served by `serve`, may be large, and share the others' memory."""
         self.principal = user
         self.login = None
         self.rights = None
         self._serve, self._largest = serve, self._hub.largest_request
-        self._let_in()
-
-    def _let_in(self) -> None:
-        """Not a stranger any more: with the memory of the others."""
         if self._stranger:
             self._stranger = False
             self._memory.give_back(self._keeps)

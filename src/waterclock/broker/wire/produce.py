@@ -105,18 +105,9 @@ def _row(row: ProducedPartition, version: int, flexible: bool) -> bytes:
         data += struct.pack(">q", row.start)
     if version < 8:
         return data
+    message = b"" if row.message is None else row.message.encode()
     if flexible:
         wrong = as_count(len(row.wrong), True) + b"".join(INT32.pack(number) + b"\0\0" for number in row.wrong)
-        return data + wrong + (b"\0\0" if row.message is None else _compact(row.message) + b"\0")
+        return data + wrong + as_uvarint(0 if row.message is None else len(message) + 1) + message + b"\0"
     wrong = INT32.pack(len(row.wrong)) + b"".join(INT32.pack(number) + b"\xff\xff" for number in row.wrong)
-    return data + wrong + (b"\xff\xff" if row.message is None else _text(row.message))
-
-
-def _compact(text: str) -> bytes:
-    raw = text.encode()
-    return as_uvarint(len(raw) + 1) + raw
-
-
-def _text(text: str) -> bytes:
-    raw = text.encode()
-    return INT16.pack(len(raw)) + raw
+    return data + wrong + INT16.pack(-1 if row.message is None else len(message)) + message
