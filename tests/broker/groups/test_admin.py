@@ -82,14 +82,6 @@ def test_a_group_in_a_rebalance_is_described_without_its_protocol(served: Turned
         assert group.authorized_operations > 0
 
 
-@pytest.mark.parametrize(("version", "error"), [(5, Error.NONE), (6, Error.GROUP_ID_NOT_FOUND)])
-def test_a_group_that_is_not_there_is_dead(served: Turned, version: int, error: Error) -> None:
-    client = Client(served)
-    group = client.ask(DESCRIBE, version, groups=["nobody"], include_authorized_operations=False).groups[0]
-    assert (group.error_code, group.group_state) == (error, "Dead")
-    client.close()
-
-
 def test_groups_are_listed_by_state_and_by_type(served: Turned) -> None:
     client = Client(served)
     client.create_topic("t")

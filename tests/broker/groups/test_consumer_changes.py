@@ -72,14 +72,6 @@ def test_who_has_let_go_in_time_stays(served: Turned) -> None:
         assert ann.says().member_epoch == 3
 
 
-def test_a_topic_that_grows_is_divided_anew(served: Turned) -> None:
-    with readers(served, "ann") as (ann,):
-        ann.joins()
-        row = {"name": "t", "count": 6, "assignments": None}
-        assert ann.ask(GROW, 3, topics=[row], timeout=1000, validate_only=False).results[0].error_code == 0
-        assert (ann.says().member_epoch, ann.numbers) == (3, [0, 1, 2, 3, 4, 5])
-
-
 def test_a_topic_that_comes_later_is_taken_in_and_one_that_goes_is_let_go_of(served: Turned) -> None:
     with readers(served, "ann") as (ann,):
         assert (ann.joins("later").member_epoch, ann.numbers) == (2, [])
