@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,6 @@ from tests.broker.groups.clients import (
     stable_group,
 )
 from waterclock.broker.wire.errors import Error
-
-
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
 
 
 @pytest.mark.parametrize("version", range(7))

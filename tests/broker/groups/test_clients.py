@@ -1,4 +1,4 @@
-"""The three Python clients as consumers: two share a topic, one leaves, a third goes on where they stopped."""
+"""librdkafka's consumers of each protocol: two share a topic, one leaves, a third goes on where they stopped."""
 
 from __future__ import annotations
 
@@ -13,20 +13,10 @@ import pytest
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
-from tests.broker.groups.clients import Client
 from waterclock.broker import Broker
 
 TOPIC, PARTITIONS, RECORDS = "t", 4, 40
 CLASSIC = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
-
-
-class Settled:
-    """What `Client` wants of a broker."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-
-    def settle(self) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +31,7 @@ def _what_clients_leave_behind_is_theirs() -> Iterator[None]:
 @pytest.fixture
 def bootstrap() -> Iterator[str]:
     with Broker(settings={"group.consumer.heartbeat.interval.ms": "100"}) as broker:
-        client = Client(Settled(broker.bootstrap))  # type: ignore[arg-type]
-        client.create_topic(TOPIC, PARTITIONS)
-        client.close()
+        broker.create_topic(TOPIC, PARTITIONS)
         yield broker.bootstrap
 
 

@@ -15,12 +15,6 @@ from tests.broker.groups.consumer_members import DESCRIBE_CONSUMERS, Reader, rea
 from waterclock.broker.wire.errors import Error
 
 
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
-
-
 def test_a_member_that_says_everything_anew_is_told_everything_again(served: Turned) -> None:
     with readers(served, "ann") as (ann,):
         ann.joins()

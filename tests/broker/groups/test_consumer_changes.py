@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -22,12 +21,6 @@ from waterclock.broker.groups.subscriptions import Subscriptions
 from waterclock.broker.wire.errors import Error
 
 GROW, REMOVE = 37, 47
-
-
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
 
 
 def test_a_session_ends_to_the_millisecond(served: Turned) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("kio")
@@ -11,12 +9,6 @@ pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import JOIN, Person, Turned, people, stable_group
 from waterclock.broker.wire.errors import Error
-
-
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -220,8 +212,8 @@ def test_a_member_id_is_the_client_id_or_the_instance_with_something_unique(serv
 
 def test_a_join_that_makes_no_sense_closes_only_its_connection(served: Turned) -> None:
     with people(served, "ann", "bob") as (ann, bob):
-        ann.socket.sendall(
+        ann.wire.send_bytes(
             bytes.fromhex("0000000c") + JOIN.to_bytes(2, "big") + bytes.fromhex("0009 00000001 ffff 00 ff")
         )
-        assert ann.socket.recv(1) == b""
+        assert ann.wire.ends()
         assert bob.takes(bob.comes()).generation_id == 1

@@ -15,12 +15,6 @@ from waterclock.broker.wire.errors import Error
 
 
 @pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
-
-
-@pytest.fixture
 def static(served: Turned) -> Iterator[list[Person]]:
     """Two static members, ann leading, in a stable group."""
     some = [Person(served, "ann", instance="desk-1"), Person(served, "bob", instance="desk-2")]
