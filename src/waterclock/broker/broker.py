@@ -178,7 +178,7 @@ class Broker:
         self.call(lambda: self._present().timer.advance(duration_s))
 
     def statistics(self) -> BrokerStatistics:
-        """What the broker did so far, and what waits now: cheap enough to be asked every second."""
+        """What the broker did so far, and what waits now: cheap enough for every second."""
         return self.call(lambda: self._present().statistics())
 
     def call(self, deed: Callable[[], T]) -> T:

@@ -32,13 +32,13 @@ from waterclock.broker.api.resources import Resources, advertised
 from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.scram import ScramApis
 from waterclock.broker.api.single import SingleBrokerApis
-from waterclock.broker.api.table import FastApi, Table
+from waterclock.broker.api.table import ApiTable, FastApi
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
 from waterclock.broker.api.txn_markers import TxnMarkerApi
 from waterclock.broker.faults import FlushFreezer
-from waterclock.broker.flusher import Flusher, Watermarks
+from waterclock.broker.flusher import Flusher, HighWatermarks
 from waterclock.broker.folder.data_folder import DataFolder
 from waterclock.broker.folder.identity import Identity, node_of
 from waterclock.broker.folder.inventory import JOURNAL
@@ -134,7 +134,7 @@ class Core:
     def _make_leader(self, opened: ExitStack, access: Access) -> None:
         """Flushes, high watermarks and replicas, the lease, and upkeep."""
         clock = self.clock
-        self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches, self._news)
+        self.watermarks = HighWatermarks(self.listener.ready, self.produces, self.fetches, self._news)
         changed = self.watermarks.changed
         self.replicas = Replicas(self.identity.node, self.settings, clock, changed)
         self.ahead = WriteAheadLog(self.folder, self._data.begin())
@@ -165,7 +165,7 @@ class Core:
     def _soon(self, deed: Callable[..., object], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(deed, *arguments)
 
-    def _table(self) -> Table:
+    def _table(self) -> ApiTable:
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
         self.produce.authorizer = fetches.authorizer = self.authorizer
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
@@ -189,7 +189,7 @@ class Core:
             envelopes,
         )
         rights = self.authorizer.rights if self.authorizer is not None else None
-        table = Table(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
+        table = ApiTable(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
         envelopes.serve = table.handle
         table.overdue = overdue = Overdue(lambda: self.leading.too_few, self.clock.monotonic_ns, lambda: rhythm.wake())
         rhythm = Rhythm(self.timer, EVERY_S, overdue.look)

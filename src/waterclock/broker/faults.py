@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from waterclock.broker.net.outgoing import Part, Slot
+from waterclock.broker.net.outgoing import AnswerPart, Slot
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.names import KEYS
@@ -19,7 +19,7 @@ from waterclock.broker.wire.refusal import refuse, topics_of
 from waterclock.errors import UsageError, meant
 
 if TYPE_CHECKING:
-    from waterclock.broker.api.table import Table
+    from waterclock.broker.api.table import ApiTable
     from waterclock.broker.flusher import Flusher
     from waterclock.broker.log.partition import Partition
     from waterclock.broker.net.connection import Connection
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Act = Callable[["Connection", int, int, int, memoryview], Any]
+OnAnswer = Callable[["HeldAnswer", list[AnswerPart]], Any]
 PRODUCE: Final = 0
 NAME_TOPICS: Final = {0, 1, 2, 3, 8, 9, 19, 20, 21, 23, 24, 28, 37, 47, 61}  # whose requests name topics
 
@@ -75,11 +76,11 @@ class HeldAnswer(Slot):
 
     __slots__ = ("then",)
 
-    def answer(self, parts: list[Part]) -> None:
-        self.then: Callable[[HeldAnswer, list[Part]], Any]
+    def answer(self, parts: list[AnswerPart]) -> None:
+        self.then: OnAnswer
         self.then(self, parts)
 
-    def send(self, parts: list[Part]) -> None:
+    def send(self, parts: list[AnswerPart]) -> None:
         """Send the answer after all."""
         super().answer(parts)
 
@@ -90,7 +91,7 @@ class Faults:
     def __init__(
         self,
         call: Callable[[Callable[[], Any]], Any],
-        table: Table,
+        table: ApiTable,
         topics: Topics,
         freezer: Freezer,
         timer: AsyncTimer,
@@ -123,7 +124,7 @@ class Faults:
     def drop(self, api: str, *, after: bool = False, times: int | None = 1, topic: str | None = None) -> Fault:
         """Close the connection of the next `times` requests: before they are served, or `after`, instead of the answer.
 
-        `after` makes a lost acknowledgement: what was asked for is done and durable, and the client cannot know it.
+        `after` makes a lost acknowledgement: the request is done and durable, and the client cannot know it.
         """
 
         def before(connection: Connection, *request: Any) -> None:
@@ -143,7 +144,7 @@ class Faults:
         if not ms >= 0:
             raise ValueError(f"ms must be 0 or more, got {ms!r}")
 
-        def late(slot: HeldAnswer, parts: list[Part]) -> None:
+        def late(slot: HeldAnswer, parts: list[AnswerPart]) -> None:
             self._timer.call_later(ms / 1000, lambda: slot.send(parts))
 
         return self._set(api, times, topic, lambda connection, *request: self._serve_held(connection, request, late))
@@ -215,7 +216,7 @@ class Faults:
         named = [one if isinstance(one, str) else by_id.get(one) for one in topics_of(body)]
         return {one if isinstance(one, str) else one.name for one in named if one is not None}
 
-    def _serve_held(self, connection: Connection, request: Any, then: Callable[[HeldAnswer, list[Part]], Any]) -> bool:
+    def _serve_held(self, connection: Connection, request: Any, then: OnAnswer) -> bool:
         """Serve a request whose answer goes to `then`; False if there will be no answer."""
         made = []
 

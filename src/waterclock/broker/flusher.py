@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 THREADS: Final = 4  # a hundred files one after the other fell from 41k to 16k requests/s with one
 
 
-class Work(NamedTuple):
+class FlushWork(NamedTuple):
     """One partition's part of a flush: its end when the flush began, and the files with bytes to flush.
 
     `ahead`: the bytes that are new go into the write-ahead log, as `small` allows.
@@ -76,7 +76,7 @@ class Flusher:
         now_ns: Callable[[], int],
         ahead: WriteAheadLog,
         do: Do,
-        on_flushed: Callable[[list[Work]], None],
+        on_flushed: Callable[[list[FlushWork]], None],
     ) -> None:
         self._loop = loop
         self._now_ns = now_ns
@@ -91,7 +91,7 @@ class Flusher:
         self._scheduled = False  # to `_start`
         self._writing = False  # a thread writes ahead
         self._settling = False  # the worker flushes what the log stands in for
-        self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[FlushWork] | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._flush_forever, name="flusher", daemon=True) for _ in range(THREADS)
         ]
@@ -142,18 +142,18 @@ class Flusher:
         for first in range(0, len(large), share or 1):
             self._begin(large[first : first + share])
 
-    def _begin(self, work: list[Work]) -> None:
+    def _begin(self, work: list[FlushWork]) -> None:
         self._free -= 1
         self._queue.put(work)
 
-    def _take(self) -> list[Work]:
+    def _take(self) -> list[FlushWork]:
         if not self._flushing and not self.frozen:
             taken, self._dirty = self._dirty, {}
         else:
             taken = {p: None for p in self._dirty if p not in self._flushing and p not in self.frozen}
             self._dirty = {p: None for p in self._dirty if p not in taken}
         self._flushing.update(taken)
-        return [Work(p, p.end, p.unflushed()) for p in taken]
+        return [FlushWork(p, p.end, p.unflushed()) for p in taken]
 
     def _flush_forever(self) -> None:
         while (work := self._queue.get()) is not None:
@@ -168,7 +168,7 @@ class Flusher:
                     flush_files(one.files)
             self._loop.call_soon_threadsafe(self._flushed, ahead, work, self._now_ns() - began_ns)
 
-    def _flushed(self, ahead: bool, work: list[Work], took_ns: int) -> None:
+    def _flushed(self, ahead: bool, work: list[FlushWork], took_ns: int) -> None:
         self._free += 1
         self._count += 1
         self._partitions += len(work)
@@ -194,10 +194,10 @@ class Flusher:
         self._do(self._ahead.settle, settled)
 
 
-def _parted(work: list[Work]) -> tuple[list[Work], list[Work]]:
+def _parted(work: list[FlushWork]) -> tuple[list[FlushWork], list[FlushWork]]:
     """What is written ahead, and what is flushed in its own files."""
-    small: list[Work] = []
-    large: list[Work] = []
+    small: list[FlushWork] = []
+    large: list[FlushWork] = []
     room = MOST
     for one in work:
         if 0 < one.small <= room:
@@ -208,7 +208,7 @@ def _parted(work: list[Work]) -> tuple[list[Work], list[Work]]:
     return small, large
 
 
-class Watermarks:
+class HighWatermarks:
     """Raises high watermarks, and asks the operations that wait in `produces` and `fetches`; `news()` hears of it."""
 
     def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory, news: Callable[[], object]) -> None:
@@ -217,7 +217,7 @@ class Watermarks:
         self._fetches = fetches
         self._news = news
 
-    def flushed(self, work: list[Work], raise_high: Callable[[Partition], None]) -> None:
+    def flushed(self, work: list[FlushWork], raise_high: Callable[[Partition], None]) -> None:
         """The flusher has made this durable; `raise_high` raises a partition's high watermark as far as it may be."""
         for one in work:
             if not one.partition.deleted:

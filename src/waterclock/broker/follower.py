@@ -32,14 +32,14 @@ from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.single import ELECT_LEADERS, NOTHING_THERE, answer_election
-from waterclock.broker.api.table import Api, FastApi, Table
+from waterclock.broker.api.table import Api, ApiTable, FastApi
 from waterclock.broker.faults import CopyFreezer
 from waterclock.broker.folder.data_folder import DataFolder
 from waterclock.broker.folder.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.log.durable import settle
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
-from waterclock.broker.net.outgoing import Client
+from waterclock.broker.net.outgoing import ClientConnection
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
@@ -117,7 +117,7 @@ class Follower:
         if reset or USERS_MADE in namespaces:
             self.users.read_again(self.store)
 
-    def _table(self, settings: Settings, folder: str, access: Access) -> Table:
+    def _table(self, settings: Settings, folder: str, access: Access) -> ApiTable:
         topics = self.replica.topics
         apis = (
             MetadataApis(self.identity, topics, settings, self._both),
@@ -133,7 +133,7 @@ class Follower:
         }
         authorizer = self._authorizer
 
-        def rights(client: Client) -> Rights:
+        def rights(client: ClientConnection) -> Rights:
             """By the ACLs as far as they are copied."""
             assert authorizer is not None
             authorizer.reload()
@@ -146,7 +146,7 @@ class Follower:
             task.add_done_callback(self._questions.discard)
 
         there, electing = elsewhere(self.identity, start, access.link), {ELECT_LEADERS: Api(self._elect, 0, 2)}
-        return Table(fast, {**there, **here, **electing}, rights if authorizer is not None else None)
+        return ApiTable(fast, {**there, **here, **electing}, rights if authorizer is not None else None)
 
     def _both(self, partition: Any) -> tuple[int, ...]:
         """Who is in sync: a follower takes itself for that."""

@@ -1,4 +1,4 @@
-"""The broker's settings, under Kafka's names, with Kafka's defaults where they make sense on one machine.
+"""The broker's settings, under Kafka's names, with Kafka's defaults if they make sense on one machine.
 
 Rule 1: one table. What a topic may say differently has its topic's name in it; what a topic does not say, the broker does.
 Rule 2: values come as text, from `--set KEY=VALUE` and from clients, and are checked when they are set.

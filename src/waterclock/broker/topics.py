@@ -36,8 +36,10 @@ from waterclock.errors import UsageError
 
 TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
 LONGEST_NAME: Final = 249
-Opened: TypeAlias = "Callable[[str, int, str, TopicSettings, Said], Partition]"
-Named: TypeAlias = "Callable[[str, uuid.UUID, int, str], int]"  # topic, its id, number and folder of a partition
+OpenPartition: TypeAlias = "Callable[[str, int, str, TopicSettings, Said], Partition]"
+LargestOffset: TypeAlias = (
+    "Callable[[str, uuid.UUID, int, str], int]"  # topic, its id, number and folder of a partition
+)
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
 log = logging.getLogger("waterclock.broker")
@@ -118,7 +120,7 @@ class Namesakes:
         return next((other for other in self._names.get(name.replace(".", "_"), ()) if other != name), None)
 
 
-class Sight(Protocol):
+class TopicVisibility(Protocol):
     """Who may see which topics; `era` counts the changes of that."""
 
     @property
@@ -141,7 +143,7 @@ class Topics:
         store: Store,
         stop: CleanStop,
         do: Do = at_once,
-        named: Named | None = None,
+        named: LargestOffset | None = None,
     ) -> None:
         self.folder = os.path.join(folder, TOPICS)
         self._settings = settings
@@ -153,7 +155,7 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
-        self.sight: Sight | None = None
+        self.sight: TopicVisibility | None = None
         """Who may see which of them; None: everybody all."""
         self.configured: Callable[[], object] = _nobody_asks
         """Is called if a topic has other settings."""
@@ -277,7 +279,7 @@ class Topics:
                 if then is not None:
                     then(False)
                 return
-            # the first partition's folder has the settings too, before who asked for them hears of it
+            # the first partition's folder has the settings too, before the client is answered
             first, label = topic.partitions[0], self._label(topic, 0, topic.promised)
             self._do(lambda: None if first.deleted else write_label(first.folder, label), labelled)
 
@@ -368,7 +370,7 @@ class Topics:
     def _label(self, topic: Topic, number: int, upto: int) -> FolderLabel:
         return FolderLabel(topic.name, topic.id, number, upto, topic.settings.given, self._store.number)
 
-    def _open(self, topic: Topic, number: int, opened: Opened = open_partition) -> Partition:
+    def _open(self, topic: Topic, number: int, opened: OpenPartition = open_partition) -> Partition:
         folder = os.path.join(self.folder, folder_of(topic.name, topic.id, number))
         named = None if self._named is None else self._named(topic.name, topic.id, number, folder)
         said = Said(self._stop.take(folder), self._stop.ends.get(folder), named)

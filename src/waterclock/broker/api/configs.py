@@ -32,8 +32,8 @@ GUARDED_BY: Final = {TOPIC: ResourceType.TOPIC, 32: ResourceType.GROUP}  # all o
 SET, DELETE, APPEND, SUBTRACT = range(4)
 LISTED_KINDS: Final = frozenset({TOPIC, BROKER, 8, 16, 32})
 
-# the settings that a resource has now, and what is asked -> the settings that it shall have
-Change = Callable[[Resource, tuple[Any, ...]], dict[str, str]]
+# the settings that a resource has now, and the changes in the request -> the settings that it shall have
+ConfigChange = Callable[[Resource, tuple[Any, ...]], dict[str, str]]
 
 
 class ConfigApis:
@@ -83,7 +83,7 @@ class ConfigApis:
             documentation=setting.doc if getattr(request.body, "include_documentation", False) else None,
         )  # fmt: skip
 
-    def alter(self, request: Request, change: Change) -> None:
+    def alter(self, request: Request, change: ConfigChange) -> None:
         requested = request.body.resources
         times = Counter((one.resource_type, one.resource_name) for one in requested)
         rows: list[Any] = [None] * len(requested)
@@ -110,7 +110,7 @@ class ConfigApis:
         self,
         request: Request,
         requested: Any,
-        change: Change,
+        change: ConfigChange,
         several: Countdown,
         row: Callable[[Error, str | None], None],
     ) -> None:

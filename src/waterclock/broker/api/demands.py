@@ -19,7 +19,7 @@ from waterclock.broker.wire.refusal import refuse
 ADD_PARTITIONS: Final = 24
 INIT_PRODUCER: Final = 22
 FROM_BROKERS: Final = 4  # AddPartitionsToTxn, from this version on
-# answers whose rows Kafka leaves out where the whole is refused
+# answers whose rows Kafka leaves out if the whole is refused
 ROWS: Final = {13: "members", ADD_PARTITIONS: "results_by_transaction", 35: "results", 47: "topics"}
 
 

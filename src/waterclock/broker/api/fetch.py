@@ -9,7 +9,7 @@ A `DelayedFetch` waits in the purgatory, watched under each of its partitions, a
 
 Rule 1: the reader's end is the high watermark; for committed records the last stable offset; for a follower the log's end.
 Rule 2: a batch is never cut: an answer has at least one whole batch if there is one, however large. KIP-74
-Rule 3: whose connection is closed waits no more: readers that came and went would be asked at every append.
+Rule 3: whose connection is closed waits no more: readers that came and went would be looked at with every append.
 Rule 4: topics that a reader may not read are refused before anything is looked for; of a follower: everything.
 Rule 5: if a file is damaged, its partition is refused, with a line in the log, once; the others are answered. The error is
     CORRUPT_MESSAGE, as with Apache Kafka: clients hand it to their program, and ask again. At KAFKA_STORAGE_ERROR they look
@@ -144,7 +144,7 @@ class DelayedFetch:
         """`first`: nothing has been found yet, so a batch that is larger than the limits may go along."""
         error = self._error(partition, wanted)
         if error:
-            follows = self._request.replica >= 0  # and is answered where to begin anew
+            follows = self._request.replica >= 0  # and is answered with the start, to begin anew there
             return FetchedPartition(wanted.partition, error, start=partition.start if follows else -1)
         try:
             return self._records(partition, wanted, min(wanted.limit, left), first)

@@ -151,7 +151,7 @@ class GroupOffsetApis:
         portions.answer(request, "topics", rows, self._count(group_id, requested), error_code=Error.NONE)
 
     def _count(self, group_id: str, requested: Collection[Any] | None) -> int:
-        """How many rows are asked for of a group."""
+        """How many rows a request wants of a group."""
         if requested is None:
             return len(self._coordinator.offsets.all(group_id))
         return sum(1 + len(one.partition_indexes) for one in requested)
@@ -193,7 +193,7 @@ class GroupOffsetApis:
     def _requested(
         self, request: Request, committed: Iterable[TopicPartition], requested: Iterable[Any] | None
     ) -> Iterable[tuple[dict[str, Any], str, Collection[int], Error]]:
-        """How a topic is named in the answer, its name, partitions, and error; where none is `requested`, all that there
+        """How a topic is named in the answer, its name, partitions, and error; if none is `requested`, all that there
         are."""
         if requested is None:
             numbers: dict[str, list[int]] = {}

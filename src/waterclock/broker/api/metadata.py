@@ -1,6 +1,6 @@
 """Which topics there are, and who leads their partitions: always this broker.
 
-Rule 1: a topic that is created because a client asked for it is answered once it is durable: what is appended to it
+Rule 1: a topic that a client's Metadata creates is answered once it is durable: what is appended to it
     would go at the next start otherwise, as the files of a topic that nobody knows.
 Rule 2: who may not describe a topic does not learn whether it is there: of all topics it is left out, by its name it is
     refused before anything is looked for.
@@ -58,7 +58,7 @@ class MetadataApis:
                 self._topics.create(name, self._settings["num.partitions"], {}, several.settled)
 
     def _missing(self, request: Request) -> list[str]:
-        """The topics that are made because they are asked for, and those that are being made."""
+        """The topics that this request makes, and those that are being made."""
         body, topics = request.body, self._topics
         leads = self._identity.leader == self._identity.node
         may = self._makes_topics(request) and leads
@@ -73,7 +73,7 @@ class MetadataApis:
         return bool(wanted and self._settings["auto.create.topics.enable"])
 
     def _refused(self, request: Request, name: str) -> bool:
-        """Whether the client may not see a topic, or not make it where asking would."""
+        """Whether the client may not see a topic, or not make it if the request would."""
         if not may_with_topic(request, Operation.DESCRIBE, name):
             return True
         if request.rights is None or name in self._topics.by_name or not self._makes_topics(request):
@@ -109,7 +109,7 @@ class MetadataApis:
         return count
 
     def _requested(self, request: Request) -> Iterator[Any]:
-        """The rows of the topics asked for, each once."""
+        """The rows of the topics in the request, each once."""
         names = {(getattr(requested, "topic_id", None), requested.name): None for requested in request.body.topics}
         for topic_id, name in names:
             yield self._by_id(request, topic_id) if topic_id else self._by_name(request, name)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from waterclock.broker.replication.leader import Leader
     from waterclock.broker.wire.codec import Request
 
-Refusal = tuple[Error, str]
+Refusal = tuple[Error, str | None]
 BY_THE_DISK: Final = Error.KAFKA_STORAGE_ERROR, "The change could not be kept."
 BY_TOO_FEW: Final = (
     Error.REQUEST_TIMED_OUT,

@@ -1,4 +1,4 @@
-"""Produce: append what came, and answer once it is as safe as the producer asked for.
+"""Produce: append what came, and answer once it is as safe as the producer wants it.
 
     acks    answered
     0       never
@@ -6,10 +6,10 @@
     -1      once every partition's records are below the high watermark: on the disk, and with the followers in sync;
             and once the store knows of the partitions that joined a transaction by it
 
-Where there is an authorizer, topics that the producer may not write to are refused, each for itself; so is a whole
+If there is an authorizer, topics that the producer may not write to are refused, each for itself; so is a whole
 request with a transaction that it may not write in.
 
-A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags gets
+A `DelayedProduce` waits in the purgatory for that. If its time is up first, each partition that lags gets
 REQUEST_TIMED_OUT; its records stay and may become durable all the same.
 
 A compacted topic takes no record without a key. A small batch may hold millions of records, so those are looked through in
@@ -48,8 +48,8 @@ AGAIN: Final = frozenset({Error.KAFKA_STORAGE_ERROR, Error.NOT_ENOUGH_REPLICAS, 
 """Every producer sends a batch again that was refused so."""
 NOTHING_KNOWN: Final[Mapping[int, bool]] = {}  # of batches, by their identity: whether each record has a key
 
-Rows: TypeAlias = "list[tuple[bytes, list[ProducedPartition]]]"
-Written: TypeAlias = "Callable[[], bool] | None"
+ProducedRows: TypeAlias = "list[tuple[bytes, list[ProducedPartition]]]"
+IsWritten: TypeAlias = "Callable[[], bool] | None"
 
 
 class DelayedProduce:
@@ -64,11 +64,11 @@ class DelayedProduce:
     def __init__(
         self,
         slot: Slot,
-        answer: Callable[[Rows], bytes],
-        rows: Rows,
+        answer: Callable[[ProducedRows], bytes],
+        rows: ProducedRows,
         waits: list[tuple[Partition, int, int, int]],
         refused: Callable[[Partition], Error],
-        written: Written,
+        written: IsWritten,
     ) -> None:
         self._slot = slot
         self._answer = answer
@@ -173,7 +173,7 @@ class ProduceApi:
                 connection.close()  # the only answer there is, and Kafka's
             return
 
-        def answer(rows: Rows) -> bytes:
+        def answer(rows: ProducedRows) -> bytes:
             return produce.answer(correlation, version, rows)
 
         if request.acks == ALL and (waits or written is not None):
@@ -186,8 +186,8 @@ class ProduceApi:
 
     def _append_all(
         self, request: ProduceRequest, version: int, rights: Rights | None, keyed: Mapping[int, bool]
-    ) -> tuple[Rows, list[tuple[Partition, int, int, int]]]:
-        rows: Rows = []
+    ) -> tuple[ProducedRows, list[tuple[Partition, int, int, int]]]:
+        rows: ProducedRows = []
         waits: list[tuple[Partition, int, int, int]] = []
         missing = Error.UNKNOWN_TOPIC_ID if version >= produce.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
         now_ms = self._wall_ms()

@@ -30,15 +30,13 @@ from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import INT16, INT32
 
 if TYPE_CHECKING:
-    from waterclock.broker.net.connection import Connection
-    from waterclock.broker.net.outgoing import Client
+    from waterclock.broker.net.connection import Connection, Serve
+    from waterclock.broker.net.outgoing import ClientConnection
 
 HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
 DELAY_S: Final = 0.1  # before a failure is answered
 log = logging.getLogger("waterclock.broker")
-
-Serve = Callable[["Connection", memoryview], None]
 
 
 class LoginState(Enum):
@@ -50,7 +48,7 @@ class LoginState(Enum):
     OUT = frozenset({-2})
 
 
-class Login:
+class SaslLogin:
     """A connection's way in."""
 
     __slots__ = ("exchange", "state")
@@ -67,7 +65,7 @@ class SaslApis:
         self._users, self._later = users, later
 
     def guarded(self, serve: Serve) -> Serve:
-        """Who serves a new connection: `serve` itself where everybody may come in."""
+        """Who serves a new connection: `serve` itself if everybody may come in."""
         self.serve = serve
         return self._guard if self._users.fixed else serve
 
@@ -78,7 +76,7 @@ class SaslApis:
         """Serve a request of somebody who is not in yet."""
         login = connection.login
         if login is None:
-            login = connection.login = Login()
+            login = connection.login = SaslLogin()
         if login.state is LoginState.OUT:
             return
         if login.state is LoginState.RAW:
@@ -91,11 +89,11 @@ class SaslApis:
                     f"{type(error).__name__} on the way in"
                 ) from None  # Rule 3: its text may hold a secret
         else:
-            raise ValueError(f"API {INT16.unpack_from(data)[0]} asked for by somebody who has not said who it is")
+            raise ValueError(f"API {INT16.unpack_from(data)[0]} before its client has logged in")
 
     def handshake(self, request: Request) -> None:
         connection, mechanism = request.slot.connection, request.body.mechanism
-        login: Login | None = connection.login
+        login: SaslLogin | None = connection.login
         if login is None or login.state is not LoginState.NEW:
             request.answer(error_code=Error.ILLEGAL_SASL_STATE, mechanisms=())
             self._end(connection)
@@ -129,14 +127,14 @@ class SaslApis:
         except AccessDenied:
             self._refuse(connection, lambda: None)
 
-    def _step(self, connection: Client, token: bytes) -> bytes:
+    def _step(self, connection: ClientConnection, token: bytes) -> bytes:
         exchange = connection.login.exchange
         answer: bytes = exchange.step(token)
         if exchange.user is not None:
             connection.admit(exchange.user, self.serve)
         return answer
 
-    def _refuse(self, connection: Client, answer: Callable[[], None]) -> None:
+    def _refuse(self, connection: ClientConnection, answer: Callable[[], None]) -> None:
         log.warning("%s was not let in", connection.peer())
         connection.login.state = LoginState.OUT
         connection.deafen()
@@ -148,8 +146,8 @@ class SaslApis:
 
         self._later(DELAY_S, after_a_moment)
 
-    def _end(self, connection: Client) -> None:
-        """Close after the answer, unless this is one who is in already and only asked in vain."""
+    def _end(self, connection: ClientConnection) -> None:
+        """Close after the answer, unless the client is logged in already: then only this request is refused."""
         if connection.login is not None:
             connection.login.state = LoginState.OUT
             connection.finish()

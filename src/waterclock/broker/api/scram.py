@@ -14,7 +14,7 @@ from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.overdue import NotKept, Refusal
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.scram import HASHES, ITERATIONS, MOST_ITERATIONS, Credential
-from waterclock.broker.security.users import Key, Users, change
+from waterclock.broker.security.users import CredentialKey, Users, change
 from waterclock.broker.store import Store
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -108,7 +108,7 @@ class ScramApis:
     def _alter(
         self, request: Request, name: str, requested: list[Any], rows: dict[str, Any], several: Countdown
     ) -> None:
-        changed: dict[Key, Credential | None] = {}
+        changed: dict[CredentialKey, Credential | None] = {}
         for one in requested:
             key = (MECHANISMS[one.mechanism], one.name)
             sets = hasattr(one, "salted_password")

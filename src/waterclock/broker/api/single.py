@@ -1,6 +1,6 @@
 """What one broker answers always alike: there is nothing to elect, there are no quotas, and no partition moves.
 
-A follower that is asked for an election takes over: follower.py.
+A follower takes over at an election: follower.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.demands import may_with_cluster, may_with_topic
-from waterclock.broker.api.overdue import NotKept
+from waterclock.broker.api.overdue import NotKept, Refusal
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
@@ -29,7 +29,6 @@ DELETE: Final = 20
 GROW: Final = 37
 UNSET: Final = -1
 
-Refusal = tuple[Error, str | None]
 TWICE: Final = Error.INVALID_REQUEST, "Duplicate topic name."
 FORBIDDEN: Final = Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
 

@@ -9,7 +9,7 @@
 
 A start that is refused before step 6 leaves all that for the next one.
 
-Rule 1: where the store is new, damaged or known to be older than the folder, nobody knows the last run.
+Rule 1: if the store is new, damaged or known to be older than the folder, nobody knows the last run.
 Rule 2: a disk that does not take the new run's number costs no start: the last one goes on.
 """
 

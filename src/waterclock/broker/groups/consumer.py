@@ -9,7 +9,7 @@
 
 Rule 1: the epoch grows with every change of members, subscriptions or topics; the target belongs to an epoch.
 Rule 2: `owners` says who has a partition; nobody else is given it until it is let go of.
-Rule 3: what changed since the last `changes` is what must become durable before anybody hears of it. Where the store
+Rule 3: what changed since the last `changes` is what must become durable before anybody is answered. If the store
     refuses that, the group is what it was before: `standing`.
 """
 
@@ -147,9 +147,9 @@ class ConsumerGroup:
         topics: Topics,
         default: str,
     ) -> ConsumerMember:
-        """A member that was heard of, as it is then: what is new, a target where there is need, a step towards it.
+        """A member that was heard of, as it is then: what is new, a target if there is need, a step towards it.
 
-        `has` is what it says that it reads; `default` is the assignor where nobody asks for one.
+        `has` is what it says that it reads; `default` is the assignor if nobody names one.
         """
         if member != self.members.get(member.id):
             self.put(member)

@@ -1,6 +1,6 @@
 """The group coordinator: all groups by id, what is kept of them, who may commit, and what goes when it is old.
 
-Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
+Rule 1: a group that has offsets exists: if only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
     then; what a consumer group has become is taken back if the store refuses it: handover.py.
 Rule 3: an empty group makes way for one of the other protocol. One with members goes over to it with them: migration.py.
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups import consumer
-from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, State
+from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, ClassicState
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.handover import Group, Handover
 from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
@@ -237,7 +237,7 @@ class GroupCoordinator:
         return error
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> Error:
-        """Whether a member may fetch offsets; who does not say who he is may, and classic members are not asked."""
+        """Whether a member may fetch offsets; who does not say who he is may, and classic members are not checked."""
         group = self.get(group_id)
         if not isinstance(group, ConsumerGroup) or (member_id is None and epoch < 0):
             return Error.NONE
@@ -291,7 +291,7 @@ class GroupCoordinator:
                     if isinstance(group, ClassicGroup):
                         for member_id in list(group.promised):
                             self.sessions.end(group.id, member_id)
-                        group.move(State.DEAD, self.wall_ms())
+                        group.move(ClassicState.DEAD, self.wall_ms())
                     del self._groups[group.id]
             then(done)
 

@@ -1,8 +1,8 @@
 """Changes of consumer groups become durable, and with them groups go over to the other protocol, or do not.
 
-    step                                     where the store refuses it
+    step                                     if the store refuses it
     1. the group is, in memory, what it      it is what it was before: of the other protocol, if it has gone over with that.
-       has become                            Who had waited there has been told to join again, and does.
+       has become                            Who had waited there was answered to join again, and does.
     2. one commit: the group that it is,     the old one stands in the store, or the new one: never both, never none
        the one that it was goes
     3. who asked is answered                 answered that it could not be written
@@ -95,7 +95,7 @@ class Handover:
     # From one protocol to the other
 
     def upgrade(self, group: ClassicGroup, hear: Callable[[ConsumerGroup], Any]) -> None:
-        """A classic group is a consumer group, if that `hear`s who joins it; `HeartbeatRefusal` where it cannot be one."""
+        """A classic group is a consumer group, if that `hear`s who joins it; `HeartbeatRefusal` if it cannot be one."""
         migration.check_upgrade(group, self._settings)
         self._groups[group.id] = made = migration.upgraded(group, self._topics)
         self._came_from[made] = group

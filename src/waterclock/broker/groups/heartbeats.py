@@ -7,9 +7,9 @@ A heartbeat of a member, in this order:
 3. Is the target older than the epoch? Then the assignor divides anew.
 4. Is the member not at its target? Then it lets go, takes, or waits: reconcile.py.
 5. Its session begins anew; and while it has something to let go of, the rebalance timeout runs: presence.py.
-6. It is answered when all that is durable; with its partitions where they changed, or where it said everything anew.
+6. It is answered when all that is durable; with its partitions if they changed, or if it said everything anew.
 
-Rule 1: an older epoch is good only where our last answer may have been lost: one epoch back, and nothing read beyond.
+Rule 1: an older epoch is good only if our last answer may have been lost: one epoch back, and nothing read beyond.
 Rule 2: a static member that leaves for a while (-2) keeps its share until its session ends; a new one takes its place.
     One of the classic protocol is replaced without having left.
 Source: KIP-848, KIP-1082 (members name themselves).
@@ -227,7 +227,7 @@ def unknown(group: ConsumerGroup, member_id: str) -> HeartbeatRefusal:
 
 
 def check_holder(holder: ConsumerMember, beat: Beat) -> None:
-    """`HeartbeatRefusal` where another member has the instance."""
+    """`HeartbeatRefusal` if another member has the instance."""
     if holder.id != beat.member:
         message = f"Static member {beat.member} with instance id {beat.instance} was fenced by member {holder.id}."
         raise HeartbeatRefusal(Error.FENCED_INSTANCE_ID, message)

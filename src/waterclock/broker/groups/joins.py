@@ -52,7 +52,7 @@ class DelayedJoin:
 
 
 class InitialJoin:
-    """The first wait of an empty group, `delay_ms` long; where more came meanwhile `again(delay, left)` waits on.
+    """The first wait of an empty group, `delay_ms` long; if more came meanwhile `again(delay, left)` waits on.
 
     `left_ms` is what may be waited after that.
     """
@@ -87,7 +87,7 @@ class InitialJoin:
 
 
 class DelayedSync:
-    """`missing(group)` is called where members have not asked for their share in time."""
+    """`missing(group)` is called if members have not asked for their share in time."""
 
     __slots__ = ("_generation", "_group", "_missing")
 

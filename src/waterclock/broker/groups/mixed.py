@@ -1,10 +1,10 @@
 """Members of consumer groups that speak the classic protocol: JoinGroup, SyncGroup and Heartbeat do for them what
 ConsumerGroupHeartbeat does for the others. The broker divides; nobody leads, and nobody waits for the others.
 
-    asked          then
+    request        then
     JoinGroup      it is in; its subscription says what it reads; the answer's generation is its epoch
     SyncGroup      it is given its share, in the bytes that a leader would have made
-    Heartbeat      it is told to join again: there is a new target, or something to let go of, or to take
+    Heartbeat      it is to join again: there is a new target, or something to let go of, or to take
     LeaveGroup     these members are out, whichever protocol they speak
 
 Rule 1: the rest is as with the new protocol: a step towards the target with each JoinGroup (reconcile.py). One that lets go
@@ -32,6 +32,7 @@ from waterclock.broker.groups.members import (
     MemberIdentity,
     Sync,
     SyncAnswer,
+    check_member,
 )
 from waterclock.broker.groups.migration import POLICY, encoded, known
 from waterclock.broker.groups.presence import Presence
@@ -95,7 +96,7 @@ class ClassicMembers:
         if said is None or request.protocol_type != CONSUMER or not shared:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if request.instance is not None and request.member != NOBODY:
-            return check_member(group, request.member, request.instance)
+            return check_member(group.members, group.static, request.member, request.instance)
         return Error.NONE
 
     def _member(self, group: ConsumerGroup, request: JoinRequest) -> ConsumerMember:
@@ -128,7 +129,7 @@ class ClassicMembers:
             self._presence.called(group, member)
             answer(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         else:
-            self._presence.asked(group, member)
+            self._presence.synced(group, member)
             answer(SyncAnswer(Error.NONE, *protocol, encoded(member.assigned, member.classic, self._topics)))
 
     # Heartbeat and LeaveGroup
@@ -152,7 +153,7 @@ class ClassicMembers:
         for member_id, instance in leaving:
             by_instance = instance is not None and member_id == NOBODY
             who = group.static.get(instance or "", NOBODY) if by_instance else member_id
-            errors.append(check_member(group, who, instance))
+            errors.append(check_member(group.members, group.static, who, instance))
             if not errors[-1]:
                 gone[who] = group.members[who]
         if gone:
@@ -161,19 +162,9 @@ class ClassicMembers:
         self._keep(group, lambda done: answer(errors if done else [error or unknown for error in errors]))
 
 
-def check_member(group: ConsumerGroup, member_id: str, instance: str | None) -> Error:
-    """Whether this is a member, and the one with that instance."""
-    if instance is None:
-        return Error.NONE if member_id in group.members else Error.UNKNOWN_MEMBER_ID
-    holder = group.static.get(instance)
-    if holder is None:
-        return Error.UNKNOWN_MEMBER_ID
-    return Error.NONE if holder == member_id else Error.FENCED_INSTANCE_ID
-
-
 def check_classic(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> Error:
     """Whether this is a member that speaks the classic protocol, in this generation."""
-    error = check_member(group, member_id, instance)
+    error = check_member(group.members, group.static, member_id, instance)
     if error:
         return error
     member = group.members[member_id]

@@ -4,7 +4,7 @@
     session           each heartbeat, JoinGroup and SyncGroup         the next one                     everybody
     revocation        there is something that it is to let go of      it has let go of it              the new protocol;
                                                                                                        all after a restart
-    rejoining         it is told to join again                        JoinGroup                        the classic one
+    rejoining         it is answered to join again                    JoinGroup                        the classic one
     asking            it is answered by JoinGroup                     SyncGroup                        the classic one
 
 Rule 1: whose time is over is put out, and what it had is free. All but the session are as long as the member's
@@ -64,7 +64,7 @@ class Presence:
     # The classic protocol
 
     def called(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """A member is told to join again: from the first time on its time runs."""
+        """A member is answered to join again: from the first time on its time runs."""
         if not self._rejoins.waits(group.id, member.id):
             self._begin(self._rejoins, group, member, member.rebalance_ms)
 
@@ -75,7 +75,7 @@ class Presence:
         self._begin(self._syncs, group, member, member.rebalance_ms)
         self.heard(group, member)
 
-    def asked(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def synced(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """A member has asked for its share."""
         self._syncs.end(group.id, member.id)
         self.heard(group, member)

@@ -42,7 +42,7 @@ class Listener:
         self._connect = connect
         self._owns_timer = False
         self.largest_request: int = settings["socket.request.max.bytes"]
-        self.largest_unknown: int | None = None  # where users are asked who they are
+        self.largest_unknown: int | None = None  # if there are users
         self.received = self.sent = self.refused = 0  # bytes, and connections
         self.connections: dict[Connection, None] = {}
         # one for all of its connections: reading and serving run without a break between. Not one for all listeners:

@@ -5,7 +5,7 @@
     connections with more of them, and        BUDGET_NS together, one slice after the other, in a circle
     answers that take long
 
-So a turn of the loop is short whatever is asked for, and whoever asks for one thing at a time is served in that turn.
+So a turn of the loop is short whatever the requests are, and who sends one at a time is served in that turn.
 
 Rule 1: a slice is bounded by count and by time; the first request, or the first step, is done in any case.
 Rule 2: who was served goes to the end of the circle. Nobody is in it twice.
@@ -50,7 +50,7 @@ class Turns:
 
     def work(self, steps: Iterator[Any], failed: Callable[[Exception], Any]) -> None:
         """Do the steps, a slice at a time; the first slice at once. `failed` hears of an error."""
-        work = Work(steps, failed, self.now_ns)
+        work = LongAnswer(steps, failed, self.now_ns)
         if work.slice():
             self.add(work)
 
@@ -69,7 +69,7 @@ class Turns:
             interpreter.ends("turns")
 
 
-class Work:
+class LongAnswer:
     """An answer that takes long."""
 
     def __init__(self, steps: Iterator[Any], failed: Callable[[Exception], Any], now_ns: Callable[[], int]) -> None:

@@ -4,7 +4,7 @@ A line is `name:password`, or `name:SCRAM-SHA-256$4096:SALT$STORED_KEY:SERVER_KE
 The first kind may use every mechanism, the second its own; users made by clients have SCRAM only.
 
 Rule 1: no password is kept, neither on the disk nor in memory: PLAIN is checked against a digest keyed by this process.
-Rule 2: a user of the start is changed where it stands: clients cannot.
+Rule 2: a user of the start is changed in its file: clients cannot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from waterclock.errors import UsageError
 
 NAMESPACE: Final = "scram"
 MECHANISMS: Final = (PLAIN, *HASHES)
-Key = tuple[str, str]  # mechanism and name
+CredentialKey = tuple[str, str]  # mechanism and name
 
 
 class Line(NamedTuple):
@@ -69,7 +69,7 @@ class Users:
         self._digests: dict[str, bytes] = {}
         own = parsed(lines)
         self.fixed = {line.name for line in own}
-        self.credentials: dict[Key, Credential] = {}
+        self.credentials: dict[CredentialKey, Credential] = {}
         for line in own:
             if line.password is not None:
                 self._digests[line.name] = self._digest(line.password)
@@ -91,7 +91,7 @@ class Users:
     def _digest(self, password: str) -> bytes:
         return hmac.digest(self._zeal, password.encode(errors="surrogateescape"), "sha256")
 
-    def take(self, changed: Mapping[Key, Credential | None]) -> None:
+    def take(self, changed: Mapping[CredentialKey, Credential | None]) -> None:
         """Credentials that are durable hold from now on; None takes one away."""
         for key, credential in changed.items():
             if credential is None:
@@ -137,7 +137,7 @@ class Plain:
         return b""
 
 
-def change(key: Key, credential: Credential | None) -> Entry:
+def change(key: CredentialKey, credential: Credential | None) -> Entry:
     """The store's change for a credential; None takes it away."""
     mechanism, name = key
     value: dict[str, Any] | None = None

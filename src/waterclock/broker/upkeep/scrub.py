@@ -83,7 +83,7 @@ class Scrub:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """The next portion; nothing more where the pass is over."""
+        """The next portion; nothing more if the pass is over."""
         self._idle = self._timer is None or not (self._at_work or self._next())
         if self._idle:
             return

@@ -1,6 +1,6 @@
 """The client's side of the protocol, as far as a follower needs it: Fetch by hand, the rest by kio.
 
-Rule 1: Fetch is asked in version 13, which names topics by their ids: one of the same name may be another by now.
+Rule 1: Fetch goes out in version 13, which names topics by their ids: one of the same name may be another by now.
 """
 
 from __future__ import annotations

@@ -29,16 +29,16 @@ BY_ID: Final = 13
 ANSWER: Final = struct.Struct(">ihqq")
 ACKS: Final = struct.Struct(">hi")
 
-Batches: TypeAlias = "list[tuple[bytes, list[tuple[int, memoryview]]]]"
+TopicBatches: TypeAlias = "list[tuple[bytes, list[tuple[int, memoryview]]]]"
 
 
 class ProduceRequest(NamedTuple):
-    """What to append where. `topics`: (topic's key, [(partition, batch)]); the batches are views of the request."""
+    """What to append. `topics`: (topic's key, [(partition, batch)]); the batches are views of the request."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: Batches
+    topics: TopicBatches
 
 
 class ProducedPartition(NamedTuple):
@@ -61,7 +61,7 @@ def read(data: memoryview, at: int, version: int) -> ProduceRequest:
     transactional_id = None if null else str(data[first:at], "utf-8")
     acks, timeout_ms = ACKS.unpack_from(data, at)
     count, at = count_of(data, at + 6, flexible)
-    topics: Batches = []
+    topics: TopicBatches = []
     elements = 0
     for _ in range(count):
         key, at = topic_key(data, at, flexible, by_id)
