@@ -12,7 +12,6 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from typing import Any
 
 from waterclock.broker.api import fetch, produce
@@ -138,8 +137,10 @@ class Core:
         changed = self.watermarks.changed
         self.replicas = Replicas(self.identity.node, self.settings, clock, changed)
         self.ahead = WriteAheadLog(self.folder, self._data.begin())
-        flushed = partial(self.watermarks.flushed, raise_high=self.replicas.raise_high)
-        flusher = Flusher(self._loop, clock.monotonic_ns, self.ahead, self.worker.do, flushed)
+        flusher = Flusher(
+            self._loop, clock.monotonic_ns, self.ahead, self.worker.do,
+            lambda work: self.watermarks.flushed(work, self.replicas.raise_high),
+        )  # fmt: skip
         self.flusher = opened.enter_context(closing(flusher))
         self.freezer = FlushFreezer(self.topics, self.flusher)
         self.tenure = Tenure(self._loop, self.identity, self.store, access.link, self.depose)
