@@ -28,7 +28,7 @@ from waterclock.broker.store import Entry, Forget, Store, Then
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.wire.fetch import FetchRequest
 
 NAME: Final = re.compile(r"waterclock-follower@(.+)/([0-9a-f]{32})")

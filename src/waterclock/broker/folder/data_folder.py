@@ -9,7 +9,7 @@
 
 A start that is refused before step 6 leaves all that for the next one.
 
-Rule 1: where the store is new, damaged or known to be older than the folder, nobody knows the last run.
+Rule 1: if the store is new, damaged or known to be older than the folder, nobody knows the last run.
 Rule 2: a disk that does not take the new run's number costs no start: the last one goes on.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from waterclock.broker.errors import DataInUse
-from waterclock.broker.inventory import take_inventory
+from waterclock.broker.folder.inventory import Inventory
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.replay import replay
 from waterclock.broker.store import Entry, Store
@@ -46,7 +46,7 @@ class DataFolder:
         self._run = last_run(self.store)
         self.stop = CleanStop(folder, self._run)  # 3
         self._replayed = replay(folder, self._run, stopped=self.stop.holds)  # 4
-        take_inventory(folder, self.store, self.stop, copied=copied)  # 5
+        Inventory(folder, self.store, self.stop, copied).take()  # 5
 
     @property
     def ahead(self) -> dict[str, int]:

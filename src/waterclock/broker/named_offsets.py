@@ -4,7 +4,7 @@
     a follower had all before it (`high`)                        the leader keeps that
     the write-ahead log holds the record before it               it was acknowledged
 
-Rule 1: it is asked only where a log's own files say that some are missing, or none are there: a client may commit any
+Rule 1: they are looked up only if a log's own files say that some are missing, or none are there: a client may commit any
     offset.
 """
 

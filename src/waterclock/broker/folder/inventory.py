@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,8 +28,8 @@ from uuid import UUID
 
 from waterclock.broker.aside import set_aside
 from waterclock.broker.errors import LogDamaged, renaming
-from waterclock.broker.identity import FILE, remembered
-from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.folder.identity import FILE, remembered
+from waterclock.broker.folder.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.segment import LABEL
 from waterclock.broker.store import Entry, Store
@@ -61,20 +61,17 @@ class KnownTopic:
         return FolderLabel(self.name, self.id, number, self.kept["partitions"], self.kept["settings"], commit)
 
 
-def take_inventory(data: str, store: Store, stop: CleanStop, *, copied: bool) -> None:
-    """Bring the store and the folders in `data` together, before anything is opened.
+class Inventory:
+    """One start's: `take` brings the store and the folders in `data` together, before anything is opened.
 
     `stop` is the mark of a clean stop. `copied`: this is a follower, which gets from its leader what it lacks.
-    LogDamaged if a partition's folder is gone, OSError.
     """
-    Inventory(data, store, stop, copied).take()
-
-
-class Inventory:
-    """One start's."""
 
     def __init__(self, data: str, store: Store, stop: CleanStop, copied: bool) -> None:
-        self._data, self._store, self._stop, self._copied = data, store, stop, copied
+        self._data = data
+        self._store = store
+        self._stop = stop
+        self._copied = copied
         self._folder = os.path.join(data, TOPICS)
         make_folder(self._folder)
         kept = store.load(NAMESPACE)
@@ -82,7 +79,7 @@ class Inventory:
         self._names = set(os.listdir(self._folder))
 
     def take(self) -> None:
-        """All steps."""
+        """All of it. LogDamaged if a partition's folder is gone, OSError."""
         owned = {name for topic in self._known.values() for name in topic.folders}
         labels = self._labels(owned & self._names)
         strange = self._finish_deletions(sorted(self._names - owned))
@@ -206,16 +203,14 @@ class Inventory:
                     self._miss(topic, number, self._path(name))
                 label = labels.get(name)
                 if label is not None and label.folder != name:
-                    self._refuse_another(self._path(name), label)
+                    path = self._path(name)
+                    raise LogDamaged(
+                        f"{path} holds partition {label.number} of the topic {label.name}, by its topic.json: the folder "
+                        f"was {label.folder}. Give it that name again, and restore the other one; or "
+                        f"{renaming(os.path.join(path, LABEL))}, to take what is there for it"
+                    )
                 if label is None or label.commit > self._store.number:  # what was lost is said once
                     write_label(self._path(name), topic.label(number, self._store.number))
-
-    def _refuse_another(self, path: str, label: FolderLabel) -> None:
-        raise LogDamaged(
-            f"{path} holds partition {label.number} of the topic {label.name}, by its topic.json: the folder was "
-            f"{label.folder}. Give it that name again, and restore the other one; or "
-            f"{renaming(os.path.join(path, LABEL))}, to take what is there for it"
-        )
 
     def _miss(self, topic: KnownTopic, number: int, path: str) -> None:
         if not self._copied:
@@ -230,11 +225,6 @@ class Inventory:
 
 def has_records(folder: str) -> bool:
     """Whether there is anything in a partition's log."""
-    return any(size for _, size in _logs(folder))
-
-
-def _logs(folder: str) -> Iterator[tuple[str, int]]:
     with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith((".log", ".swap")):
-                yield entry.name, entry.stat().st_size
+        return any(entry.stat().st_size for entry in entries if entry.name.endswith((".log", ".swap")))
+    return False

@@ -3,8 +3,8 @@
     topics/NAME-NUMBER.ID/topic.json    {"name", "id", "number", "partitions", "settings", "commit"}, with a checksum
 
 Rule 1: it is written before the store names the partition, and durable with its first record: a thousand partitions are
-    made with one flush. Where a power cut took it before, there is no record, and the store has it written anew.
-Rule 2: the store goes before it. It is asked where the store does not know the folder.
+    made with one flush. If a power cut took it before, there is no record, and the store has it written anew.
+Rule 2: the store goes before it. The label counts if the store does not know the folder.
 Rule 3: `partitions` and `settings` are the topic's when it was written: of several the one with the latest `commit`, the
     number of the store's last commit then, is right. A topic's new settings are written into one folder only.
 Source: partition.metadata of Apache Kafka (KIP-516).
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -72,11 +71,8 @@ def _plain(label: FolderLabel) -> dict[str, Any]:
 def read_label(folder: str) -> FolderLabel | None:
     """The label in a folder, which may be another folder's; None if there is none that is whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return _label(read_sealed(os.path.join(folder, LABEL)))
+        kept = read_sealed(os.path.join(folder, LABEL))
+        settings = {str(name): str(text) for name, text in kept["settings"].items()}
+        numbers = int(kept["number"]), int(kept["partitions"])
+        return FolderLabel(str(kept["name"]), uuid.UUID(kept["id"]), *numbers, settings, int(kept["commit"]))
     return None
-
-
-def _label(kept: Mapping[str, Any]) -> FolderLabel:
-    settings = {str(name): str(text) for name, text in kept["settings"].items()}
-    numbers = int(kept["number"]), int(kept["partitions"])
-    return FolderLabel(str(kept["name"]), uuid.UUID(kept["id"]), *numbers, settings, int(kept["commit"]))

@@ -37,7 +37,7 @@ class Identity:
     """`node` is the broker's id, `leader` that of who leads every partition: its own, its peer's, or NO_NODE while unknown.
 
     `peer` is the other broker's id (None: there is none, or it is unknown), `peer_at` its address (HOST:PORT, or "").
-    `folder` is the data folder, or "" where nothing is kept; `mark` is what a leader knows its follower again by.
+    `folder` is the data folder, or "" if nothing is kept; `mark` is what a leader knows its follower again by.
     """
 
     cluster: str

@@ -40,7 +40,9 @@ class Scrub:
     """Reads the segments of `partitions()` again, with `worker`."""
 
     def __init__(self, partitions: Callable[[], Iterable[Partition]], worker: Worker, clock: WallClock) -> None:
-        self._partitions, self._worker, self._clock = partitions, worker, clock
+        self._partitions = partitions
+        self._worker = worker
+        self._clock = clock
         self._timer: AsyncTimer | None = None
         self._ahead: deque[Partition] = deque()
         self._segments: deque[Segment] = deque()  # of the partition at work
@@ -81,7 +83,7 @@ class Scrub:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """The next portion; nothing more where the pass is over."""
+        """The next portion; nothing more if the pass is over."""
         self._idle = self._timer is None or not (self._at_work or self._next())
         if self._idle:
             return

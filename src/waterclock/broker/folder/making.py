@@ -3,9 +3,9 @@
 Rule 1: all of them or none. They are handed over when their names are durable: one flush of the folder above does for all.
     If the disk refuses one, those made before it are removed, and then the error is handed over.
 Rule 2: a partition is nobody's but its maker's until it is handed over: so another thread may make it.
-Rule 3: each holds a file open. They leave SPARED for connections and for logs that grow, or a quarter where few may be
+Rule 3: each holds a file open. They leave SPARED for connections and for logs that grow, or a quarter if few may be
     open: one client that makes topics must not shut out the others. A new file gets the lowest number that is free, which
-    tells how many are open without counting them.
+    says how many are open without counting them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Maker:
 
 
 def _open_files() -> int:
-    """How many files are open at least; as many as may be where another cannot be opened."""
+    """How many files are open at least; as many as may be if another cannot be opened."""
     try:
         number = os.open(os.devnull, os.O_RDONLY)
     except OSError:

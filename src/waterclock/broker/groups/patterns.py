@@ -31,7 +31,8 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = re2.compile(pattern, _options())
     except re2.error as error:
-        raise ValueError(_reason(error)) from None
+        why = error.args[0] if error.args else ""
+        raise ValueError(why.decode(errors="replace") if isinstance(why, bytes) else str(why)) from None
     return lambda name: compiled.fullmatch(name) is not None
 
 
@@ -44,8 +45,3 @@ def _options() -> Any:
     options.never_capture = True
     options.log_errors = False
     return options
-
-
-def _reason(error: Exception) -> str:
-    said = error.args[0] if error.args else ""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

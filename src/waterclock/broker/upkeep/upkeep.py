@@ -49,8 +49,12 @@ class Upkeep:
         changed: Callable[[list[Partition]], Any],
         stands: Callable[[list[Segment]], Any],
     ) -> None:
-        self._topics, self._settings, self.worker = topics, settings, worker
-        self._wall_ms, self._changed, self._stands = wall_ms, changed, stands
+        self._topics = topics
+        self._settings = settings
+        self.worker = worker
+        self._wall_ms = wall_ms
+        self._changed = changed
+        self._stands = stands
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
         self._damaged: set[Partition] = set()
@@ -85,7 +89,7 @@ class Upkeep:
             if gone:
                 moved.append(partition)
                 self.retired += len(gone)
-                self.worker.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
+                self.worker.do(partial(_remove, partition.folder, gone), _log_error_of("removing old files"))
         if moved:
             self._changed(moved)
         due_ms = min((due for due in dues if due is not None), default=None)
@@ -102,11 +106,8 @@ class Upkeep:
                 partition.memo.start = max(partition.memo.saved, partition.segments[0].base)
             then(error is None)
 
-        self._keep_memo(partition, kept)
+        self.worker.do(partition.memo.save, kept)
         self._changed([partition])
-
-    def _keep_memo(self, partition: Partition, then: Callable[[Exception | None], Any]) -> None:
-        self.worker.do(partition.memo.save, then)
 
     # Compaction
 
@@ -123,15 +124,16 @@ class Upkeep:
             return
         self.compacting, partition.upkept = partition, True
         work = compaction.Compaction(plan)
+
+        def steps() -> Iterator[compaction.Swap | None]:
+            self._stands(plan.segments)
+            yield from work.steps()
+
         self.worker.do_in_steps(
-            self._steps(plan, work),
+            steps(),
             lambda swapped: compaction.adopt(partition, swapped),
             lambda error: self._compacted(partition, work, error),
         )
-
-    def _steps(self, plan: compaction.Plan, work: compaction.Compaction) -> Iterator[compaction.Swap | None]:
-        self._stands(plan.segments)
-        yield from work.steps()
 
     def _plans(self) -> Iterator[tuple[Partition, compaction.Plan]]:
         now_ms = self._wall_ms()
@@ -158,7 +160,7 @@ class Upkeep:
                 partition.memo.cleaned = work.covered
                 if partition.aborted:
                     partition.take_snapshot()  # the last one vouches for files that are gone
-                self._keep_memo(partition, _tell("keeping a memo"))
+                self.worker.do(partition.memo.save, _log_error_of("keeping a memo"))
             return
         log.error("the compaction of %s-%d failed: %s", partition.topic, partition.number, error)
         self._leave_damaged(partition, error)
@@ -183,7 +185,7 @@ def _remove(folder: str, segments: list[Segment]) -> None:
         segment.delete()
 
 
-def _tell(deed: str) -> Callable[[Exception | None], None]:
+def _log_error_of(deed: str) -> Callable[[Exception | None], None]:
     def then(error: Exception | None) -> None:
         if error is not None:
             log.error("%s failed: %s", deed, error)
