@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
 from waterclock.broker.log.batch import MAGIC
-from waterclock.broker.log.index import INDEX_EVERY, last_row
+from waterclock.broker.log.index import last_row
 from waterclock.broker.log.scrubbing import MAGIC_AT, RenamedLog, SegmentScrub, is_whole
 from waterclock.disk import free_name, write_whole
 
@@ -44,11 +44,6 @@ class Witness(NamedTuple):
     base: int | None
     known: int
     unseen: int = 0
-
-
-def unseen(max_message_bytes: int) -> int:
-    """How many records at most follow the start of an index's last row: each takes a byte at least."""
-    return max_message_bytes + INDEX_EVERY
 
 
 def of_index(path: str, base: int, more: int) -> Witness | None:
