@@ -25,7 +25,7 @@ import logging
 import os
 from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from waterclock.broker.log.aborted import ROW
 from waterclock.broker.log.batch import Batch
@@ -107,7 +107,7 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
 
 
 def _last(known: Producer, partition: Partition) -> Last:
-    offset = known.end_before(partition.durable)
+    offset = next((sent.end for sent in reversed(known.sent) if sent.end < partition.durable), None)
     if offset is None:
         offset = NOWHERE if partition.durable == partition.end else UNSURE
     return Last(offset, known.epoch)
@@ -196,8 +196,17 @@ class Compaction:
         following = next((s.base for s in plan.segments if s.base > group[-1].base), plan.upto)
         path = os.path.join(plan.folder, f"{base:020}")
         index = Index(path + ".index", base)
+        at, latest = 0, NEVER
         with open(path + ".log" + CLEANED, "wb", buffering=WRITE_BYTES) as file:
-            yield from self._write(file, index, group, following)
+            for batch, data in _batches(group):
+                kept = data if batch.base >= self.covered else (yield from self._cleaned(batch, data))
+                if not kept and batch.last + 1 == following:
+                    kept = emptied(batch)
+                if kept:
+                    index.note(batch.base, at, latest)
+                    at, latest = at + len(kept), max(latest, batch.max_timestamp)
+                    file.write(kept)
+                yield None
             file.flush()
             os.fsync(file.fileno())
         aborted, self._decided.listed = self._decided.listed, []
@@ -208,18 +217,6 @@ class Compaction:
             os.fsync(rows.fileno())
         swap(plan.folder, base, following, index)
         yield Swap(group, following, aborted)
-
-    def _write(self, file: IO[bytes], index: Index, group: Iterable[Segment], following: int) -> Iterator[None]:
-        at, latest = 0, NEVER
-        for batch, data in _batches(group):
-            kept = data if batch.base >= self.covered else (yield from self._cleaned(batch, data))
-            if not kept and batch.last + 1 == following:
-                kept = emptied(batch)
-            if kept:
-                index.note(batch.base, at, latest)
-                at, latest = at + len(kept), max(latest, batch.max_timestamp)
-                file.write(kept)
-            yield None
 
     def _cleaned(self, batch: Batch, data: bytes) -> Generator[None, None, bytes]:
         """What stays of a batch; nothing if nothing does."""
@@ -247,7 +244,12 @@ class Compaction:
         horizon = horizon_of(batch)
         deletions_go = horizon is not None and horizon <= self._plan.now_ms
         try:
-            if not (yield from self._any_leads(data)):
+            leads = False
+            for number, (offset, key) in enumerate(keys(data), 1):
+                leads = leads or self._leads(offset, key)
+                if not number % A_FEW:
+                    yield
+            if not leads:
                 return b""  # most old batches: no record need be taken apart
             kept: list[Record] = []
             for number, record in enumerate(records(data), 1):
@@ -264,14 +266,6 @@ class Compaction:
         if len(kept) == batch.records and not marks:
             return data
         return rewritten(batch, kept, self._new_horizon if marks else horizon)
-
-    def _any_leads(self, data: bytes) -> Generator[None, None, bool]:
-        leads = False
-        for number, (offset, key) in enumerate(keys(data), 1):
-            leads = leads or self._leads(offset, key)
-            if not number % A_FEW:
-                yield
-        return leads
 
     def _leads(self, offset: int, key: bytes | None) -> bool:
         """Whether no later record of the key is known."""

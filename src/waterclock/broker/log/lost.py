@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
@@ -94,9 +94,3 @@ def keep_batches(segment: Segment, at: int) -> str | None:
     place = free_name(f"{segment.path}.log.{at}{UNKNOWN}")
     write_whole(place, raw)
     return place
-
-
-def goes_on_at(witnesses: Iterable[Witness], named: int) -> int:
-    """Where the log goes on; `named` is the largest offset that is named outside of its folder."""
-    last = max(witnesses, key=lambda one: (one.known, -one.unseen), default=Witness(None, 0))
-    return max(last.known + last.unseen, named)

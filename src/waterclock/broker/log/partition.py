@@ -87,7 +87,7 @@ class Partition:
     @property
     def stable(self) -> int:
         """The last stable offset: before it, every transaction is decided, or its records are deleted."""
-        first = self.producers.first_open()
+        first = next(iter(self.producers.open.values()), None)
         return self.high if first is None else max(self.start, min(first, self.high))
 
     # Writing

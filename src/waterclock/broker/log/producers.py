@@ -57,10 +57,6 @@ class Producer:
         self.last_timestamp = -1
         self.coordinator_epoch = -1
 
-    def end_before(self, offset: int) -> int | None:
-        """The offset of its last batch before `offset`, as far as its batches are kept here."""
-        return next((sent.end for sent in reversed(self.sent) if sent.end < offset), None)
-
 
 @dataclass(slots=True)
 class AwaitedBatch:
@@ -87,10 +83,6 @@ class Producers:
         self.known: dict[int, Producer] = {}
         self.open: dict[int, int] = {}  # producer -> first offset of its transaction, in the order of the offsets
         self._awaited: dict[int, AwaitedBatch] = {}
-
-    def first_open(self) -> int | None:
-        """The offset of the first record whose transaction is undecided."""
-        return next(iter(self.open.values()), None)
 
     def check(self, batch: Batch) -> tuple[Error, SentBatch | None]:
         """Whether the batch may be appended; the batch that it repeats, if it was appended before."""

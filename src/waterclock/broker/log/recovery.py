@@ -240,7 +240,8 @@ class Recovery:
         memo, named = self._partition.memo, self._said.named
         begin = max(least, self._proved)
         if named is not None:
-            begin = lost.goes_on_at(self._witnesses, max(begin, named, memo.cleaned, memo.epochs[-1][1]))
+            last = max(self._witnesses, key=lambda one: (one.known, -one.unseen), default=Witness(None, 0))
+            begin = max(last.known + last.unseen, begin, named, memo.cleaned, memo.epochs[-1][1])
             self._goes_on = begin > least
         return Segment(self._partition.folder, begin)
 

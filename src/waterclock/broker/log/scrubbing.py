@@ -125,7 +125,14 @@ class SegmentScrub(Generic[File]):
         """What is here is damaged: go on at the next good place."""
         place = self._where_it_says()
         if place is None:
-            row = yield from self._good_row()
+            row = Place(
+                self.size, self._end
+            )  # the next row of the index where a whole batch stands; the end if none does
+            for later in [row for row in self._rows if self.at < row.at < self.size and row.offset >= self.next_offset]:
+                if self._stands(later):
+                    row = later
+                    break
+                yield
             place = yield from self._before(row)
         self.damages.append(Damage(self.at, place.at, self.next_offset, max(self.next_offset, place.offset)))
         self.at, self.next_offset = place.at, max(self.next_offset, place.offset)
@@ -154,15 +161,6 @@ class SegmentScrub(Generic[File]):
     @cached_property
     def _rows(self) -> list[Place]:
         return [Place(at, base) for base, at in read_rows(self.segment.path + ".index", self.segment.base)]
-
-    def _good_row(self) -> Generator[None, None, Place]:
-        """The next row of the index where a whole batch stands; the end if there is none."""
-        later = [row for row in self._rows if self.at < row.at < self.size and row.offset >= self.next_offset]
-        for row in later:
-            if self._stands(row):
-                return row
-            yield
-        return Place(self.size, self._end)
 
     def _before(self, row: Place) -> Generator[None, None, Place]:
         """The first place from which whole batches lead to a row, or the row itself."""

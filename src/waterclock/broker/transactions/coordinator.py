@@ -91,10 +91,6 @@ class TransactionCoordinator:
             self._groups.offsets.hold(group, transaction.record.producer_id, offsets)
         self.timeouts.begin(transaction)
 
-    def adopt(self, transaction: Transaction, tp: TopicPartition) -> None:
-        """A partition has the transaction open and the store did not know: it takes part."""
-        transaction.become(transaction.record.joined_by((tp,), (), self.wall_ms()))
-
     def _forget_producers(self) -> float | None:
         """Partitions forget the sequences of producers that were not heard of for long; None if they know nobody."""
         before_ms = self.wall_ms() - self._settings["producer.id.expiration.ms"]

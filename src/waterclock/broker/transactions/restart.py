@@ -60,8 +60,8 @@ def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joinin
     """What was decided is complete; what is open has its time."""
     if transaction.record.state in DECIDED:
         transaction.become(transaction.record.completed())
-    for tp in joining:
-        coordinator.adopt(transaction, tp)
+    for tp in joining:  # the partition has it open, and the store did not know
+        transaction.become(transaction.record.joined_by((tp,), (), coordinator.wall_ms()))
     if transaction.record.state is State.ONGOING:
         coordinator.resume(transaction)
 
