@@ -104,7 +104,6 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "settings": {"bounds"},
     "aside": set(),
     "rhythm": set(),
-    "prometheus": {"statistics"},
     "net": {"buffers", "rhythm", "settings", "switching"},
     "wire": {"buffers", "net"},
     "sealed": set(),
@@ -136,8 +135,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "follower": {"api", "folder", "freezing", "identity", "log", "net", "replication", "scrub", "security", "settings",
                  "statistics", "store", "topics", "wire", "worker"},
     "broker": {"core", "faults", "follower", "net", "replication", "security", "settings", "statistics", "store", "wire"},
-    "process": {"broker", "collecting", "prometheus", "replication", "security", "settings", "statistics",
-                "switching"},
+    "process": {"broker", "collecting", "replication", "security", "settings", "statistics", "switching"},
     "command": {"process", "replication"},
 }  # fmt: skip
 INSIDE_RELAY: dict[str, set[str]] = {
@@ -155,7 +153,7 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "options": {"upkeep"},
     "watching": {"owner", "standby", "statistics", "store", "wire"},
     "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"cluster", "options", "owner", "relay", "spare", "watching", "wire"},
+    "process": {"cluster", "options", "owner", "relay", "spare", "statistics", "watching", "wire"},
     "view": {"logs", "owner", "process", "statistics", "store", "watching", "wire"},
     "asking": {"client", "process", "view", "wire"},
     "command": {"asking", "process", "view"},

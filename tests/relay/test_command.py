@@ -339,7 +339,7 @@ def test_where_there_is_no_kafka_each_command_says_so_and_ends(
 def test_what_nobody_asked_owns_is_said_to_be_missing(
     capsys: pytest.CaptureFixture[str], relay_broker: Broker, tmp_path: Path
 ) -> None:
-    from waterclock.relay.watching.prometheus import prometheus
+    from waterclock.relay.statistics import prometheus
     from waterclock.web.option import open_server
 
     with World(relay_broker, tmp_path, f"door-{tmp_path.name}", 2) as world:

@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> int:
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher
     from waterclock.cdc.progress import Progress
-    from waterclock.cdc.prometheus import prometheus
+    from waterclock.cdc.statistics import prometheus
     from waterclock.cdc.topics import Target
     from waterclock.clock import SystemClock
     from waterclock.kafka.settings import from_text
