@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "postgres": {"errors"},
     "rules": {"durations", "errors"},
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres"},
-    "web": {"__init__", "arguments", "clock", "errors"},
+    "web": {"__init__", "arguments", "errors"},
     "changes": {"errors"},
     "spark": {
         "rules",
