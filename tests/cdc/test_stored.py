@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql import columns as types
-from waterclock.cdc.mysql.binlog import Event, events_in
+from waterclock.cdc.mysql.binlog import Event, EventFramer
 from waterclock.cdc.mysql.columns import Column
 from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
 from waterclock.cdc.mysql.tables import Tables
@@ -53,8 +52,13 @@ UNNAMED = Unnamed()
 def changes(raw: bytes, catalog: Unnamed = UNNAMED) -> list[MaxwellMessage]:
     tables = Tables(catalog, MYSQL, lambda database, table: True)
     transactions = Transactions(MySqlGtidSet(""), Position(""), tables, lambda database, table: True)
-    events = events_in(io.BytesIO(raw))
-    return [item for event in events for item in transactions.take(event) if isinstance(item, MaxwellMessage)]
+    framing, found, at = EventFramer(), list[MaxwellMessage](), len(b"\xfebin")
+    while at < len(raw):
+        size = int.from_bytes(raw[at + 9 : at + 13], "little")
+        event = framing.event(raw[at : at + size])
+        found += [item for item in transactions.take(event) if isinstance(item, MaxwellMessage)]
+        at += size
+    return found
 
 
 def test_the_sakila_binlog_has_every_row_of_sakila(data: Path) -> None:
@@ -78,11 +82,6 @@ def test_a_binlog_with_checksums_decodes_and_each_event_is_checked(data: Path) -
     for place in range(200, len(raw), 997):
         with pytest.raises(Unreadable, match=r"checksum|damaged|says"):
             changes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
-
-
-def test_a_file_that_is_no_binlog_is_refused() -> None:
-    with pytest.raises(Unreadable, match="no binlog"):
-        changes(b"PK\x03\x04")
 
 
 def test_a_binlog_that_ends_within_an_event_is_refused(data: Path) -> None:

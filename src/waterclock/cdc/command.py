@@ -36,40 +36,28 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
-    _add_ways_on(parser)
-    _add_mysql(parser.add_argument_group("MySQL and MariaDB"))
-    _add_postgres(parser.add_argument_group("PostgreSQL"))
-    _add_rest(parser)
-
-
-def _add_ways_on(parser: ArgumentParser) -> None:
     skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
     parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
     aside = "put a record that cannot be read there, and go on (default: stop, and name the ways on)"
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
-
-
-def _add_mysql(group: object) -> None:
-    add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
-    types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
-    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
-    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
-    add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
-    add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
-
-
-def _add_postgres(group: object) -> None:
-    add = group.add_argument  # type: ignore[attr-defined]
-    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
-    add("--publication", help="made where it is missing (default: from the name)")
-
-
-def _add_rest(parser: ArgumentParser) -> None:
+    _add_databases(parser)
     parser.add_argument("--password-file", metavar="FILE", help="holds the password (or: MYSQL_PWD, PGPASSWORD)")
     client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
+
+
+def _add_databases(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("MySQL and MariaDB").add_argument
+    types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
+    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
+    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
+    add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
+    add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
+    add = parser.add_argument_group("PostgreSQL").add_argument
+    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
+    add("--publication", help="made where it is missing (default: from the name)")
 
 
 def run(arguments: Namespace) -> int:
@@ -85,7 +73,11 @@ def run(arguments: Namespace) -> int:
     from waterclock.kafka.settings import from_text
 
     where, clock = database(arguments.source), SystemClock()
-    _check_names(arguments.tables)
+    for table in arguments.tables:
+        if not set(table) & set(".*?["):  # nothing would come, and nobody would hear of it
+            raise UsageError(
+                f"--tables {table}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{table}."
+            )
     servers, topic = kafka(arguments.to)
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
@@ -100,7 +92,12 @@ def run(arguments: Namespace) -> int:
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
         _miss(origin.absent(), arguments.once)
-        _warn(origin.unseen())
+        if unseen := origin.unseen():
+            print(
+                "waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
+                f"{', '.join(unseen)} will be missing.",
+                file=sys.stderr,
+            )
         refused = False
         try:
             capture.run(origin.end() if arguments.once else None)
@@ -113,17 +110,8 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _check_names(tables: list[str]) -> None:
-    """Refuse a name that no table has: nothing would come, and nobody would hear of it."""
-    for name in tables:
-        if not set(name) & set(".*?["):
-            raise UsageError(
-                f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
-            )
-
-
 def _miss(absent: list[str], once: bool) -> None:
-    """EnvironmentMissing where nothing is waited for; else a table may be made later."""
+    """EnvironmentMissing if nothing is waited for; else a table may be made later."""
     if not absent:
         return
     missing = f"there is no table {', '.join(absent)}, or this user may not see it"
@@ -133,12 +121,3 @@ def _miss(absent: list[str], once: bool) -> None:
             "give the user SELECT on it. Changes of what was dropped come where neither names it."
         )
     print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
-
-
-def _warn(unseen: list[str]) -> None:
-    if unseen:
-        print(
-            f"waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
-            f"{', '.join(unseen)} will be missing.",
-            file=sys.stderr,
-        )

@@ -113,8 +113,7 @@ def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
     if meaning is Meaning.TOO_LARGE:
         return UsageError(
             f"A change is larger than the topic {' or '.join(filter(None, (topic, target.dead_letters)))} takes. Set "
-            "the topic's max.message.bytes higher, "
-            "and start again: nothing was left out."
+            "the topic's max.message.bytes higher, and start again: nothing was left out."
         )
     if meaning is Meaning.FENCED:
         return UsageError(

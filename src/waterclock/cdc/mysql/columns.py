@@ -62,9 +62,9 @@ def reader(column: Column) -> Reader:
 
 def raw_reader(column: Column) -> Reader:
     """The same for what `reader` refuses: bytes whose length is known as base64, everything else as ever."""
-    read = reader(column)
-    prefix = _prefix(column)
-    raw = read if prefix is None else _sized(prefix, base64_text)
+    read = raw = reader(column)
+    if column.type in (VARCHAR, VAR_STRING, STRING, BLOB, GEOMETRY, JSON):
+        raw = _sized(_prefix(column), base64_text)
 
     def either(data: bytes, at: int) -> tuple[str, int]:
         try:
@@ -75,11 +75,11 @@ def raw_reader(column: Column) -> Reader:
     return either
 
 
-def _prefix(column: Column) -> int | None:
-    """How many bytes tell a value's length; None where its type does."""
-    if column.type in (VARCHAR, VAR_STRING, STRING):
-        return 2 if column.size > 255 else 1
-    return column.size if column.type in (BLOB, GEOMETRY, JSON) else None
+def _prefix(column: Column) -> int:
+    """How many bytes hold the length of a value that has one."""
+    if column.type in (BLOB, GEOMETRY, JSON):
+        return column.size
+    return 2 if column.size > 255 else 1
 
 
 def _always(read: Reader) -> Callable[[Column], Reader]:
@@ -97,10 +97,6 @@ def _integers(size: int, code: str) -> Callable[[Column], Reader]:
 def _three_bytes(column: Column) -> Reader:
     signed = not column.unsigned
     return lambda data, at: (str(int.from_bytes(data[at : at + 3], "little", signed=signed)), at + 3)
-
-
-def _doubles(data: bytes, at: int) -> tuple[str, int]:
-    return repr(struct.unpack_from("<d", data, at)[0]), at + 8
 
 
 def _floats(data: bytes, at: int) -> tuple[str, int]:
@@ -169,10 +165,10 @@ def _written(column: Column) -> Callable[[bytes], str]:
 
 
 def _strings(column: Column) -> Reader:
-    prefix = 2 if column.size > 255 else 1  # as in _prefix
+    write = _written(column)
     if column.type == STRING and column.charset == BINARY:
-        return _sized(prefix, lambda raw: base64_text(raw.ljust(column.size, b"\0")))
-    return _sized(prefix, _written(column))
+        return _sized(_prefix(column), lambda raw: write(raw.ljust(column.size, b"\0")))
+    return _sized(_prefix(column), write)
 
 
 def _uuid(raw: bytes) -> str:
@@ -189,17 +185,17 @@ def _uuid(raw: bytes) -> str:
 def _inet6(raw: bytes) -> str:
     """As the server shows it: the longest run of zeros is left out, even one of a single group."""
     words = struct.unpack(">8H", raw.ljust(16, b"\0"))
-    start, length = max(((place, _zeros(words, place)) for place in range(8)), key=lambda run: run[1])
+    start = length = 0
+    for place in range(8):
+        zeros = next((end for end in range(place, 8) if words[end]), 8) - place
+        if zeros > length:
+            start, length = place, zeros
     text = [f"{word:x}" for word in words]
     if start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
         text[6:] = [str(IPv4Address(raw[12:].ljust(4, b"\0")))]
     if not length:
         return f'"{":".join(text)}"'
     return f'"{":".join(text[:start])}::{":".join(text[start + length :])}"'
-
-
-def _zeros(words: tuple[int, ...], start: int) -> int:
-    return next((place for place in range(start, 8) if words[place]), 8) - start
 
 
 def _json_text(column: Column) -> Reader:
@@ -220,7 +216,7 @@ _READERS: dict[int, Callable[[Column], Reader]] = {
     LONG: _integers(4, "i"),
     LONGLONG: _integers(8, "q"),
     FLOAT: _always(_floats),
-    DOUBLE: _always(_doubles),
+    DOUBLE: _always(lambda data, at: (repr(struct.unpack_from("<d", data, at)[0]), at + 8)),
     NEWDECIMAL: lambda column: decimals(column.size >> 8, column.size & 255),
     BIT: _bits,
     YEAR: _always(temporal.years),

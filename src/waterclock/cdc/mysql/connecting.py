@@ -151,8 +151,7 @@ def refused(login: Login, error: Exception) -> NoReturn:
     if code in REFUSALS:
         raise UsageError(
             f"{where} does not let {who} read its binlog: {text}. Give the right password (--password-file, or "
-            "MYSQL_PWD), and: "
-            f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {who}"
+            f"MYSQL_PWD), and: GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {who}"
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {text}.")

@@ -93,8 +93,14 @@ class BinlogReader:
         questions = _Questions(self._opened.enter_context(asked(self._login)))
         self.server: Server = inspected(questions)
         self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
-        place = self._place_type(position.place)
-        _check(place, self._place_type(self.server.known))
+        place, known = self._place_type(position.place), self._place_type(self.server.known)
+        # what the server writes until it gets there would be passed over
+        if place.beyond(known):  # type: ignore[arg-type]  # of one kind both
+            raise UsageError(
+                f"The capture stands at {place}, and this server has written no further than {str(known) or 'nothing'}: it "
+                "is another one, or an older copy, or its binlogs were thrown away (RESET MASTER). Bring the target up to "
+                "date by hand, and start anew under another --name."
+            )
         catalog = Catalog(questions, self.server.maria, overrides)
         return Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted), place
 
@@ -103,7 +109,10 @@ class BinlogReader:
         while True:
             packet = self._stream.packet(HEARTBEAT_S if self._silences else _QUIET_S)
             if packet is None:
-                yield self._silence()
+                self._silences += 1
+                if self._silences > _GONE_AFTER:
+                    raise ConnectionLost("The database has not even sent heartbeats for ten seconds.")
+                yield Mark.QUIET
                 continue
             self._silences = 0
             if packet[0]:
@@ -124,12 +133,6 @@ class BinlogReader:
     def close(self) -> None:
         self._opened.close()
 
-    def _silence(self) -> Mark:
-        self._silences += 1
-        if self._silences > _GONE_AFTER:
-            raise ConnectionLost("The database has not even sent heartbeats for ten seconds.")
-        return Mark.QUIET
-
     def _ended(self, packet: bytes) -> None:
         if packet[0] == 0xFF:
             code, text = int.from_bytes(packet[1:3], "little"), packet[3:].decode("utf-8", "replace")
@@ -149,13 +152,3 @@ class BinlogReader:
                 )
             raise ConnectionLost(f"The database ended the stream: {text} ({code}).")
         raise ConnectionLost("The database ended the stream.")
-
-
-def _check(place: Any, written: Any) -> None:
-    """Refuse a place that the server has not written: what it writes until it gets there would be passed over."""
-    if place.beyond(written):
-        raise UsageError(
-            f"The capture stands at {place}, and this server has written no further than {str(written) or 'nothing'}: it "
-            "is another one, or an older copy, or its binlogs were thrown away (RESET MASTER). Bring the target up to date "
-            "by hand, and start anew under another --name."
-        )

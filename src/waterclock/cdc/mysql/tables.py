@@ -89,7 +89,9 @@ class Table:
     def __init__(
         self, described_by: TableMap, columns: list[Column], key: tuple[str, ...], hidden: Collection[str] = ()
     ) -> None:
-        self.map, self.key, self.hidden = described_by, key, hidden
+        self.map = described_by
+        self.key = key
+        self.hidden = hidden
         self.database, self.table = described_by.database, described_by.table
         self.names, self._columns = [column.name for column in columns], columns
         self.kinds = {column.name: JSON for column in columns if column.type == types.JSON or column.declared == JSON}
@@ -139,7 +141,9 @@ class Tables:
     """The tables that the binlog has introduced, and their rows. `wanted` says whose rows are asked for."""
 
     def __init__(self, catalog: CatalogLookup, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
-        self._catalog, self._dialect, self._wanted = catalog, dialect, wanted
+        self._catalog = catalog
+        self._dialect = dialect
+        self._wanted = wanted
         self._by_id: dict[int, Table | RefusedTable | None] = {}
         self._plans: dict[bytes, Table | RefusedTable | None] = {}
         self._lent: set[bytes] = set()  # the maps whose plans needed the catalog

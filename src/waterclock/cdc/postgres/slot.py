@@ -49,12 +49,11 @@ _UNPUBLISHED = (
 )
 _PLACE = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
 _TABLES = (  # those of the publication, or where there is none yet, all
-    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), "
-    "c.relkind = 'p' or pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-    "where case when exists (select 1 from pg_publication where pubname = %(publication)s) "
-    "then (n.nspname, c.relname) in "
-    "(select schemaname, tablename from pg_publication_tables where pubname = %(publication)s) "
-    "else c.relkind = 'r' and c.relpersistence = 'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
+    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), c.relkind = 'p' or "
+    "pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace where case when exists "
+    "(select 1 from pg_publication where pubname = %(publication)s) then (n.nspname, c.relname) in (select schemaname, "
+    "tablename from pg_publication_tables where pubname = %(publication)s) else c.relkind = 'r' and c.relpersistence = "
+    "'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
 )
 _NAMES = (
     "select nspname::text, '' from pg_catalog.pg_namespace union all "
@@ -333,9 +332,8 @@ def _errors_of_postgres(slot: Slot) -> Iterator[None]:
         ) from None
     except psycopg.Error as error:
         raise UsageError(
-            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and "
-            "must own the tables "
-            f"or be given a publication that exists (--publication)."
+            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and must own "
+            "the tables or be given a publication that exists (--publication)."
         ) from None
 
 
