@@ -26,9 +26,9 @@ from waterclock import Rules
 from waterclock.bench import contenders, orders
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files
-from waterclock.spark.toml.sink import SQLiteFile
-from waterclock.spark.toml.steps import Outlet
+from waterclock.streaming.toml.config import Config, Files
+from waterclock.streaming.toml.sink import SQLiteFile
+from waterclock.streaming.toml.steps import Outlet
 
 ORDERS = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
 ORDER = ORDERS.order(wait="2 minutes")

@@ -35,7 +35,7 @@ from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing
 from waterclock.examples.cdc.servers import Postgres, programs
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
+from waterclock.streaming.toml.sink import PostgresDatabase, SQLiteFile
 
 PARTITIONS: Final = 4
 WARM_UP_S = 10.0

@@ -14,7 +14,7 @@ from tests.sinks.stores import EVENT, SCHEMA, Database, SQLiteStore, Store, batc
 from waterclock.errors import UsageError
 from waterclock.sinks import LastBatch, Mirror, apply_once
 from waterclock.sinks.sql.sqlite import look
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")
 STRANGE = (

@@ -17,9 +17,9 @@ from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, StateMismatch, UsageError
 from waterclock.sinks import DeltaSink, apply_once
 from waterclock.sinks.names import delta_column, table_location
-from waterclock.spark import frames
-from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import DeltaLakeTable
+from waterclock.streaming import frames
+from waterclock.streaming.toml.config import load
+from waterclock.streaming.toml.sink import DeltaLakeTable
 
 
 @pytest.fixture

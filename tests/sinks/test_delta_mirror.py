@@ -213,7 +213,7 @@ def test_a_table_that_cannot_be_a_folder_is_told_with_the_remedy(store: DeltaSto
 
 
 def of_file(folder: Path, sink: str, value: str = "maxwell") -> Any:
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming.toml.config import load
 
     source = f"[source]\nformat = 'kafka'\nservers = 'a:1'\ntopics = ['t']\nvalue = '{value}'\n"
     (folder / "pipeline.toml").write_text(f"{source}[sink]\nformat = 'delta'\n{sink}\n")
@@ -230,7 +230,7 @@ def test_of_changes_the_path_is_the_folder_in_which_the_tables_stand(tmp_path: P
 
 def test_events_of_one_table_go_to_the_table_at_the_path(tmp_path: Path) -> None:
     from tests.spark.least_pipeline import LEAST
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming.toml.config import load
 
     (tmp_path / "in").mkdir()
     columns = 'n = "long"\ntype = "string"\n[rules]'

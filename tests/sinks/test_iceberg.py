@@ -15,9 +15,9 @@ from tests.sinks.test_lakes import killed
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import Batch, IcebergSink, apply_once
-from waterclock.spark import frames
-from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import IcebergTable, place_of
+from waterclock.streaming import frames
+from waterclock.streaming.toml.config import load
+from waterclock.streaming.toml.sink import IcebergTable, place_of
 
 
 @pytest.fixture

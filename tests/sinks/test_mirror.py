@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.sinks.stores import Database, DeltaStore, Store, batch, in_a_child
 from waterclock.errors import UsageError
 from waterclock.sinks import Mirror, Sink, apply_once, written_once
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 EVENT = pa.schema(
     [

@@ -21,8 +21,8 @@ from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, TopicSink, apply_once
 from waterclock.sinks.names import kafka_topic
 from waterclock.sinks.topic.topic_rows import records
-from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import KafkaTopic
+from waterclock.streaming.toml.config import load
+from waterclock.streaming.toml.sink import KafkaTopic
 from waterclock.testing import Broker
 
 

@@ -16,7 +16,7 @@ from waterclock.broker import statistics as broker
 from waterclock.cdc import statistics as cdc
 from waterclock.purgatory import PurgatoryStatistics
 from waterclock.relay import statistics as relay
-from waterclock.spark.watching import statistics as spark
+from waterclock.streaming import statistics as spark
 
 BROKER = broker.BrokerStatistics(
     connections=1, requests={"Produce": 3, "Fetch": 2}, bytes_in=4, bytes_out=5, records_in=6, record_bytes_in=7,

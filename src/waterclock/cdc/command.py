@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from waterclock.arguments import describe
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.web import option
+
+if TYPE_CHECKING:
+    from waterclock.cdc.origin import Origin
 
 _EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
 example: waterclock cdc postgres://replicator@127.0.0.1/shop --to kafka://127.0.0.1:9092/shop --topics per-table
@@ -91,13 +95,7 @@ def run(arguments: Namespace) -> int:
     shown = Progress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
-        _miss(origin.absent(), arguments.once)
-        if unseen := origin.unseen():
-            print(
-                "waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
-                f"{', '.join(unseen)} will be missing.",
-                file=sys.stderr,
-            )
+        _say_what_is_missing(origin, arguments.once)
         refused = False
         try:
             capture.run(origin.end() if arguments.once else None)
@@ -110,14 +108,19 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _miss(absent: list[str], once: bool) -> None:
-    """EnvironmentMissing if nothing is waited for; else a table may be made later."""
-    if not absent:
-        return
-    missing = f"there is no table {', '.join(absent)}, or this user may not see it"
-    if once:
-        raise EnvironmentMissing(
-            f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), or "
-            "give the user SELECT on it. Changes of what was dropped come where neither names it."
+def _say_what_is_missing(origin: Origin, once: bool) -> None:
+    """EnvironmentMissing for a table that is not there and not waited for; else it may be made later."""
+    if absent := origin.absent():
+        missing = f"there is no table {', '.join(absent)}, or this user may not see it"
+        if once:
+            raise EnvironmentMissing(
+                f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), or "
+                "give the user SELECT on it. Changes of what was dropped come where neither names it."
+            )
+        print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
+    if unseen := origin.unseen():
+        print(
+            "waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
+            f"{', '.join(unseen)} will be missing.",
+            file=sys.stderr,
         )
-    print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)

@@ -23,17 +23,17 @@ import pyarrow as pa
 
 from waterclock.errors import WaterclockError, extra_of, pip_install
 from waterclock.sinks.sql.sqlite import look as look_at_file
-from waterclock.spark.buckets import by_cores
+from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fixed import results_schema, settings_of
-from waterclock.spark.places.place import is_remote
 from waterclock.spark.session.java import use_java
 from waterclock.spark.source import Stream
-from waterclock.spark.steps import ChosenColumns
 from waterclock.spark.streams import stream_of
-from waterclock.spark.toml.config import Config, read
-from waterclock.spark.toml.sink import Destination, SparkCatalogTable, SQLiteFile, place_of
-from waterclock.spark.toml.steps import Outlet
+from waterclock.streaming.buckets import by_cores
+from waterclock.streaming.places.place import is_remote
+from waterclock.streaming.toml.config import Config, read
+from waterclock.streaming.toml.sink import Destination, SparkCatalogTable, SQLiteFile, place_of
+from waterclock.streaming.toml.steps import Outlet
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
 from waterclock.spark import SparkTable
 from waterclock.spark.tables import failures
-from waterclock.spark.toml.sink import SparkCatalogTable, place_of
+from waterclock.streaming.toml.sink import SparkCatalogTable, place_of
 
 
 def of_file(folder: Path, sink: str) -> SparkCatalogTable:

@@ -1,7 +1,7 @@
 """What the coordinators must remember: topics, groups, offsets, transactions, credentials, settings.
 
 The coordinators keep everything in memory and read the store once, at the start. It is a dictionary of namespaces of
-keys that survives: what is written is JSON, in a file of checksummed frames (store_file.py).
+keys that survives: what is written is JSON, in a file of checksummed frames (file.py).
 
 Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
 Rule 2: the changes of one `commit` are there together or not at all.

@@ -128,7 +128,7 @@ class Handler:
         if self._sent_on.get(_partition(message)) == message.offset():
             self._note(message)
             return None
-        if (stray := self._retries.stray(message, self._options.topic)) is not None:  # rule 5
+        if (stray := self._retries.stray(message, self._options.topic)) is not None:  # another function's
             self._send_on(message, stray, self._retries.aside(message, stray))
             return None
         return message

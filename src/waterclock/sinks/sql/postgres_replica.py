@@ -32,13 +32,13 @@ _PIECE = 2000  # rows that are sent together
 
 
 class PostgresTables:
-    """A `Place` in the transaction that `session` has begun."""
+    """A `MirroringDatabase` in the transaction that `session` has begun."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def form(self, table: str) -> Form | None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         found = self.run(_COLUMNS.format(literal(_OURS), literal(self.name(table))))
         if not found:
             return None
@@ -47,12 +47,12 @@ class PostgresTables:
         return Form(kinds, tuple(name for name, _, key, _ in found if key))
 
     def name(self, table: str) -> str:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         schema, _, own = table.partition(".")
         return f"{quoted(_fitting('schema', schema))}.{quoted(_fitting('table', own))}"
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         schema = table.partition(".")[0]
         if not self.run(f"SELECT 1 FROM pg_namespace WHERE nspname = {literal(schema)}"):
             self.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
@@ -61,7 +61,7 @@ class PostgresTables:
         self._mark(table, columns)
 
     def add(self, table: str, column: str, kind: str) -> None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(_fitting('column', column))} {_TYPES[kind]}")
         self._mark(table, [column])
 
@@ -70,14 +70,14 @@ class PostgresTables:
             self.run(f"COMMENT ON COLUMN {self.name(table)}.{quoted(column)} IS {literal(_OURS)}")
 
     def widen(self, table: str, column: str, kind: str) -> None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         form = self.form(table)
         wider = _type_of(kind, form is not None and column in form.key)
         using = f" USING to_{wider}({quoted(column)})" if kind == "j" else ""
         self.run(f"ALTER TABLE {self.name(table)} ALTER COLUMN {quoted(column)} TYPE {wider}{using}")
 
     def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[ReducedRow]) -> str:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         columns = ", ".join(map(quoted, kinds))
         own = f"''::text AS {STAGED[0]}, ''::text AS {STAGED[1]}, false AS {STAGED[2]}, false AS {STAGED[3]}"
         self.run(
@@ -90,11 +90,11 @@ class PostgresTables:
         return "pg_temp.waterclock_staged"
 
     def drop(self, staged: str) -> None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         self.run(f"DROP TABLE {staged}")
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         return self._session.run(statement)
 
 

@@ -18,35 +18,35 @@ Run = Callable[..., list[tuple[Any, ...]]]
 
 
 class SQLiteTables:
-    """A `Place` in a transaction that has begun; `run` and `run_many` are the connection's execute and executemany."""
+    """A `MirroringDatabase` in an open transaction. `run` and `run_many`: the connection's execute and executemany."""
 
     def __init__(self, run: Run, run_many: Callable[..., object]) -> None:
         self._run, self._run_many = run, run_many
 
     def form(self, table: str) -> Form | None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         found = self.run(f"PRAGMA table_info({self.name(table)})")
         key = tuple(name for _, name in sorted((row[5], row[1]) for row in found if row[5]))
         return Form({row[1]: "" for row in found}, key) if found else None
 
     def name(self, table: str) -> str:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         return quoted(table)
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         untyped = tuple((name, "") for name in columns)
         self.run(f"CREATE TABLE {self.name(table)} ({Table('', untyped, tuple(key)).definition()})")
 
     def add(self, table: str, column: str, kind: str) -> None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(column)}")
 
     def widen(self, table: str, column: str, kind: str) -> None:
-        """See `Place`: a column without a type takes everything."""
+        """See `MirroringDatabase`: a column without a type takes everything."""
 
     def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[ReducedRow]) -> str:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         columns = ", ".join(map(quoted, [*STAGED, *kinds]))
         self.run(f"CREATE TABLE {_STAGED} ({columns})")
         places = ", ".join("?" * (len(STAGED) + len(kinds)))
@@ -54,11 +54,11 @@ class SQLiteTables:
         return _STAGED
 
     def drop(self, staged: str) -> None:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         self.run(f"DROP TABLE {staged}")
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """See `Place`."""
+        """See `MirroringDatabase`."""
         return list(self._run(statement))
 
 
