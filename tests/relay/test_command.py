@@ -309,12 +309,12 @@ def test_an_address_that_is_none_is_wrong_usage(door: str, capsys: pytest.Captur
 def test_what_answers_and_is_no_relay_is_said_to_be_none(
     capsys: pytest.CaptureFixture[str], relay_broker: Broker
 ) -> None:
-    from waterclock.web.server import Server
+    from waterclock.web.server import PageServer
 
     told = ('{"records": 7}', "1", "null", "[]", '{"partitions_of_topic": 1}')
     pages = ["hello", "[1]", 9_000 * "[", *(f'{{"statistics": {one}}}' for one in told)]
     for page in pages:
-        with Server({"/statistics.json": lambda page=page: ("application/json", page)}, 0) as server:
+        with PageServer({"/statistics.json": lambda page=page: ("application/json", page)}, 0) as server:
             for command in (["ls"], ["due"], ["show", "x"]):
                 assert cli.main(["relay", *command, "--at", server.url]) == 1
                 (line,) = capsys.readouterr().err.splitlines()

@@ -20,7 +20,7 @@ from dataclasses import replace
 from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Mark, Record, Source
+from waterclock.cdc.source import Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
@@ -151,11 +151,11 @@ class _Pass:
         if end is not None and self._source.reached(end):
             return
         for item in self._source.items():
-            if item is Mark.QUIET:
+            if item is SourceMark.QUIET:
                 idle = not self._publisher.in_transaction and self._age_ms() < POSITION_EVERY_MS
                 if self._ended and not self._inside and not idle:
                     self._commit(self._source.position())
-            elif item is not Mark.COMMITTED:
+            elif item is not SourceMark.COMMITTED:
                 self._record(item)
             elif self._committed(end):
                 return

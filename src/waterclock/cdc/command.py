@@ -70,18 +70,14 @@ def run(arguments: Namespace) -> int:
     from waterclock.cdc.addresses import database, kafka
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher
-    from waterclock.cdc.progress import Progress
+    from waterclock.cdc.progress import CaptureProgress
     from waterclock.cdc.statistics import prometheus
     from waterclock.cdc.topics import Target
     from waterclock.clock import SystemClock
     from waterclock.kafka.settings import from_text
 
     where, clock = database(arguments.source), SystemClock()
-    for table in arguments.tables:
-        if not set(table) & set(".*?["):  # nothing would come, and nobody would hear of it
-            raise UsageError(
-                f"--tables {table}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{table}."
-            )
+    _check_names(arguments.tables)
     servers, topic = kafka(arguments.to)
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
@@ -92,7 +88,7 @@ def run(arguments: Namespace) -> int:
     client, file = "--kafka-config", arguments.kafka_config
     given = from_text(client, origins.read_file(client, file)) if file else {}
     publisher = partial(Publisher, target, name, given)
-    shown = Progress(clock, arguments.json)
+    shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
         _say_what_is_missing(origin, arguments.once)
@@ -108,14 +104,23 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
+def _check_names(tables: list[str]) -> None:
+    """Refuse a name that no table has: nothing would come, and nobody would hear of it."""
+    for name in tables:
+        if not set(name) & set(".*?["):
+            raise UsageError(
+                f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
+            )
+
+
 def _say_what_is_missing(origin: Origin, once: bool) -> None:
     """EnvironmentMissing for a table that is not there and not waited for; else it may be made later."""
     if absent := origin.absent():
         missing = f"there is no table {', '.join(absent)}, or this user may not see it"
         if once:
             raise EnvironmentMissing(
-                f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), or "
-                "give the user SELECT on it. Changes of what was dropped come where neither names it."
+                f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), "
+                "or give the user SELECT on it. Changes of what was dropped come where neither names it."
             )
         print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
     if unseen := origin.unseen():

@@ -36,12 +36,14 @@ class Origin:
 
 
 def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import Login, answer, began
+    from waterclock.cdc.mysql.connecting import MySqlLogin, answer, began
     from waterclock.cdc.mysql.reader import BinlogReader
     from waterclock.cdc.mysql.server import OWN, inspected, older, oldest, tables, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
-    login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
+    login = MySqlLogin(
+        where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls
+    )
     wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
     overrides = types_of(arguments.type)
     skip = transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
@@ -79,7 +81,7 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     from psycopg.conninfo import make_conninfo
 
     from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
-    from waterclock.cdc.postgres.slot import OWN, Older, Slot, SlotReader, begun, current, tables
+    from waterclock.cdc.postgres.slot import OWN, Older, ReplicationSlot, SlotReader, begun, current, tables
 
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
@@ -92,7 +94,7 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
         dbname=where.name,
         **({"password": password} if password else {}),
     )
-    slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
+    slot = ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
     wanted = TableFilter(arguments.tables, OWN)
     asked = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
     skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in asked)  # with capitals, and without zeros in front

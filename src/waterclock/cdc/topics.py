@@ -50,7 +50,7 @@ class Target:
             raise ValueError(f"partitions must be 1 or more, got {self.partitions}")
 
 
-class Topics:
+class CaptureTopics:
     """Where records go, each topic made where it is missing. `state` is the one of the position."""
 
     def __init__(self, settings: Mapping[str, Any], target: Target, state: str) -> None:

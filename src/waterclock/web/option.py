@@ -42,7 +42,7 @@ def open_server(
     if port is None:
         return nullcontext()
     from waterclock.web.record import to_json
-    from waterclock.web.server import Server
+    from waterclock.web.server import PageServer
 
     routes = {
         "/metrics": lambda: (PROMETHEUS, prometheus(statistics())),
@@ -52,6 +52,6 @@ def open_server(
     def page_of(make: Callable[[str], object], text: str) -> tuple[str, str]:
         return JSON, to_json(command, make(text))
 
-    server = Server(routes, port, {path: partial(page_of, make) for path, make in (below or {}).items()})
+    server = PageServer(routes, port, {path: partial(page_of, make) for path, make in (below or {}).items()})
     print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
     return server

@@ -42,12 +42,12 @@ Routes = Mapping[str, Callable[[], Page]]  # path -> what makes its page
 Below = Mapping[str, Callable[[str], Page]]
 
 
-class Server:
+class PageServer:
     """Answers at `http://127.0.0.1:port` with the pages of `routes`, from threads of its own, until `close`.
 
     `port` 0 is any free one. UsageError if the port is taken, or none that one may listen on.
 
-    >>> with Server({"/hello": lambda: ("text/plain", "hello")}, 0) as server:
+    >>> with PageServer({"/hello": lambda: ("text/plain", "hello")}, 0) as server:
     ...     server.url.startswith("http://127.0.0.1:")
     True
     """
@@ -58,7 +58,7 @@ class Server:
         self._alone = threading.Lock()
         self._closed = False
         try:
-            self._listener = _Listener((HOST, port), _Handler)
+            self._listener = _PageListener((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise UsageError(f"metrics cannot be served on port {port} of {HOST}: {why}. Name another port") from error
@@ -81,7 +81,7 @@ class Server:
         if done:
             self._alone.release()
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> PageServer:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -112,7 +112,7 @@ class Server:
             self._alone.release()
 
 
-class _Listener(ThreadingTCPServer):
+class _PageListener(ThreadingTCPServer):
     allow_reuse_address = True  # at once after an earlier process, whose connections are not forgotten yet
     daemon_threads = True
     request_queue_size = 128
@@ -124,7 +124,7 @@ class _Listener(ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE_S  # of one read; and of writing the whole answer
-    server: _Listener
+    server: _PageListener
 
     def do_GET(self) -> None:
         self._send(*self.server.answer(self.path))

@@ -26,7 +26,7 @@ _HEADER = struct.Struct("<IBIIIH")
 _CHECKSUM_BYTES = 4
 
 
-class Event(NamedTuple):
+class BinlogEvent(NamedTuple):
     """One event: when its statement began (seconds), what it is, whose it is, and its body without the checksum."""
 
     ts: int
@@ -47,7 +47,7 @@ class EventFramer:
     def __init__(self) -> None:
         self._checksums: bool | None = None
 
-    def event(self, raw: bytes) -> Event:
+    def event(self, raw: bytes) -> BinlogEvent:
         """The event in `raw`, header and all; Unreadable where its length or its checksum is wrong."""
         ts, kind, server, size, end, flags = _HEADER.unpack_from(raw)
         if size != len(raw):
@@ -69,7 +69,7 @@ class EventFramer:
                     "from the server, "
                     "is damaged. Try again; where it stays, start from a later GTID (--from) and compare the tables."
                 )
-        return Event(ts, kind, server, end, flags, raw[_HEADER.size : last])
+        return BinlogEvent(ts, kind, server, end, flags, raw[_HEADER.size : last])
 
 
 def length_encoded(data: bytes, at: int) -> tuple[int, int]:

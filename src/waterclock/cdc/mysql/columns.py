@@ -32,7 +32,7 @@ JSON, NEWDECIMAL, ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = 245, 246, 247,
 BINARY = "binary"
 
 
-class Column(NamedTuple):
+class BinlogColumn(NamedTuple):
     """One column. `size` is what its type needs to be read: bytes at most, digits of a second, precision and scale.
 
     `declared` is what only the server's catalog knows of it: uuid, inet6, inet4, json; or "".
@@ -48,7 +48,7 @@ class Column(NamedTuple):
     declared: str = ""
 
 
-def reader(column: Column) -> Reader:
+def reader(column: BinlogColumn) -> Reader:
     """What reads this column's values; Unreadable where its type is not known, or comes in a form that is not."""
     if column.declared in _DECLARED:
         return _DECLARED[column.declared](column)
@@ -60,7 +60,7 @@ def reader(column: Column) -> Reader:
     return _READERS[column.type](column)
 
 
-def raw_reader(column: Column) -> Reader:
+def raw_reader(column: BinlogColumn) -> Reader:
     """The same for what `reader` refuses: bytes whose length is known as base64, everything else as ever."""
     read = raw = reader(column)
     if column.type in (VARCHAR, VAR_STRING, STRING, BLOB, GEOMETRY, JSON):
@@ -75,26 +75,26 @@ def raw_reader(column: Column) -> Reader:
     return either
 
 
-def _prefix(column: Column) -> int:
+def _prefix(column: BinlogColumn) -> int:
     """How many bytes hold the length of a value that has one."""
     if column.type in (BLOB, GEOMETRY, JSON):
         return column.size
     return 2 if column.size > 255 else 1
 
 
-def _always(read: Reader) -> Callable[[Column], Reader]:
+def _always(read: Reader) -> Callable[[BinlogColumn], Reader]:
     return lambda column: read
 
 
-def _integers(size: int, code: str) -> Callable[[Column], Reader]:
-    def choose(column: Column) -> Reader:
+def _integers(size: int, code: str) -> Callable[[BinlogColumn], Reader]:
+    def choose(column: BinlogColumn) -> Reader:
         unpack = struct.Struct("<" + (code.upper() if column.unsigned else code)).unpack_from
         return lambda data, at: (str(unpack(data, at)[0]), at + size)
 
     return choose
 
 
-def _three_bytes(column: Column) -> Reader:
+def _three_bytes(column: BinlogColumn) -> Reader:
     signed = not column.unsigned
     return lambda data, at: (str(int.from_bytes(data[at : at + 3], "little", signed=signed)), at + 3)
 
@@ -110,12 +110,12 @@ def _floats(data: bytes, at: int) -> tuple[str, int]:
     return repr(exact), at + 4
 
 
-def _bits(column: Column) -> Reader:
+def _bits(column: BinlogColumn) -> Reader:
     size = (column.size + 7) // 8
     return lambda data, at: (str(int.from_bytes(data[at : at + size], "big")), at + size)
 
 
-def _enums(column: Column) -> Reader:
+def _enums(column: BinlogColumn) -> Reader:
     texts, size = ['""', *map(quoted, column.labels)], column.size  # 0 is what was no label when it was written
 
     def read(data: bytes, at: int) -> tuple[str, int]:
@@ -124,7 +124,7 @@ def _enums(column: Column) -> Reader:
     return read
 
 
-def _sets(column: Column) -> Reader:
+def _sets(column: BinlogColumn) -> Reader:
     texts, size = [(1 << place, quoted(label)) for place, label in enumerate(column.labels)], column.size
 
     def read(data: bytes, at: int) -> tuple[str, int]:
@@ -147,7 +147,7 @@ def base64_text(raw: bytes) -> str:
     return f'"{b64encode(raw).decode()}"'
 
 
-def _written(column: Column) -> Callable[[bytes], str]:
+def _written(column: BinlogColumn) -> Callable[[bytes], str]:
     """What writes the bytes of a string: as text where they have a character set, else as base64."""
     if column.charset == BINARY:
         return base64_text
@@ -164,7 +164,7 @@ def _written(column: Column) -> Callable[[bytes], str]:
     return write
 
 
-def _strings(column: Column) -> Reader:
+def _strings(column: BinlogColumn) -> Reader:
     write = _written(column)
     if column.type == STRING and column.charset == BINARY:
         return _sized(_prefix(column), lambda raw: write(raw.ljust(column.size, b"\0")))
@@ -198,18 +198,18 @@ def _inet6(raw: bytes) -> str:
     return f'"{":".join(text[:start])}::{":".join(text[start + length :])}"'
 
 
-def _json_text(column: Column) -> Reader:
+def _json_text(column: BinlogColumn) -> Reader:
     decode = decoder(column.charset)
     return _sized(column.size, lambda raw: json_of(decode(raw)))
 
 
-_DECLARED: dict[str, Callable[[Column], Reader]] = {
+_DECLARED: dict[str, Callable[[BinlogColumn], Reader]] = {
     "uuid": _always(_sized(1, _uuid)),
     "inet6": _always(_sized(1, _inet6)),
     "inet4": _always(_sized(1, lambda raw: f'"{IPv4Address(raw.ljust(4, bytes(1)))}"')),
     "json": _json_text,
 }
-_READERS: dict[int, Callable[[Column], Reader]] = {
+_READERS: dict[int, Callable[[BinlogColumn], Reader]] = {
     TINY: _integers(1, "b"),
     SHORT: _integers(2, "h"),
     INT24: _three_bytes,

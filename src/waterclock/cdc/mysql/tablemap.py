@@ -13,7 +13,7 @@ from typing import NamedTuple
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import length_encoded
 from waterclock.cdc.mysql.charsets import decoder
-from waterclock.cdc.mysql.columns import BINARY, Column
+from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
 
 _SIGNS, _CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS, _KEY, _KEY_PREFIXES = 1, 2, 3, 4, 5, 6, 8, 9
 _LABEL_CHARSET, _LABEL_CHARSETS = 10, 11
@@ -109,7 +109,7 @@ def _typed(raw_types: bytes, raw_sizes: bytes) -> tuple[tuple[int, ...], tuple[i
     return tuple(real), tuple(sizes)
 
 
-def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str]) -> list[Column]:
+def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str]) -> list[BinlogColumn]:
     """The columns of a map that is full; `charset_of` gives a collation's character set."""
     # a bit for every number's column, the high bits first
     bits = table.fields.get(_SIGNS, b"")
@@ -124,7 +124,7 @@ def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str
         raw = next(enums if kind == types.ENUM else sets) if kind in _LABELLED else []
         decode = decoder("utf8mb4" if charset == BINARY else charset)
         labels = tuple(decode(label) for label in raw)
-        found.append(Column(name, kind, size, place in unsigned, charset, labels, collation))
+        found.append(BinlogColumn(name, kind, size, place in unsigned, charset, labels, collation))
     return found
 
 
@@ -132,7 +132,7 @@ def names(table: TableMap) -> list[str]:
     return [raw.decode() for raw in _strings(table.fields[_NAMES])]
 
 
-def key_of(table: TableMap, columns: list[Column]) -> tuple[str, ...]:
+def key_of(table: TableMap, columns: list[BinlogColumn]) -> tuple[str, ...]:
     """The columns of the primary key, in the key's order; none where the table has no such key."""
     places = list(_numbers(table.fields.get(_KEY, b"")))
     places += list(_numbers(table.fields.get(_KEY_PREFIXES, b"")))[::2]

@@ -19,11 +19,11 @@ from uuid import UUID
 
 from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.mysql import binlog
-from waterclock.cdc.mysql.binlog import Event
+from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.statements import Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, Mark, Record
+from waterclock.cdc.source import Item, Record, SourceMark
 from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
@@ -76,7 +76,7 @@ class Transactions:
         self._query: str | None = None
         self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
         self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # of those what the catalog was asked of
-        self._takes: dict[int, Callable[[Event], Iterator[Item]]] = {
+        self._takes: dict[int, Callable[[BinlogEvent], Iterator[Item]]] = {
             **dict.fromkeys((binlog.GTID, binlog.ANONYMOUS_GTID, binlog.MARIA_GTID), self._begin),
             binlog.TABLE_MAP: self._table_map,
             **dict.fromkeys((binlog.MARIA_ANNOTATE, binlog.ROWS_QUERY), self._annotated),
@@ -85,10 +85,10 @@ class Transactions:
             binlog.XA_PREPARE: self._prepared,
             **dict.fromkeys((binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED, binlog.EXECUTE_LOAD), self._statement),
             **dict.fromkeys((binlog.ROTATE, binlog.FORMAT_DESCRIPTION), self._another),
-            **dict.fromkeys((binlog.HEARTBEAT, binlog.HEARTBEAT_V2), lambda _: iter((Mark.QUIET,))),
+            **dict.fromkeys((binlog.HEARTBEAT, binlog.HEARTBEAT_V2), lambda _: iter((SourceMark.QUIET,))),
         }
 
-    def take(self, event: Event) -> Iterator[Item]:
+    def take(self, event: BinlogEvent) -> Iterator[Item]:
         """What follows from the next event; Unreadable if going on would lose something."""
         return self._takes.get(event.kind, self._unknown)(event)
 
@@ -100,7 +100,7 @@ class Transactions:
         """Whether everything up to `target` was taken."""
         return self._place.covers(target)  # type: ignore[arg-type]
 
-    def _begin(self, event: Event) -> Iterator[Item]:
+    def _begin(self, event: BinlogEvent) -> Iterator[Item]:
         """A GTID, or MySQL's event in the place of one."""
         gtid, flags = "", _STANDALONE  # MySQL says BEGIN where more follows
         if event.kind == binlog.MARIA_GTID:
@@ -121,7 +121,7 @@ class Transactions:
             self._refuse(f"another place than before: {self._half_sent} is half in Kafka and has to come first")
         return iter(())
 
-    def _another(self, event: Event) -> Iterator[Item]:
+    def _another(self, event: BinlogEvent) -> Iterator[Item]:
         """No transaction goes over two binlogs: one without an end was cut off, and rolled back when the server came up."""
         if self._gtid and self._xoffset > 1 and not self._skipping:
             self._refuse("rows without a commit: the server was killed while it wrote them, and rolled them back")
@@ -131,17 +131,17 @@ class Transactions:
         self._tables.forget()
         return iter(())
 
-    def _annotated(self, event: Event) -> Iterator[Item]:
+    def _annotated(self, event: BinlogEvent) -> Iterator[Item]:
         start = 1 if event.kind == binlog.ROWS_QUERY else 0  # MySQL writes a length of one byte, which may be too small
         self._query = event.body[start:].decode("utf-8", "replace")
         return iter(())
 
-    def _table_map(self, event: Event) -> Iterator[Item]:
+    def _table_map(self, event: BinlogEvent) -> Iterator[Item]:
         if not self._skipping:
             self._tables.introduce(event)
         return iter(())
 
-    def _rows(self, event: Event) -> Iterator[Item]:
+    def _rows(self, event: BinlogEvent) -> Iterator[Item]:
         if self._skipping:
             return
         try:
@@ -174,7 +174,7 @@ class Transactions:
         if self._given > self._done:
             yield record
 
-    def _commit(self, event: Event | None = None) -> Iterator[Item]:
+    def _commit(self, event: BinlogEvent | None = None) -> Iterator[Item]:
         held, self._held = self._held, None
         if held is not None:
             yield from self._give(held._replace(commit=True))
@@ -184,9 +184,9 @@ class Transactions:
         self._done = 0
         self._gtid = ""
         self._settled = self._sequence
-        yield Mark.COMMITTED
+        yield SourceMark.COMMITTED
 
-    def _statement(self, event: Event) -> Iterator[Item]:
+    def _statement(self, event: BinlogEvent) -> Iterator[Item]:
         found = statement(event, self._lowers)
         if found.begins():
             self._open, self._prepares = True, self._prepares or found.text.startswith("XA START")
@@ -197,7 +197,7 @@ class Transactions:
             return self._wrote(found, event)
         return self._ended(found) if self._open else self._alone(found, event)
 
-    def _wrote(self, found: Statement, event: Event) -> Iterator[Item]:
+    def _wrote(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         """A statement in the place of its rows."""
         table = found.written()
         if table is None or self._wanted(*table) or self._reaches_further(table, found):
@@ -242,7 +242,7 @@ class Transactions:
         )
         return self._commit() if ends else iter(())
 
-    def _alone(self, found: Statement, event: Event) -> Iterator[Item]:
+    def _alone(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         if found.changes():
             self._changed_tables(found)
         emptied, refused = found.emptied(), ""
@@ -260,12 +260,12 @@ class Transactions:
             self._held = MaxwellMessage(*where, (), {}, None, None)
         yield from self._commit()
 
-    def _prepared(self, event: Event) -> Iterator[Item]:
+    def _prepared(self, event: BinlogEvent) -> Iterator[Item]:
         if self._xoffset and not self._skipping and not self._prepares:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         return self._commit()
 
-    def _unknown(self, event: Event) -> Iterator[Item]:
+    def _unknown(self, event: BinlogEvent) -> Iterator[Item]:
         """An event that is not read here."""
         if event.kind in _SILENT or event.flags & binlog.IGNORABLE:
             return
@@ -277,7 +277,7 @@ class Transactions:
         if event.kind == binlog.TRANSACTION_PAYLOAD:  # the commit is packed with the rest
             yield from self._commit()
 
-    def _put_aside(self, event: Event, reason: str, row: BadRow | None = None) -> Iterator[Item]:
+    def _put_aside(self, event: BinlogEvent, reason: str, row: BadRow | None = None) -> Iterator[Item]:
         """What cannot be read, an event or a row of one, to whatever is done about it."""
         where = (self._gtid, event.ts, self._xoffset, f"{'row of ' if row else ''}event {event.kind}")
         record, data = (event.body, None) if row is None else (row.raw, row.data)

@@ -20,7 +20,7 @@ from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.large import AT_ONCE, SMALL, LargeValues, RowsByKey
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, row_at, touched
-from waterclock.cdc.source import Item, Mark
+from waterclock.cdc.source import Item, SourceMark
 from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
@@ -29,7 +29,7 @@ _EPOCH_S = 946_684_800  # 2000-01-01, from which PostgreSQL counts
 Change = tuple[str, Row, Row | None]  # what it is, the row, former values
 
 
-class Catalog(RowsByKey, Protocol):
+class KeysAndRows(RowsByKey, Protocol):
     """What is asked of the database as it is now; see catalog.py."""
 
     def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Decoder:
         self,
         position: Position,
         wanted: Callable[[str, str], bool],
-        catalog: Catalog,
+        catalog: KeysAndRows,
         *,
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
@@ -127,7 +127,7 @@ class Decoder:
         self.lsn = struct.unpack_from(">Q", message, 10)[0]
         self._done = 0
         self._settled = self._sequence
-        yield Mark.COMMITTED
+        yield SourceMark.COMMITTED
 
     def _relation(self, message: bytes) -> Iterator[Item]:
         relation, replica_key = described(message)
