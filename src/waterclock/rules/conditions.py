@@ -130,15 +130,12 @@ class _Reader:
             found = IsNull(self._column(left))
             return Not(found) if isinstance(how, ast.IsNot) else found
         if isinstance(how, ast.In | ast.NotIn):
-            among = self._among(left, right)
+            if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
+                raise ValueError(f"`in` needs values in brackets, such as ('DE', 'FR'), not {self._said(right)}")
+            operand = self._operand(left)
+            among = Several(True, [Comparison(operand, operator.eq, self._value(each)) for each in right.elts])
             return Not(among) if isinstance(how, ast.NotIn) else among
         return Comparison(self._operand(left), _OPERATORS[type(how)], self._operand(right))
-
-    def _among(self, left: ast.expr, right: ast.expr) -> Node:
-        if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
-            raise ValueError(f"`in` needs values in brackets, such as ('DE', 'FR'), not {self._said(right)}")
-        operand = self._operand(left)
-        return Several(True, [Comparison(operand, operator.eq, self._value(each)) for each in right.elts])
 
     def _column(self, node: ast.expr) -> Column:
         operand = self._operand(node)

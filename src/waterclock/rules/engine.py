@@ -195,18 +195,15 @@ class Engine:
         if self._duplicates is not None and self._duplicates.seen(key, event.id, event.time):
             self.duplicate()
         elif event.time < self.watermark:
-            self._too_late(key, event)
+            if self._order.known(key, event):
+                self.duplicate()
+            else:
+                self.late(key, event)
+                self._order.passed(key, event)
         else:
             self._order.accept(key, event)
         if self._parked:
             self._unpark(key)
-
-    def _too_late(self, key: Key, event: Event) -> None:
-        if self._order.known(key, event):
-            self.duplicate()
-        else:
-            self.late(key, event)
-            self._order.passed(key, event)
 
     def _fire(self, deadline: Deadline) -> None:
         due, kind, key, a, b = deadline

@@ -68,7 +68,9 @@ class _Reader:
         rules, time_us = self._rules, self._time(row, self._rules.time)
         key = self._column(row, rules.key)
         if key is None:
-            self._check_heartbeat(row)
+            said = [name for name, value in row.items() if value is not None and name != self._rules.time]
+            if said:
+                raise self._wrong(self._rules.key, f"a key, for the row says more than its time ({said[0]!r})", None)
             return None, Event(time_us, "", None, None, None, None)
         return self._key(key), Event(
             time=time_us,
@@ -79,11 +81,6 @@ class _Reader:
             ref=row,
             answers=self._answers(row) if self._questions else None,
         )
-
-    def _check_heartbeat(self, row: Mapping[str, Any]) -> None:
-        said = [name for name, value in row.items() if value is not None and name != self._rules.time]
-        if said:
-            raise self._wrong(self._rules.key, f"a key, for the row says more than its time ({said[0]!r})", None)
 
     def result(self, watermark: int | None) -> Callable[[Outcome], Result]:
         at = None if watermark is None or watermark < _EARLIEST_US else self._shown(watermark)

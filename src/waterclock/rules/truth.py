@@ -69,13 +69,6 @@ def _kind_of(value: Any) -> Kind:
     return next(kind for types, kind in _KINDS if isinstance(value, types))
 
 
-def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
-    """Two values of one kind, or two numbers, neither null."""
-    if isinstance(left, float) != isinstance(right, float):
-        left, right = _double(left), _double(right)
-    return compare(left, right)
-
-
 def _double(number: Any) -> float:
     """The nearest double; beyond the largest, infinity."""
     try:
@@ -186,7 +179,9 @@ class Comparison(Node):
             left, right = self._fitted(left, right, kinds)
         elif kinds[0] == "boolean":
             self._check_order()
-        return _compared(self.compare, left, right)
+        if isinstance(left, float) != isinstance(right, float):
+            left, right = _double(left), _double(right)
+        return self.compare(left, right)
 
     def check(self, kinds: Kinds) -> None:
         found = self.left.kind(kinds), self.right.kind(kinds)

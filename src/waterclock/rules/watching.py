@@ -68,7 +68,12 @@ class Watch:
             self._engine.found(EMIT, key, a, due, source, carried and tuple(carried))
             self._engine.count_pending(-1)
         elif kind == EXPIRED:
-            self._expire(key, due, a, b)
+            expect, waiting = self._rules.expects[a], self._open.get(key, [])
+            item = _taken(waiting, due, a, b, bool(expect.carry))
+            if item is not None:
+                self._engine.count_pending(-1)
+                self._keep(key, waiting)
+                self._engine.found(EXPIRED, key, expect.otherwise, due, b, item[3])
         else:
             self._fall_silent(key, due, a, b)
 
@@ -145,14 +150,6 @@ class Watch:
 
     # deadlines -----------------------------------------------------------------------------------------------
 
-    def _expire(self, key: Key, due: int, rule: int, source: str) -> None:
-        expect, waiting = self._rules.expects[rule], self._open.get(key, [])
-        item = _taken(waiting, due, rule, source, bool(expect.carry))
-        if item is not None:
-            self._engine.count_pending(-1)
-            self._keep(key, waiting)
-            self._engine.found(EXPIRED, key, expect.otherwise, due, source, item[3])
-
     def _keep(self, key: Key, waiting: list[Item]) -> None:
         if waiting:
             self._open[key] = waiting
@@ -170,9 +167,6 @@ class Watch:
         else:
             return
         self._engine.found(QUIET, key, quiet.emit, due, source, carried)
-        self._drop_empty(key)
-
-    def _drop_empty(self, key: Key) -> None:
         if not self._owed.get(key, True):
             del self._owed[key]
         if key in self._last and not any(self._last[key]):

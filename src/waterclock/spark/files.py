@@ -25,7 +25,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, as_time, timed
 from waterclock.spark.packing.transform import delay_text
-from waterclock.spark.source import names_of
+from waterclock.spark.source import Stream, names_of
 from waterclock.spark.source_folder import check_source, count_files
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS
@@ -45,18 +45,15 @@ _MISSING = re.compile(
 _GONE = "it was moved or deleted before it was read: put it back under another name"
 
 
-class FileStream:
+class FileStream(Stream):
     """A `Stream` of the files in a folder."""
 
     unit = "files"
-    closes = packs_itself = True
+    packs_itself = True
 
     def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
         self._source, self._delay_us, self._checkpoint = source, delay_us, checkpoint
         self._layout = Layout(source.format, dict(source.columns), rules)
-
-    def begin(self, session: SparkSession) -> None:
-        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
         return self._layout.schema()
@@ -77,9 +74,6 @@ class FileStream:
         rows = in_workers(files.unionByName(beats), reader(self._layout, self._delay_us, count), TIMED)
         return rows.withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
-    def trigger(self, live: bool) -> dict[str, Any]:
-        return {}
-
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
         done = totals.get("files", 0)
         try:
@@ -88,17 +82,18 @@ class FileStream:
             return done, done  # the folder is away: that is for the listing of files to wait for
 
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        read, folder = {frames.file_of(frame) for frame in taken}, self._source.path
+        read, folder = {frames.note(frame, "file") for frame in taken}, self._source.path
         unread = [name for name in self._checkpoint.files_of(batch_id) if name not in read]
         gone = [name for name in unread if not (folder / name).exists()]  # others are empty: no worker is given these
         self._refuse_unseen(taken, {*unread} - {*gone})
         letters = dead_letters([(literal_name(folder, name), None, _GONE, None) for name in gone])
         counters = {"files": len(unread), "dead_letters": len(gone)}
-        return [frames.with_counters(letters, counters, b"dead")] if unread else []
+        return [frames.with_counters(letters, counters, "dead")] if unread else []
 
     def _refuse_unseen(self, taken: Sequence[pa.Table], there: set[str]) -> None:
         """A worker that does not see what is there has another folder under that path, or none."""
-        unseen = [told for frame in taken if (told := frames.unseen_of(frame)) is not None and told[0] in there]
+        said = [frames.note(frame, "unseen") for frame in taken]
+        unseen = [each for each in said if each is not None and each[0] in there]
         if unseen:
             name, host = min(unseen)
             raise EnvironmentMissing(self._not_seen(name, f"the worker on {host}"))
@@ -125,9 +120,6 @@ class FileStream:
         return (
             f"the file {name} was taken away while its batch began. The same command goes on, and notes that it is gone"
         )
-
-    def close(self) -> None:
-        pass
 
 
 def literal_name(folder: Place, name: str) -> str:
@@ -171,7 +163,12 @@ def _file_if_there(
     try:
         yield from _file(packs, file, layout, delay_us)
     except FileNotFoundError:
-        packs.add(FIRST, frames.to_bytes(frames.unseen(name_of(file[0]), socket.gethostname())))
+        packs.add(
+            FIRST,
+            frames.to_bytes(
+                frames.noted(frames.DEAD_SCHEMA.empty_table(), unseen=[name_of(file[0]), socket.gethostname()])
+            ),
+        )
         yield timed(packs, NO_TIME)
 
 
@@ -187,8 +184,8 @@ def _file(packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, dela
             packs.add_early(latest_us - delay_us)
         yield timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
     counters = {"files": 1, "dead_letters": dead, "heartbeats": heartbeats}
-    counted = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, b"dead")
-    packs.add(FIRST, frames.to_bytes(frames.with_file(counted, name_of(path))))
+    counted = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, "dead")
+    packs.add(FIRST, frames.to_bytes(frames.noted(counted, file=name_of(path))))
     yield timed(packs, NO_TIME)
 
 

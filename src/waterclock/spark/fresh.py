@@ -94,7 +94,11 @@ class Removal:
         """
         try:
             if self._path.exists():
-                self._empty()
+                write(self._mark, "")
+                kept = {_MARK, OWNERS, *others_in(self._path)}
+                for name in [name for name in names_in(self._path) if name not in kept]:
+                    remove(self._path / name)
+                remove(self._mark)
         except OSError as error:
             raise UsageError(
                 f"the checkpoint {self._path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
@@ -108,13 +112,6 @@ class Removal:
         """Remove the rest where a removal was killed: Spark would take the files named in it for read."""
         if self._mark.exists():
             self.run()
-
-    def _empty(self) -> None:
-        write(self._mark, "")
-        kept = {_MARK, OWNERS, *others_in(self._path)}
-        for name in [name for name in names_in(self._path) if name not in kept]:
-            remove(self._path / name)
-        remove(self._mark)
 
     def _served(self) -> str | None:
         return self._sink.read_text() if self._sink.exists() else None

@@ -182,25 +182,22 @@ class Pipeline:
             self._schema = results_schema(self._stream, self._rules)
         self.buckets = self._count(session)
         if self._schema is not None and self._outlets.plan(session, self._schema):
-            self._check_whole()
+            checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
+            self._outlets.open(checkpoint)  # 1
+            self._stream.refuse_if_closed()
+            mirrors = self._outlets.mirrors()
+            checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets, mirrors))  # 2
+            removal.serves(self._outlets.place)
+            self._owner.take()  # where the folder is new
+            self._outlets.fence(self._owner.epoch)
+            self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
+            self._totals = self._outlets.first.sink.totals()
+            self._gathering.holds(self._totals)
 
     def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
         """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
         only = self._outlets.only()
         return self._checkpoint, self._rules, only.sink, only.schema
-
-    def _check_whole(self) -> None:
-        checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-        self._outlets.open(checkpoint)  # 1
-        self._stream.refuse_if_closed()
-        mirrors = self._outlets.mirrors()
-        checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets, mirrors))  # 2
-        removal.serves(self._outlets.place)
-        self._owner.take()  # where the folder is new
-        self._outlets.fence(self._owner.epoch)
-        self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
-        self._totals = self._outlets.first.sink.totals()
-        self._gathering.holds(self._totals)
 
     def _count(self, session: SparkSession | None) -> int:
         return self._asked or self._checkpoint.buckets() or by_cores(session and cores_of(session))
@@ -310,7 +307,8 @@ class Pipeline:
             self._batches += 1
             self._events += written.counters.get("events", 0)
             self._totals = frames.sum_counters([self._totals, written.counters])  # a live run has batches without end
-            newest = max((us for us in map(frames.newest_of, taken) if us is not None), default=None)
+            said = [frames.note(frame, "newest") for frame in taken]
+            newest = max((us for us in said if us is not None), default=None)
             phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
             self._gathering.took(batch_id, written.counters, self._totals, (made.watermark_us, newest), phases)
         if self._report is not None:

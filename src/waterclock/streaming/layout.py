@@ -137,12 +137,8 @@ def with_row_id(rows: pa.Table, rules: Rules) -> pa.Table:
     nameless = pc.and_(pc.is_null(own), pc.is_valid(rows.column(rules.key)))  # a heartbeat needs no id
     if not own.null_count or not pc.any(nameless).as_py():
         return rows
-    none = pa.nulls(rows.num_rows, pa.string())
-    return rows.append_column(ROW_ID, pc.replace_with_mask(none, _one(nameless), _hashes(rows.filter(nameless))))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks)
+    none, mask = pa.nulls(rows.num_rows, pa.string()), pa.concat_arrays(nameless.chunks)
+    return rows.append_column(ROW_ID, pc.replace_with_mask(none, mask, _hashes(rows.filter(nameless))))
 
 
 def _hashes(rows: pa.Table) -> pa.Array:

@@ -144,7 +144,12 @@ class Checkpoint:
         if not file.exists():
             return
         before = stored(file)
-        self._refuse_moved(before.pop("checkpoint", None))
+        made = before.pop("checkpoint", None)
+        if made is not None and not place_of(made, Path("/")).exists():
+            raise StateMismatch(
+                f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
+                "Move it back, or leave a link to it there, or start over with --fresh."
+            )
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
         if "state" in changed:
             raise self._of_another_version(before.get("state"), settings.get("state"))
@@ -198,13 +203,6 @@ class Checkpoint:
             "link to the new one will do, or start over with --fresh."
         )
 
-    def _refuse_moved(self, made: Any) -> None:
-        if made is not None and not place_of(made, Path("/")).exists():
-            raise StateMismatch(
-                f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
-                "Move it back, or leave a link to it there, or start over with --fresh."
-            )
-
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
         if self.last_batch() is None:
@@ -255,7 +253,8 @@ class Checkpoint:
         """
         if not self.is_closed():
             return
-        closed_ns, taken = _written_ns(self._closing), {file.name: file for file in taken_files(self._taken)}
+        closing, taken = self._closing, {file.name: file for file in taken_files(self._taken)}
+        closed_ns = closing.stat().st_mtime_ns if isinstance(closing, Path) else written_ms(closing) * 1_000_000
         found = written_in(source)
         late = [name for name, ms, ns in found if ns >= closed_ns or not is_unchanged(name, ms, taken)]
         if late:
@@ -286,10 +285,6 @@ class Checkpoint:
                 f"the checkpoint {self.path} cannot be used by this user, who may not read and write {foreign}: run the "
                 "pipeline as the user who made it, or give that one's rights"
             )
-
-
-def _written_ns(file: Place) -> int:
-    return file.stat().st_mtime_ns if isinstance(file, Path) else written_ms(file) * 1_000_000
 
 
 def stored(file: Place) -> dict[str, Any]:

@@ -63,7 +63,18 @@ class Lease:
         if self._epoch is not None:
             self.check()
         elif self._path.is_dir():
-            self._take()
+            self._folder.make_folder()
+            last = self._largest()
+            before = self._held_by(last) if last else None  # 1
+            lineage = (before or {}).get("lineage") or uuid4().hex
+            told = {**self._mine, "lineage": lineage}
+            if not self._file(last + 1).create_new(_told(told)):  # 2
+                raise self._refused(_read(self._file(last + 1)))
+            self._epoch, self._ended = Epoch(lineage, last + 1), Event()
+            self._renewing = Thread(target=self._renew, args=(told,), name="lease of the checkpoint", daemon=True)
+            self._renewing.start()  # 3
+            with suppress(WaterclockError, OSError):  # the next one forgets them
+                self._forget_before(last)
 
     def check(self) -> None:
         """UsageError where another run took it over while this one stood still."""
@@ -83,20 +94,6 @@ class Lease:
         with suppress(WaterclockError, OSError):
             if epoch is not None and self._largest() == epoch.number:
                 self._file(epoch.number).write_whole(_told({**self._mine, "lineage": epoch.lineage, "released": True}))
-
-    def _take(self) -> None:
-        self._folder.make_folder()
-        last = self._largest()
-        before = self._held_by(last) if last else None  # 1
-        lineage = (before or {}).get("lineage") or uuid4().hex
-        told = {**self._mine, "lineage": lineage}
-        if not self._file(last + 1).create_new(_told(told)):  # 2
-            raise self._refused(_read(self._file(last + 1)))
-        self._epoch, self._ended = Epoch(lineage, last + 1), Event()
-        self._renewing = Thread(target=self._renew, args=(told,), name="lease of the checkpoint", daemon=True)
-        self._renewing.start()  # 3
-        with suppress(WaterclockError, OSError):  # the next one forgets them
-            self._forget_before(last)
 
     def _held_by(self, number: int) -> Mapping[str, Any]:
         """Who had it, once that one has it no more; UsageError where it is being written."""

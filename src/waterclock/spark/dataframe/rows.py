@@ -46,7 +46,7 @@ def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
             letters = _letters(batch, batch.column(REASON))
-            counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, b"dead")
+            counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
             packs.add(FIRST, frames.to_bytes(counted))
             yield timed(packs, NO_TIME)
 
@@ -68,7 +68,7 @@ def add_judged(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> int | None:
     packs.add_rows(keyed, rules.key)
     counters = {"dead_letters": letters.num_rows, "heartbeats": good.num_rows - keyed.num_rows}
     if any(counters.values()):
-        packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, b"dead")))
+        packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, "dead")))
     latest_us: int | None = pc.max(_us(good.column(rules.time))).as_py()
     return latest_us
 
@@ -82,7 +82,11 @@ def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
     if REASON in rows.schema.names:
         found.append((pc.is_valid(rows.column(REASON)), rows.column(REASON)))
     found.append((pc.is_null(at), f"column {rules.time!r} (the time) is missing"))
-    found += [(_outside(rows.column(f.name)), _calendar(f.name)) for f in rows.schema if pa.types.is_timestamp(f.type)]
+    found += [
+        (_outside(rows.column(f.name)), f"column {f.name!r}: needs a time in the years 1 to 9999")
+        for f in rows.schema
+        if pa.types.is_timestamp(f.type)
+    ]
     found.append((pc.and_(pc.is_null(key), carries), f"column {rules.key!r} (the key) is missing"))
     if rules.sequence:
         wrong = pc.fill_null(pc.less(rows.column(rules.sequence), 1), True)
@@ -91,10 +95,6 @@ def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
     masks, reasons = zip(*found, strict=True)
     which = pa.StructArray.from_arrays(list(masks), names=[str(number) for number in range(len(masks))])
     return pc.case_when(which, *reasons, pa.scalar(None, pa.string()))
-
-
-def _calendar(name: str) -> str:
-    return f"column {name!r}: needs a time in the years 1 to 9999"
 
 
 def _outside(column: pa.Array) -> pa.Array:

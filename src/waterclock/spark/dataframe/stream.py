@@ -7,7 +7,6 @@ Rule 3: waterclock cannot know whether something came after the close before Spa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from waterclock.spark.files import reader
 from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.packs import TIMED
 from waterclock.spark.packing.transform import check_columns, delay_text, with_id
-from waterclock.spark.source import names_of
+from waterclock.spark.source import Stream, names_of
 from waterclock.streaming.toml.fitting import check_durations, check_names_of
 
 if TYPE_CHECKING:
@@ -56,11 +55,8 @@ def _nullable(field: pa.Field) -> pa.Field:
     return pa.field(field.name, inner, metadata=field.metadata)
 
 
-class DataFrameStream:
+class DataFrameStream(Stream):
     """A `Stream` of the rows of a streaming DataFrame that `check_dataframe` found good."""
-
-    unit = "rows"
-    closes, packs_itself = True, False
 
     def __init__(
         self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint, letters: DataFrame | None = None
@@ -68,9 +64,6 @@ class DataFrameStream:
         """`letters` are lines that could not be read, where they do not stand among `rows`."""
         self._rows, self._rules, self._delay_us, self._checkpoint = rows, rules, delay_us, checkpoint
         self._letters = letters
-
-    def begin(self, session: SparkSession) -> None:
-        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
         return event_schema(self._rows.drop(*ASIDE))
@@ -80,12 +73,6 @@ class DataFrameStream:
             "columns": {field.name: field.dataType.simpleString() for field in self._rows.drop(*ASIDE).schema.fields}
         }
 
-    def check(self) -> None:
-        """Nothing: it was looked at when the pipeline was made."""
-
-    def refuse_if_closed(self) -> None:
-        """Nothing that can be known yet: the first batch that has rows is refused."""
-
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         named = with_id(self._rows, self._rules, self._rows.drop(*ASIDE).columns)
         rows = in_workers(named, row_packer(self._rules, self._delay_us, count), TIMED)
@@ -93,19 +80,3 @@ class DataFrameStream:
         if self._letters is not None:
             rows = rows.unionByName(in_workers(self._letters, pack_letters, TIMED))
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
-
-    def trigger(self, live: bool) -> dict[str, Any]:
-        return {}
-
-    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        done = totals.get("events", 0)
-        return done, done  # how much more there is, Spark's source knows
-
-    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        return []
-
-    def explain(self, story: str) -> str | None:
-        return None
-
-    def close(self) -> None:
-        pass

@@ -69,7 +69,7 @@ class StepPacker:
         read = plain_records(records, self.layout)
         rows = read.rows.append_column(PLACE, _places(records, read.offsets))
         own = own_watermark(read.latest_us, self.delay_us)
-        dead = frames.with_counters(read.dead, read.counters, b"dead")
+        dead = frames.with_counters(read.dead, read.counters, "dead")
         return self._whole(rows, [dead, frames.clock({**watermarks_of(known, gone), records.place: own})])
 
     def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch:
@@ -189,7 +189,7 @@ def frame_packer(count: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         packs = Packs(count=count)
         for batch in batches:
             for frame in batch.column(FRAME).to_pylist():
-                if frames.is_clock(frames.from_bytes(frame)):
+                if frames.kind_of(frames.from_bytes(frame)) == "clock":
                     packs.add_to_each(frame)
                 else:
                     packs.add(FIRST, frame)

@@ -9,7 +9,7 @@ Rule 3: the heartbeats of the checkpoint are the only rows that have a time for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.packs import TIMED
 from waterclock.spark.packing.transform import delay_text
 from waterclock.spark.session.cluster import cores_of
-from waterclock.spark.source import names_of
+from waterclock.spark.source import Stream, names_of
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.changes import ChangeLayout
 from waterclock.streaming.topics.client import client_for, resolved, settings_of
@@ -53,7 +53,7 @@ def packing_of(topics: Topics, rules: Rules | None, delay_us: int) -> RowPacker 
     return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
 
 
-class TopicStream:
+class TopicStream(Stream):
     """A `Stream` of topics of Kafka."""
 
     unit = "records"
@@ -127,7 +127,7 @@ class TopicStream:
         return {} if live or self._topics.way == "python" else {"availableNow": True}
 
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        done = sum(self._done().values())
+        done = sum(from_json(self._checkpoint.source_offsets()).values())
         try:
             return done, max(done, self._found())
         except WaterclockError:
@@ -140,9 +140,6 @@ class TopicStream:
         if self._ends is None or now_s - self._ends[0] > _ASK_EVERY_S:
             self._ends = now_s, sum(door.ends(self._places()).values())
         return self._ends[1]
-
-    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        return []  # the reading itself reports records that are gone
 
     def explain(self, story: str) -> str | None:
         """Spark's own connector reports records that are gone in a story of many lines."""
@@ -194,14 +191,11 @@ class TopicStream:
             return {**self._door().ends(places), **resolved(self._door(), ending, ())}
         return resolved(self._door(), ending, places)
 
-    def _done(self) -> Offsets:
-        """How far the batches have come whose offsets were written."""
-        return from_json(self._checkpoint.source_offsets())
-
     def _closed_at(self) -> Offsets:
         """Where the topics ended for good: up to there they were read at the close, or where no batch came, from there on.
 
-        Not `_done`: Spark's connector cannot stop there. What comes during the close it reads, to pass it over.
+        Not how far the batches have come: Spark's connector cannot stop there. What comes during the close it reads, to
+        pass it over.
         """
         return {**from_json(self._checkpoint.starting() or {}), **from_json(self._checkpoint.closed_at())}
 

@@ -62,9 +62,9 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         # by origin: Spark reads a file twice where the name of another one of its batch matches it as a pattern
         taken = {row.origin: row.frame for row in rows if row.frame is not None}
         tables = [frames.from_bytes(taken[origin]) for origin in sorted(taken)]
-        yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.is_dead(table))
-        clocks = [table for table in tables if frames.is_clock(table)]
-        events = [table for table in tables if not frames.is_dead(table) and not frames.is_clock(table)]
+        yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.kind_of(table) == "dead")
+        clocks = [table for table in tables if frames.kind_of(table) == "clock"]
+        events = [table for table in tables if frames.kind_of(table) not in ("dead", "clock")]
         if events or clocks:
             yield _Frame(self._step(events, clocks, timerValues.getCurrentWatermarkInMs()))
 
@@ -84,22 +84,20 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
         self._keep(bucket, watermark_ms, alarm, rang_ms)
         results = frames.chosen(results, self._columns) if self._columns else results
-        results = frames.with_refused(results, refused) if (refused := refused_here()) else results
-        return frames.to_travel(frames.more_counted(results, {"state_bytes": bucket.grown}))
+        results = frames.noted(results, refused=refused) if (refused := refused_here()) else results
+        counters = frames.sum_counters([frames.counters_of(results), {"state_bytes": bucket.grown}])
+        return frames.to_travel(frames.noted(results, counters=counters))
 
     def _keep(self, bucket: Bucket, watermark_ms: int, was_ms: int | None = None, rang_ms: int | None = None) -> None:
-        alarm = self._set_alarm(_alarm_ms(bucket, watermark_ms), was_ms, rang_ms)
-        after = bucket.store()
-        bucket.close()
-        self._state.update((alarm, after.engine, after.rows))
-
-    def _set_alarm(self, due_ms: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
+        due_ms = _alarm_ms(bucket, watermark_ms)
         if due_ms != was_ms:
             if was_ms is not None and was_ms != rang_ms:
                 self._handle.deleteTimer(was_ms)
             if due_ms is not None:
                 self._handle.registerTimer(due_ms)
-        return due_ms
+        after = bucket.store()
+        bucket.close()
+        self._state.update((due_ms, after.engine, after.rows))
 
 
 def _alarm_ms(bucket: Bucket, watermark_ms: int) -> int | None:

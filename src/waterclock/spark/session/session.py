@@ -194,27 +194,22 @@ def check_state_store(spark: SparkSession, count: int) -> None:
 
 def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
     from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     with _stderr_to(log):
         try:
-            _start_java(chosen)
+            # Ctrl-C counts when the JVM is there: PySpark would lose it on its way, and it would never end
+            with Interrupted() as interrupted:
+                SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
+            if interrupted:
+                raise KeyboardInterrupt
             return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
         except PySparkException as error:
             raise _not_started(error, chosen, log) from error
         except Py4JError as error:  # Java runs, and threw something
             raise _refused(error, chosen["spark.master"], log) from error
-
-
-def _start_java(chosen: Mapping[str, str]) -> None:
-    """Start the JVM; Ctrl-C meanwhile counts when it is there. PySpark would lose it on its way, and it would never end."""
-    from pyspark import SparkConf, SparkContext
-
-    with Interrupted() as interrupted:
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
-    if interrupted:
-        raise KeyboardInterrupt
 
 
 def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) -> EnvironmentMissing:

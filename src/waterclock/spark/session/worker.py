@@ -30,7 +30,12 @@ _NUMBER = struct.Struct("!i")
 def main() -> None:
     folder, module, *arguments = sys.argv[1:]
     connection = _connected()
-    _arrange(folder)
+    # Put the path right. Rules 2 and 3.
+    home = os.path.realpath(os.environ.get("SPARK_HOME", ""))
+    if home in {os.path.join(os.path.realpath(path), "pyspark") for path in sys.path}:
+        sys.path[:] = [path for path in sys.path if not os.path.realpath(path).startswith(home + os.sep)]
+    if folder:
+        sys.meta_path.append(Beside(folder))
     sys.argv = [module, *arguments]
     if connection is None:  # a daemon: it prints where Spark is to connect
         run_module(module, run_name="__main__", alter_sys=True)
@@ -59,15 +64,6 @@ def _connected() -> socket.socket | None:
         if file.read(length) != b"ok":
             raise ConnectionRefusedError("Spark does not take the secret that it gave this Python")
     return connection
-
-
-def _arrange(folder: str) -> None:
-    """Put the path right. Rules 2 and 3."""
-    home = os.path.realpath(os.environ.get("SPARK_HOME", ""))
-    if home in {os.path.join(os.path.realpath(path), "pyspark") for path in sys.path}:
-        sys.path[:] = [path for path in sys.path if not os.path.realpath(path).startswith(home + os.sep)]
-    if folder:
-        sys.meta_path.append(Beside(folder))
 
 
 class Beside:

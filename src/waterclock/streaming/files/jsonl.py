@@ -60,7 +60,12 @@ def plain_rows(block: bytes, schema: pa.Schema) -> pa.Table | None:
     if not _looks_plain(block, lines):
         return None
     try:
-        rows = _parsed(block, schema)
+        explicit = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
+        parse = pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="ignore")
+        read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
+        raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8
+        rows = pa.table({f.name: _moments(raw.column(f.name), f.type) for f in schema}, schema)
     except pa.ArrowException:
         return None
     # Every line is at least one object; as many rows as lines means that none is two.
@@ -90,15 +95,6 @@ def _flat(block: bytes, lines: int) -> bool:
     return brackets - lines < _DEEPEST or all(
         line.count(b"{") + line.count(b"[") < _DEEPEST for line in block.split(b"\n")
     )
-
-
-def _parsed(block: bytes, schema: pa.Schema) -> pa.Table:
-    explicit = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
-    parse = pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="ignore")
-    read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-    raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
-    raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8
-    return pa.table({f.name: _moments(raw.column(f.name), f.type) for f in schema}, schema)
 
 
 def _moments(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -90,7 +90,17 @@ def _block(batch: pa.RecordBatch, layout: Layout, path: str, first: int) -> Bloc
     rows = pa.Table.from_arrays(columns, schema=layout.schema())
     if not unfit and all_good(rows, layout.rules):
         return Block(with_row_id(rows, layout.rules), dead_letters([]))
-    return _judged(rows, unfit, layout, path, first)
+    good: list[int] = []
+    dead: list[Letter] = []
+    for number, row in enumerate(rows.to_pylist()):
+        try:
+            for name in (name for name, bad in unfit.items() if bad[number]):
+                raise ValueError(f"column {name!r}: needs {_NEEDS[rows.schema.field(name).type]}")
+            check_row(row, layout.rules)
+            good.append(number)
+        except ValueError as error:
+            dead.append((path, first + number, str(error), str(row)))
+    return Block(with_row_id(rows.take(pa.array(good, pa.int64())), layout.rules), dead_letters(dead))
 
 
 def _plain(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -121,20 +131,6 @@ def _unfit(column: pa.Array, kind: pa.DataType) -> list[bool]:
         return [True]
     half = len(column) // 2
     return _unfit(column[:half], kind) + _unfit(column[half:], kind)
-
-
-def _judged(rows: pa.Table, unfit: dict[str, list[bool]], layout: Layout, path: str, first: int) -> Block:
-    good: list[int] = []
-    dead: list[Letter] = []
-    for number, row in enumerate(rows.to_pylist()):
-        try:
-            for name in (name for name, bad in unfit.items() if bad[number]):
-                raise ValueError(f"column {name!r}: needs {_NEEDS[rows.schema.field(name).type]}")
-            check_row(row, layout.rules)
-            good.append(number)
-        except ValueError as error:
-            dead.append((path, first + number, str(error), str(row)))
-    return Block(with_row_id(rows.take(pa.array(good, pa.int64())), layout.rules), dead_letters(dead))
 
 
 _NEEDS: dict[pa.DataType, str] = {

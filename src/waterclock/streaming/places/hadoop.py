@@ -144,7 +144,11 @@ class HadoopPath:
     def create_new(self, data: bytes) -> bool:
         """Make the file with `data`, whole, if nobody else did or does; whether it was this one who made it."""
         if self.scheme in _OBJECTS:
-            return self._put_if_new(data)
+            with suppress(FileExistsError), self._errors():
+                made = self._system.createFile(self._java).overwrite(False).opt(_ONLY_IF_NEW, True).recursive().build()
+                self._close(made, data)
+                return True
+            return False
         fresh = self.parent / f".{self.name}.{uuid4().hex}.new"
         fresh._put(data)
         try:
@@ -166,13 +170,6 @@ class HadoopPath:
     def _put(self, data: bytes) -> None:
         with self._errors():
             self._close(self._system.create(self._java, True), data)
-
-    def _put_if_new(self, data: bytes) -> bool:
-        with suppress(FileExistsError), self._errors():
-            made = self._system.createFile(self._java).overwrite(False).opt(_ONLY_IF_NEW, True).recursive().build()
-            self._close(made, data)
-            return True
-        return False
 
     @staticmethod
     def _close(stream: Any, data: bytes) -> None:

@@ -46,7 +46,15 @@ def unpack(chunk: bytes, rules: Rules, rows: Rows) -> list[Deadline]:
     if packed:
         batch = whole(pa.ipc.read_record_batch(pa.py_buffer(packed), rows.schema()))
         first = rows.add(pa.Table.from_batches([batch]))
-        deadlines = _deliveries(batch, rules, first)
+        assert rules.deliver_column is not None
+        columns = (
+            times(batch, rules.deliver_column),
+            repeat(DELIVER),
+            batch.column(rules.key).to_pylist(),
+            ids(batch, rules),
+            range(first, first + batch.num_rows),
+        )
+        deadlines = list(zip(*columns, strict=False))  # type: ignore[arg-type]
     return list(_merged(others, deadlines))
 
 
@@ -76,18 +84,6 @@ def _merged(others: Iterable[tuple[int, Deadline]], deliveries: list[Deadline]) 
         first = place - before
         yield deadline
     yield from deliveries[first:]
-
-
-def _deliveries(batch: pa.RecordBatch, rules: Rules, first: int) -> list[Deadline]:
-    assert rules.deliver_column is not None
-    columns = (
-        times(batch, rules.deliver_column),
-        repeat(DELIVER),
-        batch.column(rules.key).to_pylist(),
-        ids(batch, rules),
-        range(first, first + batch.num_rows),
-    )
-    return list(zip(*columns, strict=False))  # type: ignore[arg-type]
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:

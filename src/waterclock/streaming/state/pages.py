@@ -146,7 +146,9 @@ class Page:
     def have(self, number: int, blob: bytes) -> None:
         """A segment was read."""
         if not self._segment:
-            self._read[number] = self._old(blob)
+            # written before there were segments: its rows have a blob of their own
+            rows = self._store.get(self._blobs[2]) if len(self._blobs) > 2 else b""
+            self._read[number] = states.from_blobs(blob, rows)
             return
         if not self._read:
             self._schema = segments.schema_of(self._head()[4 * self._count :])
@@ -186,11 +188,6 @@ class Page:
     def _size_of(self, segment: int) -> int:
         width = self._segment or self._count
         return min(width, self._count - segment * width)
-
-    def _old(self, columns: bytes) -> States:
-        """Of a page that was written before there were segments: its rows have a blob of their own."""
-        rows = self._store.get(self._blobs[2]) if len(self._blobs) > 2 else b""
-        return states.from_blobs(columns, rows)
 
 
 class Pages:

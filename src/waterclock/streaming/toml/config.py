@@ -220,19 +220,15 @@ def _check_together(made: list[Outlet[Destination]]) -> None:
 def _numbered(table: Mapping[str, Any], folder: Path, changes: bool, number: int) -> Outlet[Destination]:
     """The outlet of [sink]; of one of several, `number` says which."""
     try:
-        return _outlet(table, folder, changes)
+        sink, mirrors = _part(table, "sink", None), _mirrors(table)
+        columns = () if mirrors else columns_from("[sink]", sink)
+        destination = destination_from(_without_step(table), folder, changes)
+        takes = takes_from("[sink]", sink)
+        return Outlet(destination, step_from("[sink]", sink, folder), columns, takes)
     except UsageError as error:
         if not number:
             raise
         raise UsageError(f"[[sink]] number {number}: {str(error).removeprefix('[sink]: ')}") from error
-
-
-def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet[Destination]:
-    sink, mirrors = _part(table, "sink", None), _mirrors(table)
-    columns = () if mirrors else columns_from("[sink]", sink)
-    destination = destination_from(_without_step(table), folder, changes)
-    takes = takes_from("[sink]", sink)
-    return Outlet(destination, step_from("[sink]", sink, folder), columns, takes)
 
 
 def _buckets(spark: Mapping[str, Any]) -> int | None:

@@ -58,13 +58,9 @@ def check_places(file: Path | None, source: Place | None, checkpoint: Place, sin
     for other, what in ((read, "the source folder"), (kept, "the checkpoint")):
         if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
-    if (pipeline and _is_in(pipeline, sink)) or _is_other_folder(sink):
+    is_table = any((sink / name).is_dir() for name in _OF_TABLES)
+    if (pipeline and _is_in(pipeline, sink)) or (sink.is_dir() and any(sink.iterdir()) and not is_table):
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
-
-
-def _is_other_folder(sink: Path) -> bool:
-    """Whether it is a folder that holds things, and no table."""
-    return sink.is_dir() and any(sink.iterdir()) and not any((sink / name).is_dir() for name in _OF_TABLES)
 
 
 def _is_in(inner: Path | HadoopPath, outer: Path | HadoopPath) -> bool:

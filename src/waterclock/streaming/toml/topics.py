@@ -20,7 +20,7 @@ Rule 1: what keeps the promise of exactly once cannot be set: those settings are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -173,10 +173,6 @@ def _offsets(name: str, given: Any, topics: tuple[str, ...]) -> Where:
         return {topic: _partitions(name, topic, given[topic], topics) for topic in given}
     if given in ("earliest", "latest"):
         return str(given)
-    return _time_ms(name, given)
-
-
-def _time_ms(name: str, given: Any) -> int:
     try:
         moment = datetime.fromisoformat(given) if isinstance(given, str) else given
         if not isinstance(moment, datetime):
@@ -219,15 +215,11 @@ def _check_way(made: Topics) -> None:
         raise UsageError(
             "[source]: Spark's own connector reads to the end: leave out 'ending', or take way = \"python\""
         )
-    if made.way == "connector" and (strange := list(_untranslated(made.client))):
+    if made.way == "connector" and (strange := [name for name in made.client if name not in TRANSLATED]):
         raise UsageError(
             f"[source.client]: {strange[0]!r} is a setting of librdkafka that Spark's own connector does not know: give "
             'it Kafka\'s own under [source.connector], such as "kafka.ssl.truststore.location"'
         )
-
-
-def _untranslated(client: Mapping[str, str]) -> Iterator[str]:
-    return (name for name in client if name not in TRANSLATED)
 
 
 _STARTS, _ENDS = "starting in [source] says it", "Spark's own connector reads to the end"

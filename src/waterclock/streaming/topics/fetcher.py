@@ -67,7 +67,12 @@ class Fetcher:
                 before = self._progress()
                 for message in self._next():
                     self._take(message)
-                yield from self._ready()
+                # Full chunks of every partition, and the rest of those that are over.
+                for place, messages in self._taken.items():
+                    whole = len(messages) // CHUNK * CHUNK if place in self._left else len(messages)
+                    for start in range(0, whole, CHUNK):
+                        yield _records(place, messages[start : min(start + CHUNK, whole)])
+                    del messages[:whole]
                 now_s = self._client.clock.monotonic_s()
                 heard_s = heard_s if self._progress() == before else now_s
                 if now_s - heard_s > self._client.patience_s:
@@ -112,14 +117,6 @@ class Fetcher:
         if self._left:
             # not `pause`: a partition stays paused when it is assigned again
             self._client.consumer.incremental_unassign([TopicPartition(*place)])
-
-    def _ready(self) -> Iterator[Records]:
-        """Full chunks of every partition, and the rest of those that are over."""
-        for place, messages in self._taken.items():
-            whole = len(messages) // CHUNK * CHUNK if place in self._left else len(messages)
-            for start in range(0, whole, CHUNK):
-                yield _records(place, messages[start : min(start + CHUNK, whole)])
-            del messages[:whole]
 
     # what is no record ---------------------------------------------------------------------------------------
 

@@ -127,7 +127,8 @@ class ReadRecords:
 def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
     """Rows with a key, dead letters, and how far the time of the partition has come."""
     read = plain_records(records, layout)
-    rows = _with_id(read.rows, layout)
+    named = with_row_id(read.rows.select(layout.said()), layout.rules)
+    rows = read.rows.append_column(ROW_ID, named.column(ROW_ID)) if ROW_ID in named.column_names else read.rows
     latest = pc.max(rows.column(layout.rules.time).cast(pa.int64())).as_py()
     keyed = rows.filter(pc.is_valid(rows.column(layout.rules.key)))
     beats = read.counters["heartbeats"] + rows.num_rows - keyed.num_rows
@@ -202,11 +203,6 @@ def _column(bodies: Records, part: str) -> pa.Array:
     kind, read = TYPES[RECORD_PARTS[part]], _PARTS[part]
     plain = pa.int64() if kind == TIMESTAMP else kind
     return pa.array((read(bodies, n) for n in range(len(bodies.offsets))), plain).cast(kind)
-
-
-def _with_id(rows: pa.Table, layout: TopicLayout) -> pa.Table:
-    named = with_row_id(rows.select(layout.said()), layout.rules)
-    return rows.append_column(ROW_ID, named.column(ROW_ID)) if ROW_ID in named.column_names else rows
 
 
 # The slow way --------------------------------------------------------------------------------------------------

@@ -253,7 +253,9 @@ class CompiledEngine:
     # results -------------------------------------------------------------------------------------------------
 
     def _results(self) -> pa.Table:
-        count, kind, rule, due, row, key, source, ids, others, carries = self._engine.results(self._kinds())
+        count, kind, rule, due, row, key, source, ids, others, carries = self._engine.results(
+            "".join(kind_of(f.type) for f in self._carried()).encode()
+        )
         if not count:
             return pa.table({})
         kinds, rules = np.frombuffer(kind, np.int8), np.frombuffer(rule, np.int32)
@@ -284,9 +286,6 @@ class CompiledEngine:
         """The columns that results carry."""
         schema = self._rows.schema()
         return [] if schema is None else [schema.field(name) for name in self._rules.questions().carried]
-
-    def _kinds(self) -> bytes:
-        return "".join(kind_of(f.type) for f in self._carried()).encode()
 
 
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -72,10 +72,6 @@ def _plan(rules: Rules, name: str) -> tuple[list[tuple[int, int]], list[tuple[in
     delays = [(n, _where(rules, d.where)) for n, d in enumerate(rules.delays) if name in types_of(d.after)]
     opens = [(n, _where(rules, e.where)) for n, e in enumerate(rules.expects) if name in types_of(e.after)]
     meets = [_where(rules, e.met_where) if name in types_of(e.type) else NEVER for e in rules.expects]
-    withdraws = [_withdraws(rules, e, name) for e in rules.expects]
+    withdraws = [_where(rules, e.cancel_where) if name in e.cancel_by else NEVER for e in rules.expects]
     is_closing = {*meets, *withdraws} - {NEVER}
     return delays, opens, meets if is_closing else [], withdraws if is_closing else []
-
-
-def _withdraws(rules: Rules, expect: Expect, name: str) -> int:
-    return _where(rules, expect.cancel_where) if name in expect.cancel_by else NEVER
