@@ -1,4 +1,4 @@
-"""waterclock's pipelines on topics, by both ways, against either broker: the contract of tests/topic_contract.py.
+"""waterclock's pipelines on topics, by both ways, against either broker: the contract of spark/topic_contract.py.
 
 Both ways run in one session, which has the jars of Spark's own connector.
 """

@@ -108,7 +108,7 @@ def noted(rows: pa.Table, **notes: Any) -> pa.Table:
 
     counters    what was counted        watermark   at which the step of these results ended, in microseconds
     newest      the largest time of an event which that step took, in microseconds
-    refused     the compiled modules that could not be loaded where they were made (packing/compiled.py)
+    refused     the compiled modules that could not be loaded where they were made (spark/packing/compiled.py)
     file        the file that ends here     unseen      a file that was not there for the worker on a host: both names
     """
     said = {name.encode(): json.dumps(value).encode() for name, value in notes.items()}
@@ -122,7 +122,7 @@ def note(frame: pa.Table, name: str) -> Any:
 
 
 def kind_of(frame: pa.Table) -> str:
-    """ "dead", "file", "clock", or "results"; "" of events and changes."""
+    """One of "dead", "file", "clock", or "results"; "" of events and changes."""
     return (frame.schema.metadata or {}).get(_KIND, b"").decode()  # type: ignore[no-any-return]
 
 

@@ -1,9 +1,9 @@
 """What a running pipeline reports about itself: one frozen record, whoever asks and whenever.
 
     statistics.py   the record, and how it is gathered batch by batch
-    listening.py    Spark's part of it: times of phases, rows and memory of the state
-    behind.py       how much of the source is not taken yet
-    prometheus.py   the record as Prometheus's text
+    spark/watching/listening.py    Spark's part of it: times of phases, rows and memory of the state
+    spark/watching/behind.py       how much of the source is not taken yet
+    spark/watching/prometheus.py   the record as Prometheus's text
 
 Rule 1: two threads write, each its own fields, and each field is replaced whole: a reader needs no lock. All that a batch
         changes is one field.

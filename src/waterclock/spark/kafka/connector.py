@@ -74,7 +74,7 @@ def _jaas(mechanism: str, user: str, password: str) -> str:
 
 
 def _options(topics: Topics, starting: Offsets) -> dict[str, str]:
-    """Settings of the client, over them the connector's own, and over those what cannot be set (table.py, rule 1)."""
+    """Settings of the client, over them the connector's own, and over those what cannot be set (toml/topics.py, rule 1)."""
     return {
         **{f"kafka.{name}": value for name, value in java_settings(topics.client).items()},
         **topics.connector,
