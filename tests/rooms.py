@@ -68,7 +68,7 @@ INSIDE_SPARK: dict[str, set[str]] = {
     "fixed": {"source"},
     "packing": {"session"},
     "tables": {"session"},
-    "batch": {"checkpoint", "packing", "session"},
+    "batch": {"checkpoint", "packing", "session", "source"},
     "files": {"checkpoint", "packing", "source", "source_folder"},
     "watching": {"checkpoint", "source_folder"},
     "dataframe": {"batch", "checkpoint", "files", "packing", "source", "source_folder"},

@@ -52,7 +52,9 @@ class FileStream(Stream):
     packs_itself = True
 
     def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
-        self._source, self._delay_us, self._checkpoint = source, delay_us, checkpoint
+        self._source = source
+        self._delay_us = delay_us
+        self._checkpoint = checkpoint
         self._layout = Layout(source.format, dict(source.columns), rules)
 
     def schema(self) -> pa.Schema:

@@ -91,7 +91,9 @@ class Pipeline:
         name: str = "pipeline",
         buckets: int | None = None,
     ) -> None:
-        self._name, self._rules, self._outlets = plain_name("Pipeline(name=)", name), rules, Outlets(sink)
+        self._name = plain_name("Pipeline(name=)", name)
+        self._rules = rules
+        self._outlets = Outlets(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
         folder = place_of(checkpoint, Path.cwd())
         self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)

@@ -31,6 +31,7 @@ from waterclock.spark.batch.plans import reads_a_stream, refuse_stateful
 from waterclock.spark.session.worker import Beside
 from waterclock.streaming import frames
 from waterclock.streaming.toml.steps import Outlet, Step, columns_from, step_from, takes_from
+from waterclock.streaming.toml.table import FileTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +62,8 @@ def reshaped(
     given = {name: value for name, value in named if value is not None}
     if not given:
         raise ValueError("reshaped() needs query=, transform=, columns= or takes=, got none of them")
-    where = "reshaped()"
-    return Outlet(sink, step_from(where, given, Path.cwd()), columns_from(where, given), takes_from(where, given))
+    table = FileTable("reshaped()", given, Path.cwd())
+    return Outlet(sink, step_from(table), columns_from(table), takes_from(table))
 
 
 def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
@@ -89,7 +90,9 @@ class ResultStep:
 
     def __init__(self, step: Step, session: SparkSession, results: pa.Schema) -> None:
         """UsageError where it cannot be applied to results of the schema `results`."""
-        self._step, self._type, self.taken = step, from_arrow_schema(results), results
+        self._step = step
+        self._type = from_arrow_schema(results)
+        self.taken = results
         self.schema = to_arrow_schema(applied(step, nothing(session, self._type), RESULTS).schema, timezone="UTC")
 
     def of(self, session: SparkSession, results: pa.Table) -> pa.Table:

@@ -55,7 +55,10 @@ class ReaderStream(Stream):
     """A `Stream` of what a reader of Spark's reads; its columns are known once `begin` has asked Spark."""
 
     def __init__(self, reader: Reader, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
-        self._reader, self._rules, self._delay_us, self._checkpoint = reader, rules, delay_us, checkpoint
+        self._reader = reader
+        self._rules = rules
+        self._delay_us = delay_us
+        self._checkpoint = checkpoint
         self._rows: DataFrameStream | None = None
 
     def begin(self, session: SparkSession) -> None:

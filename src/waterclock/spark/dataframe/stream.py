@@ -62,7 +62,10 @@ class DataFrameStream(Stream):
         self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint, letters: DataFrame | None = None
     ) -> None:
         """`letters` are lines that could not be read, where they do not stand among `rows`."""
-        self._rows, self._rules, self._delay_us, self._checkpoint = rows, rules, delay_us, checkpoint
+        self._rows = rows
+        self._rules = rules
+        self._delay_us = delay_us
+        self._checkpoint = checkpoint
         self._letters = letters
 
     def schema(self) -> pa.Schema:

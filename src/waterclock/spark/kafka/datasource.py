@@ -62,7 +62,9 @@ class Share(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
     """What one task reads; the partitions that there are, and those that are gone."""
 
     def __init__(self, ranges: list[Range], known: list[Partition], gone: list[Partition]) -> None:
-        self.ranges, self.known, self.gone = ranges, known, gone
+        self.ranges = ranges
+        self.known = known
+        self.gone = gone
 
 
 class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is untyped here

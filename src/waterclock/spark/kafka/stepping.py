@@ -95,7 +95,10 @@ class SteppedRows:
 
     def __init__(self, topics: Topics, rules: Rules, delay_us: int) -> None:
         assert topics.step is not None
-        self._topics, self._step, self._rules, self._delay_us = topics, topics.step, rules, delay_us
+        self._topics = topics
+        self._step = topics.step
+        self._rules = rules
+        self._delay_us = delay_us
         self.packing = StepPacker(RecordLayout(dict(topics.columns), dict(topics.record)), delay_us)
         self._schema: pa.Schema | None = None
 

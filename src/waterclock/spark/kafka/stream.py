@@ -59,7 +59,9 @@ class TopicStream(Stream):
     unit = "records"
 
     def __init__(self, topics: Topics, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> None:
-        self._topics, self._checkpoint, self._delay_us = topics, checkpoint, delay_us
+        self._topics = topics
+        self._checkpoint = checkpoint
+        self._delay_us = delay_us
         self._stepped = None if topics.step is None or rules is None else SteppedRows(topics, rules, delay_us)
         self._packing: RowPacker | ChangePacker | StepPacker = (
             self._stepped.packing if self._stepped is not None else packing_of(topics, rules, delay_us)

@@ -105,8 +105,12 @@ class _Carry:
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
     ) -> None:
-        self._session, self._old, self._new = session, old, new
-        self._rules, self._buckets, self._report = rules, buckets, report
+        self._session = session
+        self._old = old
+        self._new = new
+        self._rules = rules
+        self._buckets = buckets
+        self._report = report
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
 

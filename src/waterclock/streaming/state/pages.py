@@ -86,7 +86,9 @@ class Page:
         The first is that of the index; the segments, of `segment` states each, have the next ones. Where `segment` is 0, as
         it was before there were any, the others are those of states and of rows.
         """
-        self._store, self._size, self._segment = store, size, segment
+        self._store = store
+        self._size = size
+        self._segment = segment
         self._blobs = blobs if not segment else range(blobs[0], blobs[0] + 1 + -(-count // segment))
         self._count, self._crossed = count, crossed
         self._living = count - int.from_bytes(crossed).bit_count()

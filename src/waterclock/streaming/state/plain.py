@@ -68,7 +68,10 @@ class PlainEngine:
 
     def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> None:
         """`find` wakes those of the keys looked for that rest."""
-        self._rules, self._rows, self._store, self._find = rules, rows, store, find
+        self._rules = rules
+        self._rows = rows
+        self._store = store
+        self._find = find
         self._carries = rules.carries()
         self.engine = Engine(rules, self._unpack, self._wake)
 

@@ -11,7 +11,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.streaming.layout import check_each_once, refuse_own
-from waterclock.streaming.toml.values import LONGEST_US, one_of
+from waterclock.streaming.toml.table import LONGEST_US, one_of
 
 _KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
     "string": "text",

@@ -23,17 +23,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from waterclock.changes.debezium import check_types
 from waterclock.durations import datetime_us
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import WHY_READING
-from waterclock.streaming.toml.clients import client_from, servers_from
 from waterclock.streaming.toml.steps import NAMES as STEPS
 from waterclock.streaming.toml.steps import Step, step_from
-from waterclock.streaming.toml.values import count, flat, get, one_of, texts
+from waterclock.streaming.toml.table import FileTable, one_of
 
 NAMES = (
     "format", "servers", "topics", "value", "columns", "record", "starting", "ending", "per_batch", "way", "on_loss",
@@ -55,7 +53,7 @@ _OWN = {
     "auto.offset.reset": "starting and on_loss in [source] say it",
 }
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_WHERE, _CLIENT = "[source]", "[source.client]"
+_WHERE = "[source]"
 VALUES = ("json", "maxwell", "debezium")
 
 
@@ -94,30 +92,28 @@ class Topics:
         return {**self.columns, **{column: RECORD_PARTS[part] for part, column in self.record.items()}}
 
 
-def topics_from(source: Mapping[str, Any], folder: Path) -> Topics:
-    """The topics of a parsed [source] table whose keys are known; a step's module is looked for in `folder` first.
-
-    UsageError says what is wrong and where.
-    """
-    topics, value = _topics(source), one_of(_WHERE, "value", get(source, _WHERE, "value", str, "json"), VALUES)
-    columns = get(source, _WHERE, "columns", dict) if value == "json" else {}
+def topics_from(source: FileTable) -> Topics:
+    """The topics of a table [source] whose keys are known; UsageError says what is wrong and where."""
+    topics, value = _topics(source), source.one_of("value", VALUES, "json")
+    columns = source.take("columns", dict) if value == "json" else {}
     _check_value(source, value)
+    servers, client = source.client(_OWN)
     made = Topics(
-        servers=servers_from(source, _WHERE),
+        servers=servers,
         topics=topics,
         columns=columns,
-        record=_record(get(source, _WHERE, "record", dict, {}), columns),
+        record=_record(source.take("record", dict, {}), columns),
         starting=_offsets("starting", source.get("starting", "earliest"), topics),
         ending=_offsets("ending", source.get("ending", "latest"), topics),
-        per_batch=count(source, _WHERE, "per_batch", 100_000),
-        way=one_of(_WHERE, "way", get(source, _WHERE, "way", str, "python"), ("python", "connector")),
-        on_loss=one_of(_WHERE, "on_loss", get(source, _WHERE, "on_loss", str, "fail"), ("fail", "go on")),
-        client=client_from(get(source, _WHERE, "client", dict, {}), _CLIENT, _OWN),
-        connector=dict(flat("[source.connector]", get(source, _WHERE, "connector", dict, {}))),
+        per_batch=source.count("per_batch", 100_000),
+        way=source.one_of("way", ("python", "connector"), "python"),
+        on_loss=source.one_of("on_loss", ("fail", "go on"), "fail"),
+        client=client,
+        connector=source.flat("connector"),
         value=value,
-        tables=tuple(texts(source, _WHERE, "tables", [])),
-        types=_types(get(source, _WHERE, "types", dict, {})),
-        step=step_from(_WHERE, source, folder),
+        tables=tuple(source.texts("tables", [])),
+        types=_types(source.flat("types")),
+        step=step_from(source),
     )
     _check_way(made)
     return made
@@ -134,8 +130,7 @@ def _check_value(source: Mapping[str, Any], value: str) -> None:
         raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes bring their types")
 
 
-def _types(given: Mapping[str, Any]) -> dict[str, str]:
-    types = dict(flat("[source.types]", given))
+def _types(types: dict[str, str]) -> dict[str, str]:
     try:
         check_types(types)
     except ValueError as error:
@@ -143,8 +138,8 @@ def _types(given: Mapping[str, Any]) -> dict[str, str]:
     return types
 
 
-def _topics(source: Mapping[str, Any]) -> tuple[str, ...]:
-    names = get(source, _WHERE, "topics", list)
+def _topics(source: FileTable) -> tuple[str, ...]:
+    names = source.take("topics", list)
     for name in names:
         if not isinstance(name, str) or not _LEGAL_TOPIC.fullmatch(name) or name in {".", ".."}:
             raise UsageError(

@@ -59,7 +59,10 @@ class CompiledEngine:
 
     def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> None:
         """`find` wakes those of the keys looked for that rest."""
-        self._rules, self._rows, self._store, self._find = rules, rows, store, find
+        self._rules = rules
+        self._rows = rows
+        self._store = store
+        self._find = find
         self._names = names_of(rules)
         self._engine = compiled.Engine(told(rules), self._names, KINDS)
         self._engine.load(NO_WATERMARK, Counters().to_dict())
