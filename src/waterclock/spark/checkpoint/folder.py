@@ -33,6 +33,24 @@ from waterclock.spark.source_folder import written_in
 from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
 
+_STARTING, _SOURCE_CLOSED, _CLOSED_AT = "starting.json", "source-closed", "closed-at.json"
+_CHANGED = {  # a setting that changed while the checkpoint lives, from `old` to `new`
+    "state": (
+        "the checkpoint {path} was written by another version of waterclock: its state has version {old}, this waterclock "
+        "reads {new}. Use the version that wrote it, or start over with --fresh."
+    ),
+    "path": (
+        "the source was the folder {old} when the checkpoint {path} was made, and is {new} now: Spark knows the files that "
+        "it has read by their paths, and would read them again. Name the old path in [source], where a link to the new one "
+        "will do, or start over with --fresh."
+    ),
+    "buckets": (
+        "the checkpoint {path} keeps its state in {old} buckets, and {new} are asked for: keys would not find their state. "
+        "Leave 'buckets' out, or say {old}; to have {new}, carry the state into a new checkpoint with waterclock state "
+        "rescale PIPELINE.toml --buckets {new}."
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -103,26 +121,18 @@ class Checkpoint:
 
     def starting(self) -> dict[str, Any] | None:
         """Where the first batch begins, as `begin_at` wrote it down; None where it did not yet."""
-        return stored(self._starting) if self._starting.exists() else None
+        return stored(self.path / _STARTING) if (self.path / _STARTING).exists() else None
 
     def begin_at(self, starting: Mapping[str, Any]) -> None:
         """Write down where the first batch begins: run again after a crash, it must read the same."""
-        write(self._starting, json.dumps(starting) + "\n")
-
-    @property
-    def _starting(self) -> Place:
-        return self.path / "starting.json"
+        write(self.path / _STARTING, json.dumps(starting) + "\n")
 
     def source_closes(self) -> None:
         """Write down that the batch that is done was the last one; again is the same."""
-        write(self._source_closed, "")
+        write(self.path / _SOURCE_CLOSED, "")
 
     def is_source_closed(self) -> bool:
-        return self._source_closed.exists()
-
-    @property
-    def _source_closed(self) -> Place:
-        return self.path / "source-closed"
+        return (self.path / _SOURCE_CLOSED).exists()
 
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Write down `settings` at the first start; StateMismatch where a later start has others."""
@@ -151,12 +161,10 @@ class Checkpoint:
                 "Move it back, or leave a link to it there, or start over with --fresh."
             )
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
-        if "state" in changed:
-            raise self._of_another_version(before.get("state"), settings.get("state"))
-        if changed == ["path"] and "path" in before:
-            raise self._of_another_folder(before.get("path"), settings.get("path"))
-        if changed == ["buckets"]:
-            raise self._of_other_buckets(before.get("buckets"), settings.get("buckets"))
+        known = "state" if "state" in changed else "".join(changed)
+        if known in _CHANGED and (known != "path" or "path" in before):
+            old, new = before.get(known), settings.get(known)
+            raise StateMismatch(_CHANGED[known].format(path=self.path, old=old, new=new))
         if changed:
             raise StateMismatch(
                 f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
@@ -183,26 +191,6 @@ class Checkpoint:
             return bool(stored(self.path / "waterclock.json").get("checkpoint") == str(self.path))
         return False
 
-    def _of_another_version(self, written: Any, read: Any) -> StateMismatch:
-        return StateMismatch(
-            f"the checkpoint {self.path} was written by another version of waterclock: its state has version {written}, "
-            f"this waterclock reads {read}. Use the version that wrote it, or start over with --fresh."
-        )
-
-    def _of_other_buckets(self, kept: Any, asked: Any) -> StateMismatch:
-        return StateMismatch(
-            f"the checkpoint {self.path} keeps its state in {kept} buckets, and {asked} are asked for: keys would not find "
-            f"their state. Leave 'buckets' out, or say {kept}; to have {asked}, carry the state into a new checkpoint with "
-            f"waterclock state rescale PIPELINE.toml --buckets {asked}."
-        )
-
-    def _of_another_folder(self, read: Any, named: Any) -> StateMismatch:
-        return StateMismatch(
-            f"the source was the folder {read} when the checkpoint {self.path} was made, and is {named} now: Spark knows "
-            "the files that it has read by their paths, and would read them again. Name the old path in [source], where a "
-            "link to the new one will do, or start over with --fresh."
-        )
-
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
         if self.last_batch() is None:
@@ -213,16 +201,12 @@ class Checkpoint:
     def close(self) -> None:
         """Add the closing heartbeat, and write down before it how far the source was read; again is the same."""
         if not self.is_closed():
-            write(self._closed_at, json.dumps(self.source_offsets()) + "\n")
+            write(self.path / _CLOSED_AT, json.dumps(self.source_offsets()) + "\n")
             self._beat(self._closing)
 
     def closed_at(self) -> dict[str, Any]:
         """Up to where the source was read when it was closed, as that keeps it: batches of the close may lie behind."""
-        return stored(self._closed_at) if self._closed_at.exists() else self.source_offsets()
-
-    @property
-    def _closed_at(self) -> Place:
-        return self.path / "closed-at.json"
+        return stored(self.path / _CLOSED_AT) if (self.path / _CLOSED_AT).exists() else self.source_offsets()
 
     def close_again(self) -> None:
         """Add one more closing heartbeat where the batch that ends everything is not done.

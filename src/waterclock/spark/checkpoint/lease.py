@@ -48,7 +48,14 @@ class Lease:
     def __init__(self, path: HadoopPath) -> None:
         self._path, self._folder = path, path / OWNERS
         self._clock: Clock = SystemClock()
-        self._mine = {**_this_process(), "run": uuid4().hex}
+        process = os.getpid()
+        self._mine = {
+            "host": socket.gethostname(),
+            "machine": _machine(),
+            "process": process,
+            "started": _started(process),
+            "run": uuid4().hex,
+        }
         self._epoch: Epoch | None = None
         self._ended = Event()
         self._renewing: Thread | None = None
@@ -170,11 +177,6 @@ def _read(file: HadoopPath) -> dict[str, Any]:
 
 
 # Who is this -----------------------------------------------------------------------------------------------------
-
-
-def _this_process() -> dict[str, Any]:
-    process = os.getpid()
-    return {"host": socket.gethostname(), "machine": _machine(), "process": process, "started": _started(process)}
 
 
 def _machine() -> str | None:
