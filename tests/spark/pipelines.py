@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from waterclock.streaming.summary import Summary
+    from waterclock.streaming.statistics import Summary
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = """[source.columns]

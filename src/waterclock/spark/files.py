@@ -31,7 +31,7 @@ from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS
 from waterclock.streaming.files.reading import Layout, name_of, read_file
 from waterclock.streaming.layout import END_US, dead_letters, end_of
-from waterclock.streaming.places.place import Place, is_remote
+from waterclock.streaming.places.place import is_remote
 from waterclock.streaming.toml.config import Files
 
 if TYPE_CHECKING:
@@ -87,18 +87,15 @@ class FileStream(Stream):
         read, folder = {frames.note(frame, "file") for frame in taken}, self._source.path
         unread = [name for name in self._checkpoint.files_of(batch_id) if name not in read]
         gone = [name for name in unread if not (folder / name).exists()]  # others are empty: no worker is given these
-        self._refuse_unseen(taken, {*unread} - {*gone})
-        letters = dead_letters([(literal_name(folder, name), None, _GONE, None) for name in gone])
-        counters = {"files": len(unread), "dead_letters": len(gone)}
-        return [frames.with_counters(letters, counters, "dead")] if unread else []
-
-    def _refuse_unseen(self, taken: Sequence[pa.Table], there: set[str]) -> None:
-        """A worker that does not see what is there has another folder under that path, or none."""
         said = [frames.note(frame, "unseen") for frame in taken]
-        unseen = [each for each in said if each is not None and each[0] in there]
-        if unseen:
+        # a worker that does not see what is there has another folder under that path, or none
+        if unseen := [each for each in said if each is not None and each[0] in {*unread} - {*gone}]:
             name, host = min(unseen)
             raise EnvironmentMissing(self._not_seen(name, f"the worker on {host}"))
+        scheme = "" if is_remote(folder) else "file:"  # as Spark names files
+        letters = dead_letters([(f"{scheme}{folder}/{name}", None, _GONE, None) for name in gone])
+        counters = {"files": len(unread), "dead_letters": len(gone)}
+        return [frames.with_counters(letters, counters, "dead")] if unread else []
 
     def _not_seen(self, name: str, by: str) -> str:
         return (
@@ -124,11 +121,6 @@ class FileStream(Stream):
         )
 
 
-def literal_name(folder: Place, name: str) -> str:
-    """A file as Spark names it."""
-    return f"{'' if is_remote(folder) else 'file:'}{folder}/{name}"
-
-
 def reader(
     layout: Layout | None, delay_us: int = 0, count: int = BUCKETS
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -140,7 +132,10 @@ def reader(
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for file, content in zip(batch.select(_NAMED).to_pylist(), _contents(batch), strict=True):
+            contents: Iterable[pa.Buffer | None] = repeat(None, batch.num_rows)
+            if "content" in batch.schema.names:  # as they lie in memory, where Spark brought them
+                contents = (value.as_buffer() for value in batch.column("content"))
+            for file, content in zip(batch.select(_NAMED).to_pylist(), contents, strict=True):
                 packs = Packs(f"{file['written']:020d} {file['path']}", count)
                 if file["beat"] or layout is None:
                     yield timed(
@@ -150,13 +145,6 @@ def reader(
                     yield from _file_if_there(packs, (file["path"], content), layout, delay_us)
 
     return read
-
-
-def _contents(batch: pa.RecordBatch) -> Iterable[pa.Buffer | None]:
-    """The bytes of each file, as they lie in memory, where Spark brought them."""
-    if "content" not in batch.schema.names:
-        return repeat(None, batch.num_rows)
-    return (value.as_buffer() for value in batch.column("content"))
 
 
 def _file_if_there(
@@ -177,7 +165,10 @@ def _file_if_there(
 def _file(packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, delay_us: int) -> Iterator[pa.RecordBatch]:
     dead, heartbeats, (path, content) = 0, 0, file
     for block in read_file(path, layout, content):
-        heartbeats += _add_rows(packs, block.rows, layout.rules.key)
+        keyed = block.rows.filter(pc.is_valid(block.rows.column(layout.rules.key))).combine_chunks()
+        for batch in keyed.to_batches():
+            packs.add_rows(batch, layout.rules.key)
+        heartbeats += block.rows.num_rows - keyed.num_rows  # these do their work at the watermark
         if block.dead.num_rows:
             packs.add(FIRST, frames.to_bytes(block.dead))
         dead += block.dead.num_rows
@@ -189,11 +180,3 @@ def _file(packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, dela
     counted = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, "dead")
     packs.add(FIRST, frames.to_bytes(frames.noted(counted, file=name_of(path))))
     yield timed(packs, NO_TIME)
-
-
-def _add_rows(packs: Packs, rows: pa.Table, key: str) -> int:
-    """Add the events; how many rows are heartbeats, which do their work at the watermark."""
-    keyed = rows.filter(pc.is_valid(rows.column(key))).combine_chunks()
-    for batch in keyed.to_batches():
-        packs.add_rows(batch, key)
-    return rows.num_rows - keyed.num_rows  # type: ignore[no-any-return]

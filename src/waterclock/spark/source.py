@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from waterclock.rules.model import Rules
+from waterclock.streaming import frames
 from waterclock.streaming.places.place import Place, is_remote
+from waterclock.streaming.state import bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,3 +103,25 @@ def names_of(session: SparkSession, folder: Place, at_once: int, beat: bool, *mo
     )
     written = F.unix_micros("modificationTime").alias("written")
     return stream.load(literal(folder)).select("path", written, F.lit(beat).alias("beat"), *more)
+
+
+# What is fixed while a checkpoint lives ---------------------------------------------------------------------------
+
+
+def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
+    """The columns of a pipeline's results; None where only Spark knows those of its events, and was not asked yet."""
+    event = stream.schema()
+    if event is None or rules is None:
+        return event
+    return frames.result_schema(event.field(rules.key).type, event)
+
+
+def settings_of(stream: Stream, rules: Rules | None, delay_us: int, buckets: int) -> dict[str, Any]:
+    """What a checkpoint's state depends on."""
+    return {
+        "state": bucket.VERSION,
+        "buckets": buckets,
+        "rules": repr(rules),
+        "watermark_delay_us": delay_us,
+        **stream.settings(),
+    }

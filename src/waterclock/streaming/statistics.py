@@ -1,4 +1,4 @@
-"""What a running pipeline reports about itself: one frozen record, whoever asks and whenever.
+"""What a pipeline reports about itself: a frozen record while it runs, whoever asks; one after each batch, one at the end.
 
     statistics.py   the record, and how it is gathered batch by batch
     spark/watching/listening.py    Spark's part of it: times of phases, rows and memory of the state
@@ -119,6 +119,34 @@ class PipelineStatistics:
 
     def _behind(self, moment_us: int) -> float | None:
         return None if self.watermark_us is None else max(0, moment_us - self.watermark_us) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a pipeline says after each batch: the totals of the sink so far, and how much of its source is done."""
+
+    batch_id: int
+    totals: dict[str, int]
+    done: int
+    found: int
+    unit: str  # of `done` and `found`: "files", "records"
+    watermark_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The end of a run. `totals` are the sink's over all runs; the rest is this run's."""
+
+    pipeline: str
+    sink: str
+    batches: int
+    events: int
+    seconds: float
+    totals: dict[str, int]
+
+    @property
+    def events_per_second(self) -> float:
+        return self.events / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +36,10 @@ def row_packer(
         packs = Packs(count=count)
         for batch in batches:
             if batch.num_rows:
-                yield _packed(packs, batch, rules, delay_us)
+                latest_us = add_judged(packs, batch, rules)
+                if latest_us is not None:
+                    packs.add_early(latest_us - delay_us)
+                yield timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
 
     return pack
 
@@ -49,13 +53,6 @@ def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
             packs.add(FIRST, frames.to_bytes(counted))
             yield timed(packs, NO_TIME)
-
-
-def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules, delay_us: int) -> pa.RecordBatch:
-    latest_us = add_judged(packs, batch, rules)
-    if latest_us is not None:
-        packs.add_early(latest_us - delay_us)
-    return timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
 
 
 def add_judged(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> int | None:
@@ -77,7 +74,7 @@ def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
     """For each row why the rules, or a sink, cannot take it; null where they can. The first reason that holds counts."""
     at, key = rows.column(rules.time), rows.column(rules.key)
     others = [rows.column(name) for name in rows.schema.names if name not in (rules.key, rules.time, ROW_ID, *ASIDE)]
-    carries = _any([pc.is_valid(column) for column in others], rows.num_rows)
+    carries = reduce(pc.or_, [pc.is_valid(column) for column in others], pa.repeat(False, rows.num_rows))
     found: list[tuple[pa.Array, str | pa.Array]] = []
     if REASON in rows.schema.names:
         found.append((pc.is_valid(rows.column(REASON)), rows.column(REASON)))
@@ -104,13 +101,6 @@ def _outside(column: pa.Array) -> pa.Array:
 
 def _us(column: pa.Array) -> pa.Array:
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-
-
-def _any(masks: list[pa.Array], count: int) -> pa.Array:
-    found = pa.repeat(False, count)
-    for mask in masks:
-        found = pc.or_(found, mask)
-    return found
 
 
 def _letters(rows: pa.RecordBatch, reasons: pa.Array) -> pa.Table:

@@ -46,13 +46,6 @@ GONE = (
 )
 
 
-def packing_of(topics: Topics, rules: Rules | None, delay_us: int) -> RowPacker | ChangePacker:
-    """How records become packed rows, where no step stands between: events for the rules, or changes of tables."""
-    if rules is None:
-        return ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
-    return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
-
-
 class TopicStream(Stream):
     """A `Stream` of topics of Kafka."""
 
@@ -63,9 +56,13 @@ class TopicStream(Stream):
         self._checkpoint = checkpoint
         self._delay_us = delay_us
         self._stepped = None if topics.step is None or rules is None else SteppedRows(topics, rules, delay_us)
-        self._packing: RowPacker | ChangePacker | StepPacker = (
-            self._stepped.packing if self._stepped is not None else packing_of(topics, rules, delay_us)
-        )
+        self._packing: RowPacker | ChangePacker | StepPacker
+        if self._stepped is not None:
+            self._packing = self._stepped.packing
+        elif rules is None:
+            self._packing = ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
+        else:
+            self._packing = RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
         self.packs_itself = topics.way == "python" and self._stepped is None
         self.closes = rules is not None  # of changes, nothing is held back
         self._client: Client | None = None
@@ -131,17 +128,14 @@ class TopicStream(Stream):
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
         done = sum(from_json(self._checkpoint.source_offsets()).values())
         try:
-            return done, max(done, self._found())
+            # where the topics ended half a second ago at most: each batch of a live run would wait for the answer
+            door = self._door()
+            now_s = door.clock.monotonic_s()
+            if self._ends is None or now_s - self._ends[0] > _ASK_EVERY_S:
+                self._ends = now_s, sum(door.ends(self._places()).values())
+            return done, max(done, self._ends[1])
         except WaterclockError:
             return done, done  # the broker is away: that is for the reading of records to wait for
-
-    def _found(self) -> int:
-        """Where the topics ended half a second ago at most: each batch of a live run would wait for the answer."""
-        door = self._door()
-        now_s = door.clock.monotonic_s()
-        if self._ends is None or now_s - self._ends[0] > _ASK_EVERY_S:
-            self._ends = now_s, sum(door.ends(self._places()).values())
-        return self._ends[1]
 
     def explain(self, story: str) -> str | None:
         """Spark's own connector reports records that are gone in a story of many lines."""

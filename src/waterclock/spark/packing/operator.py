@@ -89,7 +89,14 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         return frames.to_travel(frames.noted(results, counters=counters))
 
     def _keep(self, bucket: Bucket, watermark_ms: int, was_ms: int | None = None, rang_ms: int | None = None) -> None:
-        due_ms = _alarm_ms(bucket, watermark_ms)
+        due_us = bucket.next_due_us()
+        due_ms: int | None = None
+        if due_us is not None and bucket.has_partitions and not watermark_ms:
+            due_ms = _CLOSE_MS
+        elif due_us is not None:
+            # always behind Spark's watermark, for deadlines before 1970 too: another one rings in this very batch, in
+            # vain, and Spark forgets it after the call that would set it again
+            due_ms = max(-(-due_us // 1000), watermark_ms + 1)
         if due_ms != was_ms:
             if was_ms is not None and was_ms != rang_ms:
                 self._handle.deleteTimer(was_ms)
@@ -98,20 +105,6 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         after = bucket.store()
         bucket.close()
         self._state.update((due_ms, after.engine, after.rows))
-
-
-def _alarm_ms(bucket: Bucket, watermark_ms: int) -> int | None:
-    """When Spark is to call the bucket, None where nothing is pending.
-
-    Always behind Spark's watermark, for deadlines before 1970 too: another one rings in this very batch, in vain, and
-    Spark forgets it after the call that would set it again.
-    """
-    due_us = bucket.next_due_us()
-    if due_us is None:
-        return None
-    if bucket.has_partitions and not watermark_ms:
-        return _CLOSE_MS
-    return max(-(-due_us // 1000), watermark_ms + 1)
 
 
 def apply(rules: Rules, packed: DataFrame, columns: tuple[str, ...] = ()) -> DataFrame:

@@ -132,7 +132,14 @@ def check_columns(rules: Rules, schema: StructType) -> None:
                 f"the column {name!r} is {types[name].simpleString()}, which a result cannot carry: "
                 f"carry a column with a text of it, such as to_json({name}), or with a part of it"
             )
-    needs = [(rules.key, (StringType, IntegralType), "a text or an integer"), *_time_needs(rules), *_tie_needs(rules)]
+    moment = (TimestampType, TimestampNTZType)
+    times = [name for name in (rules.time, rules.deliver_column, *rules.questions().dues) if name]
+    ties = (StringType, IntegralType, BooleanType, *moment)
+    needs: list[tuple[str, tuple[type, ...], str]] = [
+        (rules.key, (StringType, IntegralType), "a text or an integer"),
+        *((name, moment, "a timestamp") for name in times),
+        *((name, ties, "a text, an integer, a boolean or a timestamp") for name in rules.questions().ties),
+    ]
     if rules.sequence:
         needs.append((rules.sequence, (IntegralType,), "an integer"))
     for name, allowed, what in needs:
@@ -157,16 +164,6 @@ def _has_variant(type_: DataType) -> bool:
 def _kind(type_: DataType) -> Kind | None:
     """What a condition takes a column for; None where it can ask whether it is null, and no more."""
     return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
-
-
-def _time_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
-    names = [name for name in (rules.time, rules.deliver_column, *rules.questions().dues) if name]
-    return [(name, (TimestampType, TimestampNTZType), "a timestamp") for name in names]
-
-
-def _tie_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
-    types = (StringType, IntegralType, BooleanType, TimestampType, TimestampNTZType)
-    return [(name, types, "a text, an integer, a boolean or a timestamp") for name in rules.questions().ties]
 
 
 def result_type(rules: Rules, schema: StructType) -> StructType:

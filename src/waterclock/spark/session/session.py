@@ -36,6 +36,7 @@ _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # The quick compiler alone: of a batch's processor time in Java, the thorough one took nearly half, beside the work itself.
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -46,7 +47,7 @@ def settings(cores: int, count: int | None = None) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log} {_JAVA}",
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{log} {_JAVA}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -101,14 +102,20 @@ def start(
     os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
     here = cores or os.cpu_count() or 1
     ours = settings(here, count) if local else cluster.cluster_settings(settings(here, count), given, cores, count)
-    chosen = {"spark.master": f"local[{here}]", "spark.app.name": name, **_both(ours, given)}
+    # options for the JVM are added to ours, which silence its log
+    java_options = f"{ours[_JAVA_OPTIONS]} {given.get(_JAVA_OPTIONS, '')}".strip()
+    defaults = {"spark.master": f"local[{here}]", "spark.app.name": name}
+    chosen = {**defaults, **ours, **given, _JAVA_OPTIONS: java_options}
     quick = quick_python(os.environ["PYSPARK_PYTHON"], beside)
     with environment(PYSPARK_PYTHON=quick) if local else cluster.shipped() as package:
         spark = _started(chosen, log)
     if package is not None:
         cluster.send(spark, package)
     if log is not None:
-        _keep_stories_out()
+        # of an error in a user's query PySpark writes 30 kB to stderr, in front of our sentence; the JVM has logged it
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     return Session(spark, java)
 
 
@@ -125,13 +132,6 @@ def _have_unicode_names() -> None:
     reported = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
     if "utf8" not in reported.lower().replace("-", ""):
         os.environ["LC_ALL"] = "C.UTF-8"
-
-
-def _keep_stories_out() -> None:
-    """Of an error in a user's query PySpark writes 30 kB to stderr, in front of our sentence; the JVM has logged it."""
-    from pyspark.logger import PySparkLogger
-
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
 
 @contextmanager
@@ -233,12 +233,6 @@ def _refused(error: Exception, master: str, log: Path | None) -> EnvironmentMiss
     if not cluster.is_local(master):
         remedy = "Is the cluster's master there, and of the same release of Spark?"
     return EnvironmentMissing(f"Spark did not start on {master}{where}: {threw[1] if threw else error}. {remedy}")
-
-
-def _both(ours: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """`extra` over ours; options for the JVM are added to ours, which silence its log."""
-    name = "spark.driver.extraJavaOptions"
-    return {**ours, **extra, name: f"{ours[name]} {extra.get(name, '')}".strip()}
 
 
 @contextmanager

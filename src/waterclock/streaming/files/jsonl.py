@@ -79,18 +79,13 @@ def _looks_plain(block: bytes, lines: int) -> bool:
     """
     if not (block.startswith(b"{") and block.endswith(b"}") and block.count(b"}\n{") == lines - 1):
         return False
-    return not (len(block) > _LARGEST or b"\r" in block or b"\0" in block) and _utf_8(block) and _flat(block, lines)
-
-
-def _utf_8(block: bytes) -> bool:
+    if len(block) > _LARGEST or b"\r" in block or b"\0" in block:
+        return False
     try:
-        return block.isascii() or bool(block.decode())
+        block.isascii() or block.decode()
     except UnicodeDecodeError:
         return False
-
-
-def _flat(block: bytes, lines: int) -> bool:
-    """True when no line nests deeper than the slow way can read; brackets in texts count too, which does no harm."""
+    # no line nests deeper than the slow way can read; brackets in texts count too, which does no harm
     brackets = block.count(b"{") + (block.count(b"[") if b"[" in block else 0)
     return brackets - lines < _DEEPEST or all(
         line.count(b"{") + line.count(b"[") < _DEEPEST for line in block.split(b"\n")
@@ -153,19 +148,16 @@ def readers_of(columns: Mapping[str, str]) -> dict[str, Callable[[Any], Any]]:
 
 def read_object(text: bytes, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     """The declared columns of one JSON object; ValueError or RecursionError where it cannot be read."""
-    parsed = json.loads(_decoded(text), object_pairs_hook=_Object, parse_int=_digits, parse_float=_decimals)
+    try:
+        decoded = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: byte 0x{text[error.start]:02x} at place {error.start + 1} of the line") from None
+    parsed = json.loads(decoded, object_pairs_hook=_Object, parse_int=_digits, parse_float=_decimals)
     if not isinstance(parsed, _Object):
         raise ValueError(f"not a JSON object but {type(parsed).__name__}")
     if doubled := [name for name in readers if name in parsed.twice]:
         raise ValueError(f"the name {doubled[0]!r} is given twice")
     return {name: _value(name, read, parsed.get(name)) for name, read in readers.items()}
-
-
-def _decoded(line: bytes) -> str:
-    try:
-        return line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8: byte 0x{line[error.start]:02x} at place {error.start + 1} of the line") from None
 
 
 class _Object(dict[str, Any]):

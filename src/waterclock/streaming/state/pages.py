@@ -281,7 +281,9 @@ class Pages:
 def _together(store: BlobStore, of: Sequence[tuple[Page, np.ndarray]]) -> tuple[list[States], np.ndarray]:
     """The segments of several pages in which places of them lie, and where those are among the states of these."""
     touched = [(page, *page.touched(places)) for page, places in of if len(places)]
-    _fetch(store, [(page, numbers) for page, numbers, _ in touched])
+    missing = [(page, number, blob) for page, numbers, _ in touched for number, blob in page.lacks(numbers).items()]
+    for (page, number, _), blob in zip(missing, store.get_all([blob for _, _, blob in missing]), strict=True):
+        page.have(number, blob)
     parts: list[States] = []
     found, first = [], 0
     for page, numbers, at in touched:
@@ -290,14 +292,6 @@ def _together(store: BlobStore, of: Sequence[tuple[Page, np.ndarray]]) -> tuple[
         found.append(at + first)
         first += sum(map(len, some))
     return parts, np.concatenate(found)
-
-
-def _fetch(store: BlobStore, of: Iterable[tuple[Page, list[int]]]) -> None:
-    """Read what pages lack of these segments."""
-    missing = [(page, number, blob) for page, numbers in of for number, blob in page.lacks(numbers).items()]
-    blobs = store.get_all([blob for _, _, blob in missing])
-    for (page, number, _), blob in zip(missing, blobs, strict=True):
-        page.have(number, blob)
 
 
 def most_by(times: Iterable[int | None]) -> int | None:

@@ -121,13 +121,9 @@ def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
 def conditions(rules: Rules, rows: pa.Table) -> Iterator[tuple[bool, ...]]:
     """Which conditions of the rules hold of each row."""
     questions = rules.questions()
-    return map(questions.holds, _values(rows, questions.condition_columns()))
-
-
-def _values(rows: pa.Table, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The values of some columns, row by row, as conditions take them."""
+    names = questions.condition_columns()
     columns = [_comparable(rows.column(name)) for name in names]
-    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+    return (questions.holds(dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True))
 
 
 def _comparable(column: pa.ChunkedArray) -> list[Any]:

@@ -98,6 +98,11 @@ def topics_from(source: FileTable) -> Topics:
     columns = source.take("columns", dict) if value == "json" else {}
     _check_value(source, value)
     servers, client = source.client(_OWN)
+    types = source.flat("types")
+    try:
+        check_types(types)
+    except ValueError as error:
+        raise UsageError(f"[source.types]: {error}") from None
     made = Topics(
         servers=servers,
         topics=topics,
@@ -112,7 +117,7 @@ def topics_from(source: FileTable) -> Topics:
         connector=source.flat("connector"),
         value=value,
         tables=tuple(source.texts("tables", [])),
-        types=_types(source.flat("types")),
+        types=types,
         step=step_from(source),
     )
     _check_way(made)
@@ -128,14 +133,6 @@ def _check_value(source: Mapping[str, Any], value: str) -> None:
             raise UsageError(f"{_WHERE}: {name!r} is for {fits}, and value = {value!r} has none: leave it out")
     if "types" in source and value != "debezium":
         raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes bring their types")
-
-
-def _types(types: dict[str, str]) -> dict[str, str]:
-    try:
-        check_types(types)
-    except ValueError as error:
-        raise UsageError(f"[source.types]: {error}") from None
-    return types
 
 
 def _topics(source: FileTable) -> tuple[str, ...]:

@@ -184,19 +184,14 @@ def _fast(bodies: Records, layout: RecordLayout) -> pa.Table | None:
     if block.count(b"\n") != len(values) - 1:
         return None  # a value of several lines
     rows = plain_rows(block, layout.value_schema())
-    parts = _columns(bodies, layout)
-    if rows is None or rows.num_rows != len(values) or parts is None:
+    if rows is None or rows.num_rows != len(values):
+        return None
+    try:
+        parts = [_column(bodies, part) for part in layout.record]
+    except ValueError:
         return None
     whole = pa.Table.from_arrays([*rows.columns, *parts], schema=layout.schema())
     return whole if layout.takes(whole) else None
-
-
-def _columns(bodies: Records, layout: RecordLayout) -> list[pa.Array] | None:
-    """The columns of the record, or None where a part of a record cannot be read."""
-    try:
-        return [_column(bodies, part) for part in layout.record]
-    except ValueError:
-        return None
 
 
 def _column(bodies: Records, part: str) -> pa.Array:

@@ -21,8 +21,13 @@ def names_of(rules: Rules) -> list[str]:
 def told(rules: Rules) -> dict[str, Any]:
     """The rules as the compiled engine takes them."""
     questions, ordering = rules.questions(), rules.ordering
+    order = AS_THEY_COME
+    if ordering is not None and rules.sequence is not None:
+        order = BY_SEQUENCE
+    elif ordering is not None or rules.expects or rules.quiets:
+        order = BY_TIME
     return {
-        "ordering": _ordering(rules),
+        "ordering": order,
         "on_gap": ON_GAP[ordering.on_gap] if ordering else 0,
         "wait_us": ordering.wait_us if ordering else 0,
         "within_us": -1 if rules.within_us is None else rules.within_us,
@@ -47,12 +52,6 @@ def told(rules: Rules) -> dict[str, Any]:
 def _named(rules: Rules) -> list[Delay | Expect | Quiet]:
     """The rules whose results have names of their own, in the order of these."""
     return [*rules.delays, *rules.expects, *rules.quiets]
-
-
-def _ordering(rules: Rules) -> int:
-    if rules.ordering is not None and rules.sequence is not None:
-        return BY_SEQUENCE
-    return BY_TIME if rules.ordering is not None or rules.expects or rules.quiets else AS_THEY_COME
 
 
 def _where(rules: Rules, text: str | None) -> int:
