@@ -65,14 +65,14 @@ class Condition:
     _root: Node
 
     def holds(self, row: Row) -> bool:
-        """True where the condition is true of `row`, which has all its columns; Unfit where it cannot be asked."""
+        """True if the condition is true of `row`, which has all its columns; Unfit if it cannot be asked."""
         try:
             return self._root.truth(row) is True
         except Unfit as error:
             raise Unfit(f"the condition {self.text!r} {error}") from None
 
     def check(self, kinds: Kinds) -> None:
-        """Unfit where values of these kinds cannot be compared as the condition says."""
+        """Unfit if values of these kinds cannot be compared as the condition says."""
         try:
             self._root.check(kinds)
         except Unfit as error:

@@ -55,7 +55,7 @@ class Duplicates:
         return self._seen
 
     def state_of(self, key: Key) -> Any:
-        """The ids of `key` with their times in plain values; None where there are none."""
+        """The ids of `key` with their times in plain values; None if there are none."""
         ids = self._seen.get(key)
         return ids and list(ids.items())
 
@@ -66,7 +66,7 @@ class Duplicates:
             self._remember(key, generation)
 
     def gone_by(self, key: Key) -> int | None:
-        """The watermark at which all ids of `key` that are known now are forgotten; None where there are none."""
+        """The watermark at which all ids of `key` that are known now are forgotten; None if there are none."""
         ids = self._seen.get(key)
         return self._end_of(max(ids.values()) // self._width_us) if ids else None
 

@@ -98,7 +98,7 @@ class _Reader:
         return make
 
     def _shown(self, us: int) -> Time:
-        """A time in the kind that came in; ValueError where that kind cannot hold it."""
+        """A time in the kind that came in; ValueError if that kind cannot hold it."""
         return (self._time_from_us or int)(us)
 
     def _wrong(self, column: str, needs: str, got: object) -> ValueError:

@@ -37,7 +37,7 @@ class GapWatch(Releases, Protocol):
 
 @dataclass(slots=True)
 class Gap:
-    """What is held behind a key's missing numbers: number -> event, None where a late event passed its number."""
+    """What is held behind a key's missing numbers: number -> event, None if a late event passed its number."""
 
     held: dict[int, Event | None] = field(default_factory=dict)
     alarm: int | None = None

@@ -20,9 +20,7 @@ from typing import Any, Literal
 from waterclock.durations import TooFine, datetime_us, text_us
 
 Kind = Literal["text", "number", "boolean", "time", "date", "binary"]
-Kinds = Mapping[
-    str, Kind | None
-]  # column -> its kind; None where it can be null or not, and nothing more be said of it
+Kinds = Mapping[str, Kind | None]  # column -> its kind; None if it can be null or not, and nothing more be said of it
 Row = Mapping[str, Any]
 Truth = bool | None
 
@@ -43,7 +41,7 @@ class Unfit(ValueError):
 
 
 def plain(value: Any) -> Any:
-    """A value as conditions compare it: a datetime is a Moment, a date a Day, NaN null; Unfit where it is of no kind."""
+    """A value as conditions compare it: a datetime is a Moment, a date a Day, NaN null; Unfit if it is of no kind."""
     if is_null(value):
         return None
     if isinstance(value, datetime):

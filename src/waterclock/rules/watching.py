@@ -14,7 +14,7 @@ from waterclock.rules.events import Event
 from waterclock.rules.model import Delay, Expect, Rules, types_of
 from waterclock.rules.results import EMIT, EXPIRED, MET, QUIET, Key
 
-Carried = tuple[Any, ...] | None  # the values of the columns that a rule carries, None where it carries none
+Carried = tuple[Any, ...] | None  # the values of the columns that a rule carries, None if it carries none
 Where = int | None  # the number of a condition among those that the rules ask; None holds always
 
 
@@ -81,7 +81,7 @@ class Watch:
         return dict.fromkeys((*self._open, *self._last, *self._owed))
 
     def state_of(self, key: Key) -> Any:
-        """What is open, last and owed of `key` in plain values; None where nothing is."""
+        """What is open, last and owed of `key` in plain values; None if nothing is."""
         opened, last, owed = self._open.get(key), self._last.get(key), self._owed.get(key)
         parts = opened or (), last or (), owed or ()
         return tuple([*map(_stored, part)] for part in parts) if any(parts) else None
@@ -107,7 +107,7 @@ class Watch:
         self._keep(key, still)
 
     def _is_closed(self, plan: TypePlan, key: Key, event: Event, item: Item) -> bool:
-        """True where the event meets what is open, which is told, or withdraws it."""
+        """True if the event meets what is open, which is told, or withdraws it."""
         due, rule, source, carried = item
         if event.time >= due:
             return False
@@ -201,7 +201,7 @@ def _holds(where: Where, event: Event) -> bool:
 
 
 def _due_of(rule: Expect, columns: tuple[str, ...]) -> Callable[[Event], int | None]:
-    """What tells the deadline of an expectation that an event opens; None where none was promised."""
+    """What tells the deadline of an expectation that an event opens; None if none was promised."""
     within_us = rule.within_us
     if within_us is not None:
         return lambda event: event.time + within_us
@@ -219,7 +219,7 @@ def _pick(rules: Rules, columns: tuple[str, ...]) -> Callable[[Event], Carried]:
 
 
 def _taken(items: list[Item], due: int, rule: int, source: str, carries: bool) -> Item | None:
-    """The first item with these words, which is no longer among `items`; None where there is none."""
+    """The first item with these words, which is no longer among `items`; None if there is none."""
     found: Iterable[int]
     if carries:  # what is carried may be anything, NaN too, which is not equal to itself
         found = (place for place, item in enumerate(items) if item[:3] == (due, rule, source))

@@ -47,7 +47,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """EnvironmentMissing where a package of the extra is not there."""
+    """EnvironmentMissing if a package of the extra is not there."""
     if name not in _HOME:
         raise AttributeError(f"module 'waterclock.spark' has no attribute {name!r}")
     try:

@@ -133,7 +133,7 @@ def reader(
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             contents: Iterable[pa.Buffer | None] = repeat(None, batch.num_rows)
-            if "content" in batch.schema.names:  # as they lie in memory, where Spark brought them
+            if "content" in batch.schema.names:  # as they lie in memory, if Spark brought them
                 contents = (value.as_buffer() for value in batch.column("content"))
             for file, content in zip(batch.select(_NAMED).to_pylist(), contents, strict=True):
                 packs = Packs(f"{file['written']:020d} {file['path']}", count)

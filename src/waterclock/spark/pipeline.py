@@ -73,9 +73,9 @@ _LOOK_EVERY_S = 0.1
 class Pipeline:
     """A source, rules and a sink, with a checkpoint that keeps how far it has come; docs/pipeline-api.md is its guide.
 
-    `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None where topics bring changes of
+    `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None if topics bring changes of
     tables. `sink` is one of waterclock.sinks, an object with the five verbs of sinks/own.py, or a list of such.
-    ValueError, TypeError or UsageError where they do not fit together.
+    ValueError, TypeError or UsageError if they do not fit together.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Pipeline:
             return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
     def _work(self, session: SparkSession, live: bool) -> None:
-        """Come to the end of the run; where a worker of Spark's started too slowly, start the query again (starts.py)."""
+        """Come to the end of the run; if a worker of Spark's started too slowly, start the query again (starts.py)."""
         while True:
             try:
                 return self._go_on() if live else self._finish(session)

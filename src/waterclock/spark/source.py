@@ -109,7 +109,7 @@ def names_of(session: SparkSession, folder: Place, at_once: int, beat: bool, *mo
 
 
 def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
-    """The columns of a pipeline's results; None where only Spark knows those of its events, and was not asked yet."""
+    """The columns of a pipeline's results; None if only Spark knows those of its events, and was not asked yet."""
     event = stream.schema()
     if event is None or rules is None:
         return event

@@ -11,14 +11,14 @@ from waterclock.streaming.places.place import Place
 
 
 def check_source(folder: Place) -> None:
-    """Raise UsageError where the source's `folder` is not there, or something in it would be read wrongly or not at all."""
+    """Raise UsageError if the source's `folder` is not there, or something in it would be read wrongly or not at all."""
     check_readable(folder)
     if why := _why_unfit(folder):
         raise UsageError(f"the source folder {folder} {why}")
 
 
 def check_readable(folder: Place) -> None:
-    """Raise UsageError where the source's `folder` is not there, or this user may not read it."""
+    """Raise UsageError if the source's `folder` is not there, or this user may not read it."""
     if not folder.is_dir():
         raise UsageError(f"the source folder {folder} does not exist")
     if isinstance(folder, Path) and not os.access(folder, os.R_OK | os.X_OK):
@@ -69,7 +69,7 @@ def files_in(folder: Place) -> list[Place]:
 
 def written_in(folder: Place) -> list[tuple[str, int, int]]:
     """Of each of `files_in` the name, when it was written in milliseconds since 1970, and when anything of it changed last,
-    in nanoseconds; 0 where that is not known: it is on this machine alone."""
+    in nanoseconds; 0 if that is not known: it is on this machine alone."""
     if isinstance(folder, HadoopPath):
         return [(entry.name, entry.written_ms, 0) for entry in _entries(folder)]
     seen = [(path.name, os.stat(str(path))) for path in files_in(folder)]

@@ -21,7 +21,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.streaming.frames import DEAD_SCHEMA, TIMESTAMP
 
-ROW_ID = "_row_id"  # the id of a row whose own id column is not named or null; null where that one serves
+ROW_ID = "_row_id"  # the id of a row whose own id column is not named or null; null if that one serves
 TYPES = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -115,7 +115,7 @@ def refuse_own(columns: Iterable[str], where: str) -> None:
 
 
 def check_each_once(columns: Iterable[str], where: str, case_counts: bool = False) -> None:
-    """Raise UsageError where two columns have one name; SQL does not tell case apart, unless the session says so."""
+    """Raise UsageError if two columns have one name; SQL does not tell case apart, unless the session says so."""
     seen = dict[str, str]()
     for name in columns:
         same = seen.get(known := name if case_counts else name.casefold())
@@ -130,7 +130,7 @@ def check_each_once(columns: Iterable[str], where: str, case_counts: bool = Fals
 
 
 def with_row_id(rows: pa.Table, rules: Rules) -> pa.Table:
-    """Rows with a made id in the column ROW_ID where their own is null; without that column where none is."""
+    """Rows with a made id in the column ROW_ID where their own is null; without that column if none is."""
     if rules.id is None:
         return rows.append_column(ROW_ID, _hashes(rows))
     own = rows.column(rules.id)

@@ -69,7 +69,7 @@ class PipelineStatistics:
     phases: Mapping[str, Phase] | None = None  # by name; docs/operations.md says which lies in which
 
     def count(self, name: str) -> int:
-        """One of the totals; 0 where nothing of it was counted."""
+        """One of the totals; 0 if nothing of it was counted."""
         return (self.totals or {}).get(name, 0)
 
     @property
@@ -114,7 +114,7 @@ class PipelineStatistics:
 
     @property
     def behind_now_s(self) -> float | None:
-        """Seconds from the watermark to now; 0 where it lies ahead."""
+        """Seconds from the watermark to now; 0 if it lies ahead."""
         return self._behind(self.now_us)
 
     def _behind(self, moment_us: int) -> float | None:

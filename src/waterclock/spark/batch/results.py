@@ -48,7 +48,7 @@ class Results:
 
 
 def results_of(stream: DataFrame) -> Results:
-    """`stream` as a source; UsageError where it cannot be one."""
+    """`stream` as a source; UsageError if it cannot be one."""
     if not stream.isStreaming:
         raise UsageError(
             "write_once(stream) is a batch DataFrame: there is nothing to go on with, so write it with Spark's own writers"

@@ -67,7 +67,7 @@ def reshaped(
 
 
 def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
-    """`rows`, which SQL knows as `name`, through the step; UsageError where it cannot be, or would keep state."""
+    """`rows`, which SQL knows as `name`, through the step; UsageError if it cannot be, or would keep state."""
     what = f"the step behind {name}" if name == SOURCE else f"the step in front of the sink, over {name},"
     try:
         made = _queried(step.query, rows, name) if step.query is not None else rows
@@ -89,7 +89,7 @@ class ResultStep:
     """The step behind the rules, for one pipeline: checked once, applied to each batch."""
 
     def __init__(self, step: Step, session: SparkSession, results: pa.Schema) -> None:
-        """UsageError where it cannot be applied to results of the schema `results`."""
+        """UsageError if it cannot be applied to results of the schema `results`."""
         self._step = step
         self._type = from_arrow_schema(results)
         self.taken = results
@@ -108,7 +108,7 @@ class ChosenColumns:
     """Some columns of the results, and no others; the operator gives no more than these."""
 
     def __init__(self, columns: tuple[str, ...], results: pa.Schema) -> None:
-        """UsageError where results of the schema `results` lack one of them."""
+        """UsageError if results of the schema `results` lack one of them."""
         self.schema = chosen_schema(results, columns)
         self.taken = frames.with_kind(self.schema)  # of the frames of a batch
 

@@ -32,7 +32,7 @@ def ahead(checkpoint: Checkpoint) -> int:
 
 
 def number_in_sink(checkpoint: Checkpoint, batch_id: int | None) -> int | None:
-    """The sink's number of Spark's batch `batch_id`; None where there is none."""
+    """The sink's number of Spark's batch `batch_id`; None if there is none."""
     return None if batch_id is None else batch_id + ahead(checkpoint)
 
 
@@ -58,7 +58,7 @@ def carried_over(old: Checkpoint, new: Checkpoint) -> None:
 
 
 def settle(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
-    """Raise StateMismatch where the sink, whose last batch is `applied`, belongs to the other one of the two.
+    """Raise StateMismatch if the sink, whose last batch is `applied`, belongs to the other one of the two.
 
     Where a handing over was killed behind the sink's commit, its mark goes now.
     """

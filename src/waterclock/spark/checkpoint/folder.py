@@ -60,7 +60,7 @@ class Checkpoint:
 
     @property
     def local(self) -> Path:
-        """Its folder on this machine; UsageError where it lies behind a URI."""
+        """Its folder on this machine; UsageError if it lies behind a URI."""
         if isinstance(self.path, Path):
             return self.path
         raise UsageError(
@@ -72,7 +72,7 @@ class Checkpoint:
         return self.path / "heartbeats"
 
     def query_id(self) -> str | None:
-        """The id of the query that the checkpoint belongs to; None where there is none yet."""
+        """The id of the query that the checkpoint belongs to; None if there is none yet."""
         file = self.path / "metadata"
         if not file.exists():
             return None
@@ -99,7 +99,7 @@ class Checkpoint:
         return None
 
     def source_offsets(self) -> dict[str, Any]:
-        """Up to where the last batch read the pipeline's own source, as that keeps it; empty where there is none.
+        """Up to where the last batch read the pipeline's own source, as that keeps it; empty if there is none.
 
         Behind a version and the batch's settings, Spark writes a line for each source, the pipeline's own first.
         """
@@ -120,7 +120,7 @@ class Checkpoint:
         return [file.name for entry in range(before + 1, last + 1) for file in files_of_entry(self._taken, entry)]
 
     def starting(self) -> dict[str, Any] | None:
-        """Where the first batch begins, as `begin_at` wrote it down; None where it did not yet."""
+        """Where the first batch begins, as `begin_at` wrote it down; None if it did not yet."""
         return stored(self.path / _STARTING) if (self.path / _STARTING).exists() else None
 
     def begin_at(self, starting: Mapping[str, Any]) -> None:
@@ -135,7 +135,7 @@ class Checkpoint:
         return (self.path / _SOURCE_CLOSED).exists()
 
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """Write down `settings` at the first start; StateMismatch where a later start has others."""
+        """Write down `settings` at the first start; StateMismatch if a later start has others."""
         file = self.path / "waterclock.json"
         try:
             make_folder(self.heartbeats)
@@ -149,7 +149,7 @@ class Checkpoint:
         self.refuse_others(settings)
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
-        """Raise StateMismatch where the checkpoint was made with other settings; nothing is written."""
+        """Raise StateMismatch if the checkpoint was made with other settings; nothing is written."""
         file = self.path / "waterclock.json"
         if not file.exists():
             return
@@ -172,13 +172,13 @@ class Checkpoint:
             )
 
     def buckets(self) -> int | None:
-        """In how many buckets the state is kept; None where there is none yet, or where that is several operators'."""
+        """In how many buckets the state is kept; None if there is none yet, or where that is several operators'."""
         file = self.path / "waterclock.json"
         kept = stored(file).get("buckets") if file.exists() else None
         return kept if isinstance(kept, int) else None
 
     def refuse_without_state(self) -> None:
-        """Raise UsageError where no batch of rules is done, so that there is no state to look at or to carry over."""
+        """Raise UsageError if no batch of rules is done, so that there is no state to look at or to carry over."""
         if self.buckets() is None or self.last_done() is None:
             raise UsageError(
                 f"the checkpoint {self.path} holds no state of rules yet: name the folder of a pipeline's checkpoint, "
@@ -229,7 +229,7 @@ class Checkpoint:
         return self.heartbeats / "closing.jsonl"
 
     def refuse_if_closed(self, source: Place) -> None:
-        """Raise UsageError where files came after the closing heartbeat: all of them would be late.
+        """Raise UsageError if files came after the closing heartbeat: all of them would be late.
 
         A file that is moved in keeps the time of its content; when it came follows from the time of its last change
         of any kind. Clocks are set back, and a checkpoint that is copied has the times of its copy: so what Spark has not
@@ -253,7 +253,7 @@ class Checkpoint:
         return self.path / "sources" / "0"
 
     def refuse_unusable(self) -> None:
-        """Raise UsageError where the folder, or something in it, is another user's and may not be read and written.
+        """Raise UsageError if the folder, or something in it, is another user's and may not be read and written.
 
         Elsewhere than on this machine only trying tells.
         """

@@ -62,7 +62,7 @@ class Lease:
 
     @property
     def epoch(self) -> Epoch | None:
-        """The epoch that this run has; None where it has none."""
+        """The epoch that this run has; None if it has none."""
         return self._epoch
 
     def take(self) -> None:
@@ -84,7 +84,7 @@ class Lease:
                 self._forget_before(last)
 
     def check(self) -> None:
-        """UsageError where another run took it over while this one stood still."""
+        """UsageError if another run took it over while this one stood still."""
         if self._epoch is not None and self._largest() > self._epoch.number:
             raise UsageError(
                 f"another run has taken the checkpoint {self._path} over, since nothing was heard of this one for "
@@ -103,7 +103,7 @@ class Lease:
                 self._file(epoch.number).write_whole(_told({**self._mine, "lineage": epoch.lineage, "released": True}))
 
     def _held_by(self, number: int) -> Mapping[str, Any]:
-        """Who had it, once that one has it no more; UsageError where it is being written."""
+        """Who had it, once that one has it no more; UsageError if it is being written."""
         file = self._file(number)
         holder = _read(file)
         if holder.get("released") or _is_gone(holder):
@@ -164,7 +164,7 @@ def _told(what: Mapping[str, Any]) -> bytes:
 
 
 def _read(file: HadoopPath) -> dict[str, Any]:
-    """What a file of an epoch tells; nothing where it is gone, or none of ours.
+    """What a file of an epoch tells; nothing if it is gone, or none of ours.
 
     A local file is not there, or not whole, for a moment while its holder writes it again: it is looked at a few times.
     """
@@ -180,7 +180,7 @@ def _read(file: HadoopPath) -> dict[str, Any]:
 
 
 def _machine() -> str | None:
-    """What tells this start of this machine, and its set of process ids, from every other; None where that is not known."""
+    """What tells this start of this machine, and its set of process ids, from every other; None if that is not known."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -188,7 +188,7 @@ def _machine() -> str | None:
 
 
 def _started(process: int) -> str | None:
-    """When a process of this machine started, in the kernel's count; None where there is none."""
+    """When a process of this machine started, in the kernel's count; None if there is none."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     return None

@@ -88,7 +88,7 @@ class Reads:
 
 
 def noted(checkpoint: Checkpoint, batch_id: int) -> dict[str, Any]:
-    """What Spark notes of what a batch reads: the sources' offsets, None where they are gone, and its lists of files."""
+    """What Spark notes of what a batch reads: the sources' offsets, None if they are gone, and its lists of files."""
     before, lines = _sources(checkpoint, batch_id - 1), _sources(checkpoint, batch_id)
     lists = {}
     for source, line in enumerate(lines or ()):
@@ -103,6 +103,6 @@ def noted(checkpoint: Checkpoint, batch_id: int) -> dict[str, Any]:
 
 
 def _sources(checkpoint: Checkpoint, batch_id: int) -> list[str] | None:
-    """A line for each source, behind a version and Spark's settings; None where the batch's file is gone."""
+    """A line for each source, behind a version and Spark's settings; None if the batch's file is gone."""
     text = checkpoint.offsets(batch_id)
     return None if text is None else text.splitlines()[2:]

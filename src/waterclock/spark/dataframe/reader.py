@@ -145,7 +145,7 @@ class ReaderStream(Stream):
         return str(self._reader.path) if self._reader.format == "delta" else literal(self._reader.path)
 
     def _columns(self, session: SparkSession) -> StructType | None:
-        """The declared columns, or those that were inferred; None where the reader has its own."""
+        """The declared columns, or those that were inferred; None if the reader has its own."""
         reader, kept = self._reader, self._checkpoint.path / "inferred.json"
         if reader.columns is not None:
             ddl = ", ".join(f"c{place} {kind}" for place, kind in enumerate(reader.columns.values()))

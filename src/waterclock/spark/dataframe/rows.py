@@ -71,7 +71,7 @@ def add_judged(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> int | None:
 
 
 def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
-    """For each row why the rules, or a sink, cannot take it; null where they can. The first reason that holds counts."""
+    """For each row why the rules, or a sink, cannot take it; null if they can. The first reason that holds counts."""
     at, key = rows.column(rules.time), rows.column(rules.key)
     others = [rows.column(name) for name in rows.schema.names if name not in (rules.key, rules.time, ROW_ID, *ASIDE)]
     carries = reduce(pc.or_, [pc.is_valid(column) for column in others], pa.repeat(False, rows.num_rows))

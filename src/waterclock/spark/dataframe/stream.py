@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def check_dataframe(rows: DataFrame, rules: Rules | None, what: str = "Pipeline(source=)") -> None:
-    """Raise UsageError where `rows`, which is called `what`, cannot be the source of a pipeline with these rules."""
+    """Raise UsageError if `rows`, which is called `what`, cannot be the source of a pipeline with these rules."""
     if rules is None:
         raise UsageError("Pipeline(rules=) is None, and only topics bring changes of tables: give the rules")
     if not rows.isStreaming:
@@ -46,7 +46,7 @@ def check_dataframe(rows: DataFrame, rules: Rules | None, what: str = "Pipeline(
 
 
 def event_schema(rows: DataFrame) -> pa.Schema:
-    """The columns of events that `rows` become. Each may be null: where a result has no event, all of them are."""
+    """The columns of events that `rows` become. Each may be null: if a result has no event, all of them are."""
     return pa.schema(list(map(_nullable, to_arrow_schema(rows.schema, timezone="UTC"))))
 
 

@@ -97,7 +97,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
         back = {place: latest[place] for place in lost if place in latest}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         ending = self._plan.ending
-        if ending is not None:  # of a run to the end, where the topics ended at its start
+        if ending is not None:  # of a run to the end, if the topics ended at its start
             limits = {**before, **ending}
             latest = {place: min(end, limits[place]) for place, end in latest.items() if place in limits}
         return to_json({**up_to(before, latest, most), **back})

@@ -38,7 +38,7 @@ class PacksRecords(Protocol):
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more."""
 
     def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch | None:
-        """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more; None where that
+        """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more; None if that
         does not matter."""
 
 

@@ -103,7 +103,7 @@ class SteppedRows:
         self._schema: pa.Schema | None = None
 
     def begin(self, session: SparkSession) -> None:
-        """UsageError where the step cannot be applied, or gives what the rules cannot take."""
+        """UsageError if the step cannot be applied, or gives what the rules cannot take."""
         made = self._applied(nothing(session, from_arrow_schema(self.packing.rows_schema()))).drop(PLACE)
         check_dataframe(made, self._rules, "the source")
         self._schema = event_schema(made)
@@ -132,7 +132,7 @@ class SteppedRows:
 
 
 def with_place(made: DataFrame) -> DataFrame:
-    """`made`, what a step gives; UsageError where the column PLACE is not among it."""
+    """`made`, what a step gives; UsageError if the column PLACE is not among it."""
     if PLACE not in made.columns:
         raise UsageError(
             f"the step behind source leaves out {PLACE}, the place of a record, by which partitions keep their order and "

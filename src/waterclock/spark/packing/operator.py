@@ -45,7 +45,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
     """Applies rules to one bucket a call. Frames in, frames out; its state in one value and a map."""
 
     def __init__(self, rules: Rules, columns: tuple[str, ...] = ()) -> None:
-        """`columns`: those that are asked for of results; all where none is named."""
+        """`columns`: those that are asked for of results; all if none is named."""
         self._rules, self._columns = rules, columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:

@@ -103,7 +103,7 @@ def delay_text(delay_us: int) -> str:
 
 
 def with_id(rows: DataFrame, rules: Rules, said: Collection[str]) -> DataFrame:
-    """`rows` with the id of those whose own is not named or null: a hash of the columns `said`; null where the own one
+    """`rows` with the id of those whose own is not named or null: a hash of the columns `said`; null if the own one
     serves."""
     placed, columns = by_place(rows)
     whole = F.struct(*(column.alias(name) for name, column in columns.items() if name in said))
@@ -113,7 +113,7 @@ def with_id(rows: DataFrame, rules: Rules, said: Collection[str]) -> DataFrame:
 
 
 def check_columns(rules: Rules, schema: StructType) -> None:
-    """Raise UsageError where the rules name a column that is not there, or one of a type they cannot use."""
+    """Raise UsageError if the rules name a column that is not there, or one of a type they cannot use."""
     types = {field.name: field.dataType for field in schema.fields}
     for name in types:
         if name.casefold() == ROW_ID:
@@ -162,7 +162,7 @@ def _has_variant(type_: DataType) -> bool:
 
 
 def _kind(type_: DataType) -> Kind | None:
-    """What a condition takes a column for; None where it can ask whether it is null, and no more."""
+    """What a condition takes a column for; None if it can ask whether it is null, and no more."""
     return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
 
 

@@ -77,7 +77,7 @@ def rescale(
 
     The new one is the folder or URI `to`, by default beside the old one under its name with the number behind. The pipeline
     must not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with
-    the new checkpoint; the old one is refused from then on. UsageError where it cannot be done.
+    the new checkpoint; the old one is refused from then on. UsageError if it cannot be done.
 
     Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets where
     these are fewer.
@@ -161,7 +161,7 @@ class _Carry:
         return before
 
     def _refuse_other_things(self) -> None:
-        """UsageError where the new folder is no place for a checkpoint."""
+        """UsageError if the new folder is no place for a checkpoint."""
         path = self._new.path
         if path == self._old.path or self._old.path in path.parents or path in self._old.path.parents:
             raise UsageError(f"the new checkpoint {path} and the old one lie in each other: name another folder (--to)")
@@ -232,7 +232,7 @@ class _Carry:
 def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:
     """The sink's number of the batch that hands it over, when `done` was Spark's last one that is done in `old`.
 
-    It is that of the new one's batch 0. Where the old one had begun a batch more, which is run again as batch 1, and the
+    It is that of the new one's batch 0. If the old one had begun a batch more, which is run again as batch 1, and the
     sink has that already, it is the number of batch 1: so nothing of it is written a second time.
     """
     begun = old.last_batch()

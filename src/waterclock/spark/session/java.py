@@ -32,7 +32,7 @@ exec {java} "$@"
 def use_java() -> str:
     """Set JAVA_HOME for the JVM that PySpark is about to start; returns a line that says which Java it is.
 
-    Raises EnvironmentMissing where there is none.
+    Raises EnvironmentMissing if there is none.
     """
     home, instead = os.environ.get("JAVA_HOME"), "and none was found"
     for java in filter(None, (home and f"{home}/bin/java", shutil.which("java"))):
@@ -55,7 +55,7 @@ def use_java() -> str:
 
 
 def java_version(java: str) -> int | None:
-    """The major version that `java -version` says; None where it cannot be run or read."""
+    """The major version that `java -version` says; None if it cannot be run or read."""
     try:
         reported = subprocess.run([java, "-version"], capture_output=True, timeout=30, check=True).stderr
     except (OSError, ValueError, subprocess.SubprocessError):

@@ -89,8 +89,8 @@ def start(
     State is kept in as many parts as there are cores, but no more than `count`, the buckets.
     Modules of a user's own lie in the folder `beside`: on this machine, workers look there last.
     `extra` settings win over those that spark-submit gave, and those over ours.
-    What the JVM and its Python workers say goes to the file `log` where one is given.
-    Raises EnvironmentMissing where no Java is found, or Spark does not start; UsageError for a cluster without `cores`.
+    What the JVM and its Python workers say goes to the file `log` if one is given.
+    Raises EnvironmentMissing if no Java is found, or Spark does not start; UsageError for a cluster without `cores`.
     """
     java = use_java()
     given = {**cluster.submitted(), **(extra or {})}
@@ -104,8 +104,7 @@ def start(
     ours = settings(here, count) if local else cluster.cluster_settings(settings(here, count), given, cores, count)
     # options for the JVM are added to ours, which silence its log
     java_options = f"{ours[_JAVA_OPTIONS]} {given.get(_JAVA_OPTIONS, '')}".strip()
-    defaults = {"spark.master": f"local[{here}]", "spark.app.name": name}
-    chosen = {**defaults, **ours, **given, _JAVA_OPTIONS: java_options}
+    chosen = {"spark.master": f"local[{here}]", "spark.app.name": name, **ours, **given, _JAVA_OPTIONS: java_options}
     quick = quick_python(os.environ["PYSPARK_PYTHON"], beside)
     with environment(PYSPARK_PYTHON=quick) if local else cluster.shipped() as package:
         spark = _started(chosen, log)
@@ -125,7 +124,7 @@ def _warn_of_untried(master: str) -> None:
 
 
 def _have_unicode_names() -> None:
-    """Let the JVM see every name of a file: where the environment's locale is not UTF-8, it passes over some in silence.
+    """Let the JVM see every name of a file: if the environment's locale is not UTF-8, it passes over some in silence.
 
     Under LC_ALL=C, as some cron jobs and services run, a file named é.jsonl was no file.
     """
@@ -136,7 +135,7 @@ def _have_unicode_names() -> None:
 
 @contextmanager
 def interpreted(session: SparkSession) -> Iterator[None]:
-    """A context; the queries that start in it have no Java compiled for each batch's plan, where the user set nothing else.
+    """A context; the queries that start in it have no Java compiled for each batch's plan, if the user set nothing else.
 
     It pays where many rows go through the plan. Where they are packed, it is a third of the planning of a small batch.
     """
@@ -165,7 +164,7 @@ def session_for(name: str, log: Path | None = None) -> SparkSession:
 
 
 def check(spark: SparkSession) -> None:
-    """Raise UsageError where the session, whoever started it, has a setting that would keep results back."""
+    """Raise UsageError if the session, whoever started it, has a setting that would keep results back."""
     if spark.conf.get(_NO_DATA, "true") != "true":
         raise UsageError(
             f'"{_NO_DATA}" must be true: what is due when time has moved on, the close too, comes in a batch without '
@@ -174,7 +173,7 @@ def check(spark: SparkSession) -> None:
 
 
 def check_state_store(spark: SparkSession, count: int) -> None:
-    """Raise UsageError where the session keeps state in a way that rules cannot be kept in; warn of what makes it slow with
+    """Raise UsageError if the session keeps state in a way that rules cannot be kept in; warn of what makes it slow with
     `count` buckets."""
     name = "spark.sql.streaming.stateStore.providerClass"
     if "RocksDB" not in spark.conf.get(name, ""):

@@ -45,7 +45,7 @@ class Starts:
 
 
 def too_slow(story: str, log: str) -> WaterclockError | None:
-    """What to say of a failure that Spark reports as `story`; None where it is another one. More stands in `log`."""
+    """What to say of a failure that Spark reports as `story`; None if it is another one. More stands in `log`."""
     if _TOO_SLOW not in story:
         return None
     load, cores = os.getloadavg()[0], os.cpu_count()

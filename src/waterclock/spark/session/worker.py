@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _connected() -> socket.socket | None:
-    """The connection for which Spark waits; None where it waits for none."""
+    """The connection for which Spark waits; None if it waits for none."""
     path, port = (os.environ.get(f"PYTHON_WORKER_FACTORY_{name}") for name in ("SOCK_PATH", "PORT"))
     if path is not None:
         connection = socket.socket(socket.AF_UNIX)

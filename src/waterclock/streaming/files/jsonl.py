@@ -48,13 +48,13 @@ _MINUS_ZERO = -(1 << 63)  # the bits of -0.0 as an integer
 
 
 def fast(block: bytes, layout: Layout) -> pa.Table | None:
-    """All rows of a block, or None where any line needs a closer look."""
+    """All rows of a block, or None if any line needs a closer look."""
     rows = plain_rows(block, layout.schema())
     return with_row_id(rows, layout.rules) if rows is not None and all_good(rows, layout.rules) else None
 
 
 def plain_rows(block: bytes, schema: pa.Schema) -> pa.Table | None:
-    """The rows of a block, a row a line, not judged yet; None where any line needs a closer look."""
+    """The rows of a block, a row a line, not judged yet; None if any line needs a closer look."""
     block = (block.replace(b"\r\n", b"\n") if b"\r" in block else block).strip(b"\n")
     lines = block.count(b"\n") + 1
     if not _looks_plain(block, lines):
@@ -106,7 +106,7 @@ def _moments(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _same_values(column: pa.ChunkedArray) -> bool:
-    """False where a value may not be what the slow way reads: a year 0; -0, which it reads as 0; a number too large."""
+    """False if a value may not be what the slow way reads: a year 0; -0, which it reads as 0; a number too large."""
     if column.type == TIMESTAMP:
         return in_calendar(column.cast(pa.int64()))
     if column.type == pa.float64():
@@ -147,7 +147,7 @@ def readers_of(columns: Mapping[str, str]) -> dict[str, Callable[[Any], Any]]:
 
 
 def read_object(text: bytes, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """The declared columns of one JSON object; ValueError or RecursionError where it cannot be read."""
+    """The declared columns of one JSON object; ValueError or RecursionError if it cannot be read."""
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -170,7 +170,7 @@ class _Object(dict[str, Any]):
 
 
 class _Endless:
-    """Digits that make no number in Python, or one beyond all doubles; harmless where nobody asks for the value."""
+    """Digits that make no number in Python, or one beyond all doubles; harmless if nobody asks for the value."""
 
     def __init__(self, digits: str) -> None:
         self._digits = digits
@@ -229,7 +229,7 @@ def _boolean(value: Any) -> bool:
 
 
 def moment(value: Any) -> int:
-    """Microseconds since 1970 of an ISO 8601 text; ValueError where it is none, or lies outside of the calendar."""
+    """Microseconds since 1970 of an ISO 8601 text; ValueError if it is none, or lies outside of the calendar."""
     try:
         us = text_us(_text(value))
     except TooFine:

@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 65_536
 
 
 def parquet_blocks(file: Any, path: str, layout: Layout) -> Iterator[Block]:
-    """The blocks of one opened file; ArrowException where it is no Parquet."""
+    """The blocks of one opened file; ArrowException if it is no Parquet."""
     parquet = pq.ParquetFile(file)
     wrong = _unfit_file(parquet.schema_arrow, layout)
     if wrong:
@@ -46,7 +46,7 @@ def parquet_blocks(file: Any, path: str, layout: Layout) -> Iterator[Block]:
 
 
 def _unfit_file(found: pa.Schema, layout: Layout) -> str | None:
-    """Why no row of the file can be read; None where there is no reason."""
+    """Why no row of the file can be read; None if there is no reason."""
     for name in layout.columns:
         if found.names.count(name) > 1:
             return f"the file has the column {name!r} {found.names.count(name)} times"
@@ -114,7 +114,7 @@ def _plain(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """The column in the declared kind, or None where a value does not fit."""
+    """The column in the declared kind, or None if a value does not fit."""
     try:
         made = column.cast(kind)
         made.validate(full=True)

@@ -48,7 +48,7 @@ def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> It
     """The blocks of one file; one that is no such file, or that nobody could open, is one dead letter.
 
     Its bytes are `content` where they were brought, else those that lie at `path`.
-    FileNotFoundError where it is not there; EnvironmentMissing where it is the place that fails.
+    FileNotFoundError if it is not there; EnvironmentMissing if it is the place that fails.
     """
     try:
         with open_file(path) if content is None else pa.BufferReader(content) as file:

@@ -97,11 +97,11 @@ class HadoopPath:
         return self.exists() and not self.is_dir()
 
     def iterdir(self) -> Iterator[HadoopPath]:
-        """FileNotFoundError where there is no folder."""
+        """FileNotFoundError if there is no folder."""
         return (self / entry.name for entry in self.entries())
 
     def entries(self) -> list[Entry]:
-        """What the folder lists, by one call to its store; FileNotFoundError where there is none."""
+        """What the folder lists, by one call to its store; FileNotFoundError if there is none."""
         with self._errors():
             listed = _context()._jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(
                 self._system.listStatusIterator(self._java)
@@ -114,7 +114,7 @@ class HadoopPath:
             return int(self._system.getFileStatus(self._java).getModificationTime())
 
     def read_bytes(self) -> bytes:
-        """FileNotFoundError where it is not there."""
+        """FileNotFoundError if it is not there."""
         with self._errors():
             stream = self._system.open(self._java)
             try:
@@ -159,11 +159,11 @@ class HadoopPath:
         return True
 
     def unlink(self) -> None:
-        """Remove the file; nothing where it is not there."""
+        """Remove the file; nothing if it is not there."""
         self.remove(within=False)
 
     def remove(self, within: bool = True) -> None:
-        """Remove the file, or the folder with all that is in it; nothing where it is not there."""
+        """Remove the file, or the folder with all that is in it; nothing if it is not there."""
         with self._errors():
             self._system.delete(self._java, within)
 

@@ -123,7 +123,7 @@ def remove(place: Place) -> None:
 
 
 def copy_folder(folder: Place, to: Place) -> None:
-    """Copy a folder, with all that is in it, into the place `to`, where nothing is."""
+    """Copy a folder, with all that is in it, into the place `to`, if nothing is."""
     if isinstance(folder, Path) and isinstance(to, Path):
         shutil.copytree(folder, to)
         return

@@ -76,7 +76,7 @@ def compressed(blob: bytes) -> bytes:
 
 
 def expanded(stored: bytes | memoryview) -> bytes:
-    """What was `compressed`; StateMismatch where it is damaged."""
+    """What was `compressed`; StateMismatch if it is damaged."""
     return _decompressed(memoryview(stored)[_LENGTH_BYTES:], _length(stored))
 
 
@@ -92,7 +92,7 @@ def _decompressed(frames: bytes | memoryview, length: int) -> bytes:
 
 
 def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch that was read from a store; StateMismatch where it is damaged: Arrow believes what it reads, and would look
+    """A batch that was read from a store; StateMismatch if it is damaged: Arrow believes what it reads, and would look
     for texts outside of it."""
     try:
         batch.validate(full=True)

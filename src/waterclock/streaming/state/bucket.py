@@ -32,7 +32,7 @@ from waterclock.streaming.state.watermarks import Watermarks
 
 VERSION = 4
 _READS = (3, 4)  # 3 had no pages in segments
-_IS_COMPRESSED = 0x80  # beside it, where the rest is compressed
+_IS_COMPRESSED = 0x80  # beside it, if the rest is compressed
 _MUCH_BYTES = 64 << 10
 AWAKE = 512  # keys
 
@@ -117,7 +117,7 @@ class Bucket:
 
     @property
     def has_partitions(self) -> bool:
-        """True where clock frames move the watermark, not Spark."""
+        """True if clock frames move the watermark, not Spark."""
         return bool(self._watermarks)
 
     def next_due_us(self) -> int | None:
@@ -141,13 +141,13 @@ class Bucket:
 
 
 def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:
-    """The largest time in microseconds; None where there is no row."""
+    """The largest time in microseconds; None if there is no row."""
     largest = [pc.max(table.column(time).cast(frames.TIMESTAMP).cast(pa.int64())).as_py() for table in tables]
     return max((us for us in largest if us is not None), default=None)
 
 
 def read_state(blob: bytes) -> Any:
-    """What `Bucket.store` packed as `engine`; StateMismatch where another version of waterclock did."""
+    """What `Bucket.store` packed as `engine`; StateMismatch if another version of waterclock did."""
     is_compressed, version = blob[0] & _IS_COMPRESSED, blob[0] & ~_IS_COMPRESSED
     if version not in _READS:
         raise StateMismatch(

@@ -121,7 +121,7 @@ class Page:
 
     @property
     def is_large_and_read_whole(self) -> bool:
-        """True where all of it was read for some of it."""
+        """True if all of it was read for some of it."""
         return len(self._read) == 1 and self._size_of(0) > CUT_FROM
 
     def alive(self) -> np.ndarray:
@@ -200,7 +200,7 @@ class Pages:
         self._pages = [Page(store, *page) for page in stored]
 
     def __bool__(self) -> bool:
-        """False where nothing rests."""
+        """False if nothing rests."""
         return bool(self._pages)
 
     def all(self) -> list[Page]:
@@ -266,7 +266,7 @@ class Pages:
         return next((tier for tier in tiers.values() if len(tier) >= _MANY), [])
 
     def _rewrite(self, old: list[Page]) -> None:
-        """One page with all that is alive on the `old` ones, in place of them; none where nothing is."""
+        """One page with all that is alive on the `old` ones, in place of them; none if nothing is."""
         self._pages = [page for page in self._pages if page not in old]
         places = [page.alive() for page in old]
         if any(map(len, places)):
@@ -295,7 +295,7 @@ def _together(store: BlobStore, of: Sequence[tuple[Page, np.ndarray]]) -> tuple[
 
 
 def most_by(times: Iterable[int | None]) -> int | None:
-    """When three quarters of the known times have come; None where none is known.
+    """When three quarters of the known times have come; None if none is known.
 
     Not the last of them: one key with an id of the far future would keep the ids of all others on its page, and of all
     pages that become one with it.

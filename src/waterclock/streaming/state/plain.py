@@ -40,7 +40,7 @@ from waterclock.streaming.state.states import States
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """The states of keys, their hashes, and the watermarks at which each gets smaller by itself, None where it does not."""
+    """The states of keys, their hashes, and the watermarks at which each gets smaller by itself, None if it does not."""
 
     states: States
     hashes: np.ndarray
@@ -151,6 +151,6 @@ class PlainEngine:
 
 
 def emitted_at(watermark: int, count: int) -> pa.Array:
-    """The watermark as a column of results; null where no calendar holds it."""
+    """The watermark as a column of results; null if no calendar holds it."""
     known = EARLIEST_US <= watermark < CLOSED
     return pa.repeat(pa.scalar(watermark if known else None, pa.int64()), count).cast(frames.TIMESTAMP)

@@ -72,7 +72,7 @@ class Rows:
         return batches[0] if batches else pa.RecordBatch.from_pylist([], self._tables[0].schema)
 
     def structs(self, numbers: pa.Array, carried: Mapping[str, CarriedColumn] | None = None) -> pa.Array | None:
-        """The user's columns of these rows as structs, null where the number is null; None where there are no rows.
+        """The user's columns of these rows as structs, null if the number is null; None if there are no rows.
 
         Where something is `carried` there is a struct too: that in its columns, and null in the others.
         """

@@ -81,7 +81,7 @@ class Config:
         return self.outlets[0].sink
 
     def modules(self) -> Path | None:
-        """The folder in which a `transform` may have modules beside it; None where there is none."""
+        """The folder in which a `transform` may have modules beside it; None if there is none."""
         steps = (getattr(self.source, "step", None), *(outlet.step for outlet in self.outlets))
         return next((step.folder for step in steps if step is not None and step.transform is not None), None)
 

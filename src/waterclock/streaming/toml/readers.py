@@ -42,7 +42,7 @@ _OWN = {
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What one of Spark's readers reads. Without `columns` they are inferred; `table` is set where there is no `path`."""
+    """What one of Spark's readers reads. Without `columns` they are inferred; `table` is set if there is no `path`."""
 
     format: str
     path: Place | None

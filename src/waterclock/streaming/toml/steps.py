@@ -50,8 +50,8 @@ class Outlet(Generic[Written]):
 
     sink: Written
     step: Step | None = None  # what results go through before they reach it
-    columns: tuple[str, ...] = ()  # of results; all where none is named
-    takes: tuple[str, ...] = ()  # which parts of a batch; all where none is named
+    columns: tuple[str, ...] = ()  # of results; all if none is named
+    takes: tuple[str, ...] = ()  # which parts of a batch; all if none is named
 
     def of(self, sink: Another) -> Outlet[Another]:
         """The same of another sink."""
@@ -74,7 +74,7 @@ def columns_from(table: FileTable) -> tuple[str, ...]:
 
 
 def takes_from(table: FileTable) -> tuple[str, ...]:
-    """What of a batch a sink takes, as `table` says it; empty where it is all. UsageError says what is wrong and where."""
+    """What of a batch a sink takes, as `table` says it; empty if it is all. UsageError says what is wrong and where."""
     if "takes" not in table:
         return ()
     names = table.take("takes", list)
@@ -86,7 +86,7 @@ def takes_from(table: FileTable) -> tuple[str, ...]:
 
 
 def check_takes(taken: Sequence[tuple[str, ...]]) -> None:
-    """Raise UsageError where what sinks take, each as `takes_from` gives it, is not all of a batch."""
+    """Raise UsageError if what sinks take, each as `takes_from` gives it, is not all of a batch."""
     if all(taken) and (left := [name for name in TAKES if not any(name in each for each in taken)]):
         raise UsageError(
             f"[sink]: no sink takes {left[0]!r}, which would be lost: name it under 'takes' of one of them"
@@ -94,7 +94,7 @@ def check_takes(taken: Sequence[tuple[str, ...]]) -> None:
 
 
 def step_from(table: FileTable) -> Step | None:
-    """The step that `table` asks for, None where it asks for none; UsageError says what is wrong and where."""
+    """The step that `table` asks for, None if it asks for none; UsageError says what is wrong and where."""
     if not set(NAMES) & set(table):
         return None
     query, transform = table.take("query", str, None), table.get("transform")

@@ -84,7 +84,7 @@ class Topics:
         return self.value != "json"
 
     def all_columns(self) -> dict[str, str] | None:
-        """Every column that the rules see, with its type; None behind a step, where Spark has to be asked."""
+        """Every column that the rules see, with its type; None behind a step, if Spark has to be asked."""
         return self.read_columns() if self.step is None else None
 
     def read_columns(self) -> dict[str, str]:

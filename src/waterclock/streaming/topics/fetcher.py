@@ -59,7 +59,7 @@ class Fetcher:
         self._taken: dict[Partition, list[Any]] = {place: [] for place in self._left}
 
     def records(self) -> Iterator[Records]:
-        """Everything, in chunks; WaterclockError where it cannot be had."""
+        """Everything, in chunks; WaterclockError if it cannot be had."""
         self._assign()
         heard_s = self._client.clock.monotonic_s()
         try:
@@ -134,7 +134,7 @@ class Fetcher:
                 self._lost(each, self._at[each.place])
 
     def _comes_back(self, each: Range) -> bool:
-        """Wait a little for the end of a range to be there again, and go on reading; False where it stays away.
+        """Wait a little for the end of a range to be there again, and go on reading; False if it stays away.
 
         A broker that has just started may not know its topics yet, a leader that was just elected not all of their ends.
         """

@@ -114,7 +114,7 @@ class TopicLayout(RecordLayout):
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:
-    """What records became. `latest_us` is the largest time of an event or a heartbeat, None where there was none;
+    """What records became. `latest_us` is the largest time of an event or a heartbeat, None if there was none;
     `offsets` are those of the records that are no dead letter, heartbeat by header or tombstone."""
 
     rows: pa.Table
@@ -176,7 +176,7 @@ def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], lis
 
 
 def _fast(bodies: Records, layout: RecordLayout) -> pa.Table | None:
-    """The rows of all records, or None where any of them needs a closer look."""
+    """The rows of all records, or None if any of them needs a closer look."""
     values: list[Any] = bodies.values
     if not values:
         return layout.schema().empty_table()

@@ -304,7 +304,7 @@ def _texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column of whole numbers, NONE where it is null."""
+    """A column of whole numbers, NONE if it is null."""
     one = _one(column).cast(pa.int64())
     return pc.fill_null(one, NONE) if one.null_count else one
 
