@@ -13,8 +13,28 @@ from waterclock.streaming.places.place import Place
 def check_source(folder: Place) -> None:
     """Raise UsageError if the source's `folder` is not there, or something in it would be read wrongly or not at all."""
     check_readable(folder)
-    if why := _why_unfit(folder):
-        raise UsageError(f"the source folder {folder} {why}")
+    if (folder / "_delta_log").is_dir():
+        raise UsageError(
+            f"the source folder {folder} is a table of Delta Lake: its files hold rows twice, and rows that are no more. "
+            "Write the rows of the table to another folder, and read that"
+        )
+    if isinstance(folder, HadoopPath):
+        columns = [entry.name for entry in folder.entries() if "=" in entry.name and entry.is_folder]
+    else:
+        columns = [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]
+    if columns:
+        raise UsageError(
+            f"the source folder {folder} holds the folder {min(columns)!r}, and Spark takes what stands before the = for a "
+            "column: name that folder in [source], or move the files up"
+        )
+    # bytes that are no text stand in Python's names as halves of surrogate pairs
+    names = [path.name for path in files_in(folder)]
+    unseen = [name for name in names if not name.isprintable() and name.encode(errors="replace").decode() != name]
+    if unseen:
+        raise UsageError(
+            f"the source folder {folder} holds the file {min(unseen)!a}, whose name is not UTF-8: Spark does not see it. "
+            "Rename it"
+        )
 
 
 def check_readable(folder: Place) -> None:
@@ -25,39 +45,6 @@ def check_readable(folder: Place) -> None:
         raise UsageError(
             f"the source folder {folder} cannot be read by this user: give it the rights to list and read it"
         )
-
-
-def _why_unfit(folder: Place) -> str | None:
-    """What keeps Spark from reading the folder as it is, and the way out."""
-    if (folder / "_delta_log").is_dir():
-        return (
-            "is a table of Delta Lake: its files hold rows twice, and rows that are no more. Write the rows of the table "
-            "to another folder, and read that"
-        )
-    if columns := _columns_in(folder):
-        return (
-            f"holds the folder {min(columns)!r}, and Spark takes what stands before the = for a column: name that folder "
-            "in [source], or move the files up"
-        )
-    names = [path.name for path in files_in(folder)]
-    unseen = [name for name in names if not name.isprintable() and not _is_utf_8(name)]
-    return (
-        f"holds the file {min(unseen)!a}, whose name is not UTF-8: Spark does not see it. Rename it" if unseen else None
-    )
-
-
-def _is_utf_8(name: str) -> bool:
-    try:
-        return bool(name.encode())
-    except UnicodeEncodeError:  # bytes that are no text stand in Python's names as halves of surrogate pairs
-        return False
-
-
-def _columns_in(folder: Place) -> list[str]:
-    """The folders in it whose names Spark takes for a column and its value."""
-    if isinstance(folder, HadoopPath):
-        return [entry.name for entry in folder.entries() if "=" in entry.name and entry.is_folder]
-    return [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]
 
 
 def files_in(folder: Place) -> list[Place]:

@@ -252,11 +252,10 @@ def _entries(told: str, folder: str) -> list[Entry]:
     ...     "isDirectory=false; length=3; modification_time=7}]", "f:/a")
     [Entry(name='x', is_folder=True, written_ms=5), Entry(name='y, z; isDirectory=true', is_folder=False, written_ms=7)]
     """
-    return [_entry(text) for text in told.split(f"path={folder}/")[1:]]
-
-
-def _entry(text: str) -> Entry:
-    name, _, rest = text.rpartition("; isDirectory=")
-    written = _WRITTEN.search(rest)
-    assert written is not None  # every status tells it
-    return Entry(name, rest.startswith("true"), int(written[1]))
+    found: list[Entry] = []
+    for text in told.split(f"path={folder}/")[1:]:
+        name, _, rest = text.rpartition("; isDirectory=")
+        written = _WRITTEN.search(rest)
+        assert written is not None  # every status tells it
+        found.append(Entry(name, rest.startswith("true"), int(written[1])))
+    return found

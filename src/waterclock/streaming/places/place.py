@@ -63,10 +63,8 @@ def place_of(given: str | Path | Place, folder: Path) -> Place:
     if isinstance(given, HadoopPath):
         return given
     text = str(given)
-    return _by_uri(text) if is_uri(text) else folder / text
-
-
-def _by_uri(text: str) -> HadoopPath:
+    if not is_uri(text):
+        return folder / text
     scheme, authority, path, *_ = urlsplit(text.replace("?", "%3F").replace("#", "%23"))
     parts = [part for part in path.replace("%3F", "?").replace("%23", "#").split("/") if part]
     if ":" in authority.rpartition("@")[0]:

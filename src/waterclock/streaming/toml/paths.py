@@ -46,7 +46,7 @@ def check_places(file: Path | None, source: Place | None, checkpoint: Place, sin
     """Raise UsageError if one of the places is, or lies in, another one; None if a place is no path."""
     pipeline, kept = _real(file) if file else None, _real(checkpoint)
     read = _real(source) if source else None
-    sink = _local(_real(sink)) if sink else None
+    sink = Path(str(_real(sink))) if sink else None
     if pipeline and _is_in(pipeline, kept):
         raise UsageError(
             f"[pipeline]: 'checkpoint' {kept} holds the pipeline's file, and --fresh removes it: name a folder of its own"
@@ -65,11 +65,6 @@ def check_places(file: Path | None, source: Place | None, checkpoint: Place, sin
 
 def _is_in(inner: Path | HadoopPath, outer: Path | HadoopPath) -> bool:
     return inner == outer or outer in inner.parents
-
-
-def _local(real: Path | HadoopPath) -> Path:
-    assert isinstance(real, Path)
-    return real
 
 
 def _real(place: Place) -> Path | HadoopPath:

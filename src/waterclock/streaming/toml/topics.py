@@ -180,16 +180,14 @@ def _offsets(name: str, given: Any, topics: tuple[str, ...]) -> Where:
 def _partitions(name: str, topic: str, given: Any, topics: tuple[str, ...]) -> dict[int, int]:
     if topic not in topics:
         raise UsageError(f"{_WHERE}: {name!r} names the topic {topic!r}; 'topics' has {', '.join(topics)}")
-    if not isinstance(given, Mapping) or not all(_is_offset(key, value) for key, value in given.items()):
+    if not isinstance(given, Mapping) or not all(
+        partition.isdecimal() and len(partition) < 10 and type(offset) is int and 0 <= offset < 2**63
+        for partition, offset in given.items()
+    ):
         raise UsageError(
             f"{_WHERE}: {name!r} must give offsets from 0 by partition, such as {{{topic} = {{0 = 5}}}}, got {given!r}"
         )
     return {int(partition): offset for partition, offset in given.items()}
-
-
-def _is_offset(partition: str, offset: Any) -> bool:
-    whole = isinstance(offset, int) and not isinstance(offset, bool)
-    return partition.isdecimal() and len(partition) < 10 and whole and 0 <= offset < 2**63
 
 
 # Settings of the clients ---------------------------------------------------------------------------------------
