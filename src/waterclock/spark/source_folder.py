@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from waterclock.errors import UsageError
-from waterclock.streaming.places.hadoop import Entry, HadoopPath
+from waterclock.streaming.places.hadoop import HadoopPath, ListedFile
 from waterclock.streaming.places.place import Place
 
 
@@ -63,7 +63,7 @@ def written_in(folder: Place) -> list[tuple[str, int, int]]:
     return [(name, at.st_mtime_ns // 1_000_000, max(at.st_mtime_ns, at.st_ctime_ns)) for name, at in seen]
 
 
-def _entries(folder: HadoopPath) -> list[Entry]:
+def _entries(folder: HadoopPath) -> list[ListedFile]:
     return [entry for entry in folder.entries() if _counts(entry.name) and not entry.is_folder]
 
 

@@ -33,7 +33,7 @@ _systems: dict[tuple[int, str], Any] = {}  # (Java, scheme and authority) -> its
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedFile:
     """What a folder lists: a name, whether it is a folder, and when it was written, in milliseconds since 1970."""
 
     name: str
@@ -100,7 +100,7 @@ class HadoopPath:
         """FileNotFoundError if there is no folder."""
         return (self / entry.name for entry in self.entries())
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ListedFile]:
         """What the folder lists, by one call to its store; FileNotFoundError if there is none."""
         with self._errors():
             listed = _context()._jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(
@@ -244,18 +244,19 @@ def _context() -> Any:
     return context
 
 
-def _entries(told: str, folder: str) -> list[Entry]:
+def _entries(told: str, folder: str) -> list[ListedFile]:
     """Of Java's text of a list of what is in `folder`. No name holds a slash, so where one begins is sure; and what follows
     it is the store's: it ends before the last mark of that.
 
-    >>> _entries("[S{path=f:/a/x; isDirectory=true; modification_time=5; x=1}, S{path=f:/a/y, z; isDirectory=true; "
+    >>> found = _entries("[S{path=f:/a/x; isDirectory=true; modification_time=5; x=1}, S{path=f:/a/y, z; isDirectory=true; "
     ...     "isDirectory=false; length=3; modification_time=7}]", "f:/a")
-    [Entry(name='x', is_folder=True, written_ms=5), Entry(name='y, z; isDirectory=true', is_folder=False, written_ms=7)]
+    >>> [(each.name, each.is_folder, each.written_ms) for each in found]
+    [('x', True, 5), ('y, z; isDirectory=true', False, 7)]
     """
-    found: list[Entry] = []
+    found: list[ListedFile] = []
     for text in told.split(f"path={folder}/")[1:]:
         name, _, rest = text.rpartition("; isDirectory=")
         written = _WRITTEN.search(rest)
         assert written is not None  # every status tells it
-        found.append(Entry(name, rest.startswith("true"), int(written[1])))
+        found.append(ListedFile(name, rest.startswith("true"), int(written[1])))
     return found
