@@ -24,6 +24,7 @@ from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.spark.pipeline import Progress, configured
 from waterclock.streaming.toml.config import Config
 from waterclock.streaming.toml.steps import Outlet
+from waterclock.streaming.toml.table import FileTable
 from waterclock.streaming.toml.topics import topics_from
 
 RULES: Final = (
@@ -60,7 +61,9 @@ class Committed:
 def ours(course: Course, sender: Sender) -> Committed:
     """A pipeline in order and without duplicates."""
     at_s: dict[int, float] = {}
-    source = topics_from({"servers": course.bootstrap, "topics": [course.topic], "columns": COLUMNS}, Path.cwd())
+    source = topics_from(
+        FileTable("[source]", {"servers": course.bootstrap, "topics": [course.topic], "columns": COLUMNS}, Path.cwd())
+    )
     config = Config(course.topic, course.folder, source, 0, False, RULES, (Outlet(course.sink),), None, {})
     with closing(configured(config)) as pipeline:
 

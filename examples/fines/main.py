@@ -27,7 +27,7 @@ from waterclock.examples.folders import alone_in
 from waterclock.spark.pipeline import configured
 from waterclock.spark.progress import Bar
 from waterclock.spark.session.session import Session, start
-from waterclock.streaming.summary import Progress, Summary
+from waterclock.streaming.statistics import Progress, Summary
 from waterclock.streaming.toml.config import load
 
 from .check import Verdict, check

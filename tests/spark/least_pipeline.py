@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from waterclock.errors import UsageError
+
 if TYPE_CHECKING:
     from waterclock.streaming.toml.config import Config
 
@@ -30,3 +34,19 @@ def least_with(folder: Path, sinks: str, source: str = 'path = "in"') -> Config:
     text = LEAST.partition("[sink]")[0].replace('path = "in"', source) + sinks
     (folder / "pipeline.toml").write_text(text)
     return load(folder / "pipeline.toml")
+
+
+def write(folder: Path, text: str) -> Path:
+    """A pipeline's file with this text."""
+    file = folder / "pipeline.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def told(folder: Path, text: str) -> str:
+    """What is wrong with a pipeline's file of this text."""
+    from waterclock.streaming.toml.config import load
+
+    with pytest.raises(UsageError) as caught:
+        load(write(folder, text))
+    return str(caught.value)

@@ -9,7 +9,12 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from waterclock.streaming.statistics import Summary
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = """[source.columns]
@@ -106,3 +111,12 @@ def table(folder: Path, columns: str = "*", where: str = "1") -> list[tuple[Any,
     """The results in the order in which they were written."""
     with closing(sqlite3.connect(folder / "out.db")) as db:
         return db.execute(f"SELECT {columns} FROM results WHERE {where} ORDER BY rowid").fetchall()
+
+
+def run(spark: SparkSession, file: Path) -> Summary:
+    """Run the pipeline of a file to its end."""
+    from waterclock.spark.pipeline import configured
+    from waterclock.streaming.toml.config import load
+
+    with closing(configured(load(file))) as pipeline:
+        return pipeline.run(spark)

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import table
+from tests.spark.pipelines import run, table
 from waterclock.rules.deadlines import LEVEL_BITS
 from waterclock.spark.packing import operator
-from waterclock.spark.pipeline import configured
-from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 
@@ -61,8 +58,7 @@ def reminded(spark: SparkSession, folder: Path, start: datetime) -> list[tuple[s
         file.write_text(json.dumps({"key": key, "at": at, "what": what, "id": f"{key}{number}"}))
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
     (folder / "pipeline.toml").write_text(PIPELINE)
-    with closing(configured(load(folder / "pipeline.toml"))) as pipeline:
-        pipeline.run(spark)
+    run(spark, folder / "pipeline.toml")
     return table(folder, "source_id, emitted_at", "kind = 'emit'")
 
 

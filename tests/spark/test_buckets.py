@@ -131,7 +131,7 @@ def test_a_slice_of_a_batch_takes_only_its_own_rows_along() -> None:
 def test_counters_travel_beside_the_rows(counters: dict[str, int]) -> None:
     rows = pa.table({"a": [1]})
     frame = frames.from_bytes(frames.to_bytes(frames.with_counters(rows, counters)))
-    assert (frames.counters_of(frame), frames.is_dead(frame), frame.column("a").to_pylist()) == (
+    assert (frames.counters_of(frame), frames.kind_of(frame) == "dead", frame.column("a").to_pylist()) == (
         counters,
         False,
         [1],
@@ -140,10 +140,10 @@ def test_counters_travel_beside_the_rows(counters: dict[str, int]) -> None:
 
 def test_a_dead_frame_is_told_from_results_with_and_without_counters() -> None:
     empty = frames.DEAD_SCHEMA.empty_table()
-    counted = frames.with_counters(empty, {"dead_letters": 2}, b"dead")
-    assert [frames.is_dead(frames.from_bytes(frames.to_bytes(f))) for f in (empty, counted)] == [True, True]
+    counted = frames.with_counters(empty, {"dead_letters": 2}, "dead")
+    assert [frames.kind_of(frames.from_bytes(frames.to_bytes(f))) == "dead" for f in (empty, counted)] == [True, True]
     assert (frames.counters_of(empty), frames.counters_of(counted)) == ({}, {"dead_letters": 2})
-    assert frames.is_dead(frames.with_counters(empty, {})) is False
+    assert frames.kind_of(frames.with_counters(empty, {})) == "results"
 
 
 def test_counters_are_summed_by_name() -> None:

@@ -16,16 +16,14 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import make_pipeline, orders, table
+from tests.spark.pipelines import make_pipeline, orders, run, table
 from tests.spark.standalone import HOME, WITHOUT, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.packing.compiled import tell
-from waterclock.spark.pipeline import configured
 from waterclock.spark.session import session
 from waterclock.spark.session.cluster import cluster_settings, packed
 from waterclock.streaming.buckets import BUCKETS
-from waterclock.streaming.toml.config import load
 from waterclock.wheel import COMPILED
 
 pytestmark = pytest.mark.spark
@@ -178,8 +176,7 @@ def test_an_executor_that_is_killed_changes_no_answer(
     spark: SparkSession, two_workers: Cluster, python: Path, tmp_path: Path
 ) -> None:
     rows = orders(200)
-    with closing(configured(load(make_pipeline(tmp_path / "here", rows, files=8)))) as pipeline:
-        pipeline.run(spark)
+    run(spark, make_pipeline(tmp_path / "here", rows, files=8))
     file = for_a_cluster(make_pipeline(tmp_path / "there", rows, files=8))
     process = driver(file, two_workers.url, python)
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import make_pipeline, orders, table
-from waterclock.spark.pipeline import configured
-from waterclock.streaming.summary import Summary
-from waterclock.streaming.toml.config import load
+from tests.spark.pipelines import make_pipeline, orders, run, table
 
 pytestmark = pytest.mark.spark
 COLUMNS = ["kind", "key", "rule", "due", "source_id", "result_id", "event_id", "event_n"]
@@ -46,11 +42,6 @@ def into_delta(folder: Path, rows: list[dict[str, Any]]) -> Path:
     file = with_rubbish(folder, rows)
     file.write_text(file.read_text().replace('path = "out.db"', 'format = "delta"\npath = "lake/orders"'))
     return file
-
-
-def run(spark: SparkSession, file: Path) -> Summary:
-    with closing(configured(load(file))) as pipeline:
-        return pipeline.run(spark)
 
 
 def held(folder: Path, part: str = "", columns: list[str] | None = None) -> list[tuple[Any, ...]]:

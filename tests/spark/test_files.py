@@ -34,7 +34,7 @@ def test_a_file_of_a_batch_that_nobody_read_is_a_dead_letter(tmp_path: Path) -> 
     write_entry(checkpoint.path / "sources" / "0", "0", ("before.jsonl", 0))
     write_entry(checkpoint.path / "sources" / "0", "1", ("read.jsonl", 1), ("gone.jsonl", 1), ("empty.jsonl", 1))
     (tmp_path / "in" / "empty.jsonl").touch()
-    read = frames.with_file(frames.DEAD_SCHEMA.empty_table(), "read.jsonl")
+    read = frames.noted(frames.DEAD_SCHEMA.empty_table(), file="read.jsonl")
     with closing(stream_of(config.source, config.rules, 0, checkpoint)) as stream:
         (letter,) = stream.vanished(1, [read])
         assert stream.vanished(2, []) == []
@@ -72,7 +72,7 @@ def test_every_bucket_is_told_of_a_watermark_before_1970_and_of_no_other(
     named = pa.RecordBatch.from_pydict({"path": [f"file:{tmp_path}/in.jsonl"], "written": [0], "beat": [False]})
     packed = [row for made in reader(LAYOUT, delay_us)(iter([named])) for row in made.to_pylist()]
     clocks = [(row["bucket"], frames.from_bytes(row["frame"])) for row in packed]
-    found = [(label, frame.to_pylist()) for label, frame in clocks if frames.is_clock(frame)]
+    found = [(label, frame.to_pylist()) for label, frame in clocks if frames.kind_of(frame) == "clock"]
     expected = [{"partition": "stream", "watermark": told}]
     assert found == ([] if told is None else [(label, expected) for label in labels(BUCKETS)])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.spark.lakes import BY_EXECUTORS, DELTA, ICEBERG, beside, held, lake_pipeline, orphans, table
-from tests.spark.pipelines import orders
+from tests.spark.pipelines import orders, run
 from tests.spark.standalone import Cluster, cluster, driver_environment, python_without_waterclock
 from tests.spark.test_cluster import PATIENCE_S, for_a_cluster
-from waterclock.spark.pipeline import configured
-from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 
@@ -46,8 +43,7 @@ def test_an_executor_that_is_killed_between_its_file_and_the_commit_writes_no_ro
 ) -> None:
     rows = orders(60)
     here = lake_pipeline(tmp_path / "here", rows, sink + BY_EXECUTORS, files=2)
-    with closing(configured(load(here))) as pipeline:
-        pipeline.run(spark)
+    run(spark, here)
     there = for_a_cluster(lake_pipeline(tmp_path / "there", rows, sink + BY_EXECUTORS, files=2))
     before, mark = two_workers.started_executors(), tmp_path / "mark"
     done = drive(there, two_workers, python, str(mark))

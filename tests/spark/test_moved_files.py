@@ -19,7 +19,7 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.sinks import Batch
 from waterclock.spark.pipeline import configured
-from waterclock.streaming.summary import Summary
+from waterclock.streaming.statistics import Summary
 from waterclock.streaming.toml.config import load
 
 pytestmark = [

@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
-from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
-from waterclock.spark.pipeline import _failure, configured
+from waterclock.spark.pipeline import configured
 from waterclock.streaming.buckets import BUCKETS
-from waterclock.streaming.summary import Summary
+from waterclock.streaming.statistics import Summary
 from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
@@ -257,18 +256,6 @@ def test_a_watermark_delay_below_a_millisecond_makes_nothing_late_too_early() ->
     from waterclock.spark.packing.transform import delay_text
 
     assert [delay_text(us) for us in (0, 1, 1000, 1500)] == [f"{ms} milliseconds" for ms in (0, 1, 1, 2)]
-
-
-def test_a_failure_without_the_name_of_an_error_is_told_by_its_first_line(tmp_path: Path) -> None:
-    # "StreamingQueryException()" was all that was told of a worker that was gone
-    story = (
-        "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker exited unexpectedly.\nPlan:\n+ Rows"
-    )
-    error = _failure(RuntimeError(story), Checkpoint(tmp_path))
-    assert str(error).startswith(
-        "the pipeline failed: [STREAM_FAILED] Query [id = 1] terminated with exception: Python"
-    )
-    assert "unexpectedly. What was committed stays" in str(error)
 
 
 @pytest.mark.long(seconds=5)

@@ -104,5 +104,5 @@ def test_what_belongs_to_another_user_is_told_by_its_name(
 def test_a_watermark_of_a_topic_may_lie_before_1970_and_one_of_spark_does_not(
     spark_ms: int, told_us: list[int], watermark_us: int | None
 ) -> None:
-    taken = [frames.with_watermark(pa.table({}), us) for us in told_us]
+    taken = [frames.noted(pa.table({}), watermark=us) for us in told_us]
     assert watermark_of(f'v1\n{{"batchWatermarkMs": {spark_ms}}}\n-', [pa.table({}), *taken]) == watermark_us

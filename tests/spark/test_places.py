@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import behind, make_pipeline, orders, table
+from tests.spark.pipelines import behind, make_pipeline, orders, run, table
 from tests.streaming.places.place_contract import PlaceContract, RemoteContract
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.fresh import start_over
-from waterclock.spark.pipeline import Summary, configured
 from waterclock.streaming.places.hadoop import HadoopPath
 from waterclock.streaming.toml.config import load
 
@@ -70,11 +69,6 @@ def test_a_store_that_spark_does_not_know_is_told_with_the_way_out(spark: SparkS
 
 
 # Pipelines
-
-
-def run(spark: SparkSession, file: Path) -> Summary:
-    with closing(configured(load(file))) as pipeline:
-        return pipeline.run(spark)
 
 
 def letters(folder: Path) -> list[tuple[Any, ...]]:

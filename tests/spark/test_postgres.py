@@ -23,7 +23,7 @@ from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
-from waterclock.streaming.summary import Progress
+from waterclock.streaming.statistics import Progress
 from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from tests.sinks.five_verbs import FiveVerbs
 from tests.sinks.stores import COUNTERS, SCHEMA, batch
 from tests.spark.least_pipeline import LEAST, least_with
-from tests.spark.pipelines import make_pipeline, orders
+from tests.spark.pipelines import make_pipeline, orders, run
 from tests.spark.test_pipeline_api import COLUMNS, ORDERS
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import Batch, DeltaSink, LastBatch, Replica, SQLiteSink
@@ -289,15 +289,13 @@ def test_results_go_one_way_and_what_is_late_or_rubbish_another(spark: SparkSess
 @pytest.mark.long(seconds=40)
 def test_a_kill_between_two_sinks_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     clean, killed = with_rubbish(tmp_path / "clean"), with_rubbish(tmp_path / "killed")
-    with closing(configured(load(clean))) as pipeline:
-        pipeline.run(spark)
+    run(spark, clean)
     for batch_id in (0, 2):
         command = [sys.executable, "-c", DRIVER, str(killed), str(batch_id)]
         died = subprocess.run(command, capture_output=True, timeout=240)
         assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
         assert [last_of(killed.parent / name) for name in ("out.db", "aside.db")] == [batch_id, batch_id - 1]
-    with closing(configured(load(killed))) as pipeline:
-        pipeline.run(spark)
+    run(spark, killed)
     for name in ("out.db", "aside.db"):
         for part, columns in PARTS.items():
             assert rows(killed.parent / name, columns, part) == rows(clean.parent / name, columns, part)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.lakes import BY_EXECUTORS, DELTA, beside, held, lake_pipeline, orphans
-from tests.spark.pipelines import orders
+from tests.spark.pipelines import orders, run
 from tests.spark.standalone import cluster, driver_environment, python_without_waterclock
 from tests.spark.test_cluster import PATIENCE_S, for_a_cluster
-from waterclock.spark.pipeline import configured
-from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 APART = ("127.0.0.1", "127.0.0.2")  # Spark begins no task twice on one host
@@ -26,8 +23,7 @@ def test_a_slow_task_that_is_begun_twice_with_its_state_and_its_file_changes_no_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     here, there = (lake_pipeline(tmp_path / name, orders(60), DELTA + BY_EXECUTORS, files=2) for name in ("a", "b"))
-    with closing(configured(load(here))) as pipeline:
-        pipeline.run(spark)
+    run(spark, here)
     mark, python = tmp_path / "mark", python_without_waterclock(tmp_path / "venv")
     with cluster(tmp_path / "cluster", hosts=APART) as made:
         command = [sys.executable, "-m", "tests.spark.slow_task_driver", str(for_a_cluster(there)), made.url, str(mark)]

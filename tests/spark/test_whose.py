@@ -179,5 +179,5 @@ def test_each_stores_words_for_a_file_that_is_gone_are_known(stream: FileStream,
 
 def test_a_file_that_is_not_there_has_no_rows_and_no_letter(tmp_path: Path) -> None:
     (frame,) = made_of(tmp_path / "no" / "a.jsonl")
-    assert (frame.num_rows, frames.unseen_of(frame)) == (0, ("a.jsonl", socket.gethostname()))
-    assert frames.file_of(frame) is None
+    assert (frame.num_rows, frames.note(frame, "unseen")) == (0, ["a.jsonl", socket.gethostname()])
+    assert frames.note(frame, "file") is None

@@ -6,17 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.lakes import BY_EXECUTORS, DELTA, ICEBERG, beside, held, lake_pipeline, orphans
-from tests.spark.pipelines import orders
-from waterclock.spark.pipeline import configured
-from waterclock.streaming.summary import Summary
-from waterclock.streaming.toml.config import load
+from tests.spark.pipelines import orders, run
 
 pytestmark = pytest.mark.spark
 # the command, and SIGKILL before the commit of Delta of that number
@@ -36,11 +32,6 @@ delta.write_deltalake = dying(delta.write_deltalake)
 DeltaTable.create_write_transaction = dying(DeltaTable.create_write_transaction)
 cli.main(["run", sys.argv[1]])
 """
-
-
-def run(spark: SparkSession, file: Path) -> Summary:
-    with closing(configured(load(file))) as pipeline:
-        return pipeline.run(spark)
 
 
 @pytest.mark.long(seconds=10)

@@ -65,14 +65,14 @@ class Condition:
     _root: Node
 
     def holds(self, row: Row) -> bool:
-        """True where the condition is true of `row`, which has all its columns; Unfit where it cannot be asked."""
+        """True if the condition is true of `row`, which has all its columns; Unfit if it cannot be asked."""
         try:
             return self._root.truth(row) is True
         except Unfit as error:
             raise Unfit(f"the condition {self.text!r} {error}") from None
 
     def check(self, kinds: Kinds) -> None:
-        """Unfit where values of these kinds cannot be compared as the condition says."""
+        """Unfit if values of these kinds cannot be compared as the condition says."""
         try:
             self._root.check(kinds)
         except Unfit as error:
@@ -130,15 +130,12 @@ class _Reader:
             found = IsNull(self._column(left))
             return Not(found) if isinstance(how, ast.IsNot) else found
         if isinstance(how, ast.In | ast.NotIn):
-            among = self._among(left, right)
+            if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
+                raise ValueError(f"`in` needs values in brackets, such as ('DE', 'FR'), not {self._said(right)}")
+            operand = self._operand(left)
+            among = Several(True, [Comparison(operand, operator.eq, self._value(each)) for each in right.elts])
             return Not(among) if isinstance(how, ast.NotIn) else among
         return Comparison(self._operand(left), _OPERATORS[type(how)], self._operand(right))
-
-    def _among(self, left: ast.expr, right: ast.expr) -> Node:
-        if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
-            raise ValueError(f"`in` needs values in brackets, such as ('DE', 'FR'), not {self._said(right)}")
-        operand = self._operand(left)
-        return Several(True, [Comparison(operand, operator.eq, self._value(each)) for each in right.elts])
 
     def _column(self, node: ast.expr) -> Column:
         operand = self._operand(node)

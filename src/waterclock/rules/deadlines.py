@@ -114,7 +114,18 @@ class Deadlines:
     def advance(self, watermark: int) -> None:
         """Fire everything due at `watermark`, in order."""
         overdue, fire = self._overdue, self._fire
-        passed = self._passed(watermark) if watermark > self._watermark else []
+        passed: list[Deadline] = []  # what rested and is due now; the rest of an opened slot goes down
+        if watermark > self._watermark:
+            self._move(watermark)
+            for level in self._levels:
+                for slot in level.up_to(watermark >> level.bits):
+                    for deadline in level.take(slot, self._unpack):
+                        if deadline[0] <= watermark:
+                            passed.append(deadline)
+                        else:
+                            self._rest(deadline)
+            passed.sort(key=self._is_behind)
+            passed.sort(key=_due)
         self._announce(passed)
         for deadline in passed:
             while overdue and overdue[0][0] < deadline[0]:
@@ -137,21 +148,6 @@ class Deadlines:
         # the levels below the highest, the lowest first, each with the end of what it takes: the open slot of the next
         opened = [((watermark >> bits) + 1) << bits for bits in LEVEL_BITS[:-1]]
         self._lower = list(zip(opened, self._levels[1:], strict=True))[::-1]
-
-    def _passed(self, watermark: int) -> list[Deadline]:
-        """Move the watermark; what rested and is due now, in order. The rest of an opened slot goes down."""
-        self._move(watermark)
-        due: list[Deadline] = []
-        for level in self._levels:
-            for slot in level.up_to(watermark >> level.bits):
-                for deadline in level.take(slot, self._unpack):
-                    if deadline[0] <= watermark:
-                        due.append(deadline)
-                    else:
-                        self._rest(deadline)
-        due.sort(key=self._is_behind)
-        due.sort(key=_due)
-        return due
 
     def next_due(self) -> int | None:
         """The earliest due time, None when nothing is pending; where that slot is packed, the start of the slot.

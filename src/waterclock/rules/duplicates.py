@@ -43,14 +43,19 @@ class Duplicates:
         last = (watermark - self._within_us) // self._width_us - 1
         for generation in [g for g in self._keys_of if g <= last]:
             for key in self._keys_of.pop(generation):
-                self._forget_key(key, last)
+                # a key stands in each generation in which it had an id; an earlier one may have taken this one's ids along
+                ids = {i: t for i, t in self._seen.get(key, {}).items() if t // self._width_us > last}
+                if ids:
+                    self._seen[key] = ids  # in its old place: the order of keys must not depend on a set's
+                else:
+                    self._seen.pop(key, None)
         self._set_alarm()
 
     def keys(self) -> Iterable[Key]:
         return self._seen
 
     def state_of(self, key: Key) -> Any:
-        """The ids of `key` with their times in plain values; None where there are none."""
+        """The ids of `key` with their times in plain values; None if there are none."""
         ids = self._seen.get(key)
         return ids and list(ids.items())
 
@@ -61,7 +66,7 @@ class Duplicates:
             self._remember(key, generation)
 
     def gone_by(self, key: Key) -> int | None:
-        """The watermark at which all ids of `key` that are known now are forgotten; None where there are none."""
+        """The watermark at which all ids of `key` that are known now are forgotten; None if there are none."""
         ids = self._seen.get(key)
         return self._end_of(max(ids.values()) // self._width_us) if ids else None
 
@@ -72,14 +77,6 @@ class Duplicates:
             self._set_alarm()
         else:
             keys.add(key)
-
-    def _forget_key(self, key: Key, last: int) -> None:
-        # a key stands in each generation in which it had an id; an earlier one may have taken this one's ids along
-        ids = {i: t for i, t in self._seen.get(key, {}).items() if t // self._width_us > last}
-        if ids:
-            self._seen[key] = ids  # in its old place: the order of keys must not depend on a set's
-        else:
-            self._seen.pop(key, None)
 
     def _set_alarm(self) -> None:
         first = min(self._keys_of, default=None)

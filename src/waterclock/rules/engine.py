@@ -51,7 +51,12 @@ class Engine:
         self.watermark = NO_WATERMARK
         self.counters = Counters()
         self._results: list[Outcome] = []
-        self._order = self._make_order()
+        self._order: Any = AsTheyCome(self)
+        self._rule_of_event = "pass"
+        if rules.ordering is not None and rules.sequence is not None:
+            self._order, self._rule_of_event = BySequence(rules.ordering, self), "order"
+        elif rules.ordering is not None or rules.expects or rules.quiets:  # the last two look at the order
+            self._order, self._rule_of_event = ByTime(self), "order"
         self._watching = Watch(rules, self)
         self._unpack = unpack
         self._waking = waking
@@ -59,13 +64,26 @@ class Engine:
         self._duplicates = None if rules.within_us is None else Duplicates(rules.within_us)
         self._parked: dict[Key, list[Deadline]] = {}
         self._watches = bool(rules.delays or rules.expects or rules.quiets)
-        self._rule_of_event = "pass" if isinstance(self._order, AsTheyCome) and not self._by_time else "order"
 
     def step(self, events: Iterable[tuple[Key | None, Event]], watermark: int) -> list[Outcome]:
         """Take `events` in the order of arrival at `watermark` (microseconds; one that goes back is clamped)."""
         self._advance(watermark)
         for key, event in events:
-            self._take(key, event)
+            if key is None:
+                self.counters.heartbeats += 1
+                continue
+            self.counters.events += 1
+            if self._duplicates is not None and self._duplicates.seen(key, event.id, event.time):
+                self.duplicate()
+            elif event.time >= self.watermark:
+                self._order.accept(key, event)
+            elif self._order.known(key, event):
+                self.duplicate()
+            else:
+                self.late(key, event)
+                self._order.passed(key, event)
+            if self._parked:
+                self._unpark(key)
         self._advance(self.watermark)
         results, self._results = self._results, []
         return results
@@ -124,7 +142,7 @@ class Engine:
         if duplicates is not None and self._duplicates is not None:
             self._duplicates.wake(key, duplicates)
         if parked:
-            self._parked[key] = [_deadline(d) for d in parked]
+            self._parked[key] = [(due, kind, of, a, b) for due, kind, of, a, b in parked]
 
     def wake_by(self, key: Key) -> int | None:
         """The watermark at which the state of `key` gets smaller by itself: a state that rests is to be woken then."""
@@ -187,27 +205,6 @@ class Engine:
         if self._duplicates is not None:
             self._duplicates.forget(self.watermark)
 
-    def _take(self, key: Key | None, event: Event) -> None:
-        if key is None:
-            self.counters.heartbeats += 1
-            return
-        self.counters.events += 1
-        if self._duplicates is not None and self._duplicates.seen(key, event.id, event.time):
-            self.duplicate()
-        elif event.time < self.watermark:
-            self._too_late(key, event)
-        else:
-            self._order.accept(key, event)
-        if self._parked:
-            self._unpark(key)
-
-    def _too_late(self, key: Key, event: Event) -> None:
-        if self._order.known(key, event):
-            self.duplicate()
-        else:
-            self.late(key, event)
-            self._order.passed(key, event)
-
     def _fire(self, deadline: Deadline) -> None:
         due, kind, key, a, b = deadline
         if kind == _COMPLETE:
@@ -241,18 +238,3 @@ class Engine:
 
     def _make_deadlines(self) -> Deadlines:
         return Deadlines(self._fire, self.watermark, self._unpack, _COMPLETE, self._wake_of)
-
-    def _make_order(self) -> Any:
-        looks_at_order = bool(self.rules.expects or self.rules.quiets)
-        self._by_time = False
-        if self.rules.ordering is not None and self.rules.sequence is not None:
-            return BySequence(self.rules.ordering, self)
-        if self.rules.ordering is not None or looks_at_order:
-            self._by_time = True
-            return ByTime(self)
-        return AsTheyCome(self)
-
-
-def _deadline(plain: Any) -> Deadline:
-    due, kind, key, a, b = plain
-    return due, kind, key, a, b

@@ -21,13 +21,13 @@ class Event(NamedTuple):
     type: str | None
     deliver: int | None
     ref: Any
-    answers: Answers | None = None  # None where the rules ask for no more
+    answers: Answers | None = None  # None if the rules ask for no more
 
 
 class Outcome(NamedTuple):
     """One result inside the engine; `ref` is the event's handle where the result carries the event, else None.
 
-    `carried` are the values of the columns that its rule carries, None where it carries none.
+    `carried` are the values of the columns that its rule carries, None if it carries none.
     """
 
     kind: str

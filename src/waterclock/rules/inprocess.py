@@ -68,22 +68,22 @@ class _Reader:
         rules, time_us = self._rules, self._time(row, self._rules.time)
         key = self._column(row, rules.key)
         if key is None:
-            self._check_heartbeat(row)
+            said = [name for name, value in row.items() if value is not None and name != self._rules.time]
+            if said:
+                raise self._wrong(self._rules.key, f"a key, for the row says more than its time ({said[0]!r})", None)
             return None, Event(time_us, "", None, None, None, None)
-        return self._key(key), Event(
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise self._wrong(rules.key, "a text or an integer", key)
+        named = None if rules.id is None else self._column(row, rules.id)
+        return key, Event(
             time=time_us,
-            id=self._id(row),
+            id=row_id(row) if named is None else str(named),
             sequence=self._sequence(row) if rules.sequence and rules.ordering else None,
             type=_text(self._column(row, rules.type)) if rules.type else None,
             deliver=self._time_or_none(row, rules.deliver_column) if rules.deliver_column else None,
             ref=row,
             answers=self._answers(row) if self._questions else None,
         )
-
-    def _check_heartbeat(self, row: Mapping[str, Any]) -> None:
-        said = [name for name, value in row.items() if value is not None and name != self._rules.time]
-        if said:
-            raise self._wrong(self._rules.key, f"a key, for the row says more than its time ({said[0]!r})", None)
 
     def result(self, watermark: int | None) -> Callable[[Outcome], Result]:
         at = None if watermark is None or watermark < _EARLIEST_US else self._shown(watermark)
@@ -98,7 +98,7 @@ class _Reader:
         return make
 
     def _shown(self, us: int) -> Time:
-        """A time in the kind that came in; ValueError where that kind cannot hold it."""
+        """A time in the kind that came in; ValueError if that kind cannot hold it."""
         return (self._time_from_us or int)(us)
 
     def _wrong(self, column: str, needs: str, got: object) -> ValueError:
@@ -109,15 +109,6 @@ class _Reader:
             raise ValueError(f"event {self._number} has no column {name!r}; it has {', '.join(map(str, row))}")
         return row[name]
 
-    def _key(self, key: Any) -> Key:
-        if isinstance(key, bool) or not isinstance(key, str | int):
-            raise self._wrong(self._rules.key, "a text or an integer", key)
-        return key
-
-    def _id(self, row: Mapping[str, Any]) -> str:
-        named = None if self._rules.id is None else self._column(row, self._rules.id)
-        return row_id(row) if named is None else str(named)
-
     def _sequence(self, row: Mapping[str, Any]) -> int:
         assert self._rules.sequence is not None
         number = self._column(row, self._rules.sequence)
@@ -127,7 +118,12 @@ class _Reader:
 
     def _answers(self, row: Mapping[str, Any]) -> Answers:
         dues = tuple(self._time_or_none(row, column) for column in self._questions.dues)
-        holds = self._holds(row) if self._questions.conditions else ()
+        for column in self._looked_at:
+            self._column(row, column)
+        try:
+            holds = self._questions.holds(row)
+        except Unfit as error:
+            raise ValueError(f"event {self._number}: {error}") from None
         carried = tuple(self._column(row, column) for column in self._questions.carried)
         return Answers(dues, holds, carried, tuple(tie(self._tie(row, column)) for column in self._questions.ties))
 
@@ -143,21 +139,18 @@ class _Reader:
             raise self._wrong(column, "the kind of value that the events before it have", value)
         return value
 
-    def _holds(self, row: Mapping[str, Any]) -> tuple[bool, ...]:
-        for column in self._looked_at:
-            self._column(row, column)
-        try:
-            return self._questions.holds(row)
-        except Unfit as error:
-            raise ValueError(f"event {self._number}: {error}") from None
-
     def _time_or_none(self, row: Mapping[str, Any], column: str) -> int | None:
         return None if self._column(row, column) is None else self._time(row, column)
 
     def _time(self, row: Mapping[str, Any], column: str) -> int:
         value = self._column(row, column)
-        show = self._kind_of(value)
-        if show is None:
+        show: Callable[[int], Time]
+        if isinstance(value, datetime):
+            zone = value.tzinfo
+            show = lambda us: from_us(us).astimezone(zone or UTC).replace(tzinfo=zone)  # noqa: E731
+        elif isinstance(value, int) and not isinstance(value, bool):
+            show = int
+        else:
             raise self._wrong(column, "a datetime or integer microseconds", value)
         if self._time_from_us is not None and (show is int) != (self._time_from_us is int):
             raise self._wrong(column, "the kind of time that the events before it have", value)
@@ -172,10 +165,3 @@ class _Reader:
             return datetime_us(moment)
         except TooFine:
             raise self._wrong(column, "a time no finer than a microsecond", moment) from None
-
-    @staticmethod
-    def _kind_of(value: object) -> Callable[[int], Time] | None:
-        if isinstance(value, datetime):
-            zone = value.tzinfo
-            return lambda us: from_us(us).astimezone(zone or UTC).replace(tzinfo=zone)
-        return int if isinstance(value, int) and not isinstance(value, bool) else None

@@ -302,7 +302,7 @@ def _condition(where: str | None, what: str) -> str | None:
 
 
 def _deadline_us(within: Duration | None, by: str | None) -> int | None:
-    """`within` in microseconds, None where the deadline stands in the column `by`."""
+    """`within` in microseconds, None if the deadline stands in the column `by`."""
     if (within is None) == (by is None):
         raise ValueError("expect() needs a deadline: either within=, a duration, or by=, a column with times")
     if within is not None:

@@ -85,7 +85,11 @@ class ByTime(AsTheyCome):
         self._taken = 0
 
     def accept(self, key: Key, event: Event) -> None:
-        self._note_disorder(key, event.time)
+        latest = self._latest.get(key)
+        if latest is not None and event.time < latest:
+            self._engine.count_reordered()
+        else:
+            self._latest[key] = event.time
         self._taken += 1
         heappush(self._held.setdefault(key, []), (event.time, _ties(event), self._taken, event))
         self._engine.count_held(1)
@@ -115,13 +119,6 @@ class ByTime(AsTheyCome):
         held = [restored(event, ref) for event in events]
         self._held[key] = [(event.time, _ties(event), place, event) for place, event in enumerate(held)]
         self._taken = max(self._taken, len(events))
-
-    def _note_disorder(self, key: Key, time_us: int) -> None:
-        latest = self._latest.get(key)
-        if latest is not None and time_us < latest:
-            self._engine.count_reordered()
-        else:
-            self._latest[key] = time_us
 
 
 def _ties(event: Event) -> tuple[Any, ...]:

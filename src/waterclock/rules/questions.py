@@ -38,17 +38,17 @@ class Questions:
         return tuple(dict.fromkeys(name for text in self.conditions for name in condition(text).columns))
 
     def check(self, kinds: Kinds) -> None:
-        """Unfit where a condition cannot be asked of columns of these kinds."""
+        """Unfit if a condition cannot be asked of columns of these kinds."""
         for text in self.conditions:
             condition(text).check(kinds)
 
     def holds(self, row: Row) -> tuple[bool, ...]:
-        """Which of the conditions hold of `row`; Unfit where one cannot be asked."""
+        """Which of the conditions hold of `row`; Unfit if one cannot be asked."""
         return tuple([condition(text).holds(row) for text in self.conditions])
 
 
 class Answers(NamedTuple):
-    """What an event says to `Questions`; `dues` are microseconds, None where the column is null.
+    """What an event says to `Questions`; `dues` are microseconds, None if the column is null.
 
     Of `ties`, each is a tuple of the value, or an empty one for null: so they compare.
     """

@@ -37,7 +37,7 @@ class GapWatch(Releases, Protocol):
 
 @dataclass(slots=True)
 class Gap:
-    """What is held behind a key's missing numbers: number -> event, None where a late event passed its number."""
+    """What is held behind a key's missing numbers: number -> event, None if a late event passed its number."""
 
     held: dict[int, Event | None] = field(default_factory=dict)
     alarm: int | None = None
@@ -79,7 +79,15 @@ class BySequence:
         elif number < due:
             self._below(key, event)
         else:
-            self._at_gap(key, event, number)
+            gap = self._gaps.setdefault(key, Gap())
+            if number in gap.held:
+                self._engine.duplicate()
+            elif gap.alarm is not None and event.time >= gap.alarm and self._impatient(key, gap, number, event.time):
+                self._below(key, event)
+            else:
+                gap.held[number] = event
+                self._engine.count_held(1)
+                self._drain(key, gap) if number == self._next.get(key, 1) else self._hold(key, gap, event)
 
     def known(self, key: Key, event: Event) -> bool:
         number = event.sequence
@@ -108,7 +116,10 @@ class BySequence:
         if gap is None or gap.alarm != due:
             return
         self._run_out(key, gap, due, None)
-        self._set_alarm(key, gap, due + 1)
+        dues = [event.time + self._wait_us for _, event in gap.events()]
+        gap.alarm = min((later for later in dues if later > due), default=None)
+        if gap.alarm is not None and key in self._gaps:
+            self._engine.when_overdue(key, gap.alarm)
 
     def keys(self) -> Iterable[Key]:
         return dict.fromkeys((*self._next, *self._gaps)) if self._gaps else self._next
@@ -135,17 +146,6 @@ class BySequence:
             self._engine.late(key, event)
         else:
             self._engine.duplicate()
-
-    def _at_gap(self, key: Key, event: Event, number: int) -> None:
-        gap = self._gaps.setdefault(key, Gap())
-        if number in gap.held:
-            self._engine.duplicate()
-        elif gap.alarm is not None and event.time >= gap.alarm and self._impatient(key, gap, number, event.time):
-            self._below(key, event)
-        else:
-            gap.held[number] = event
-            self._engine.count_held(1)
-            self._drain(key, gap) if number == self._next.get(key, 1) else self._hold(key, gap, event)
 
     def _hold(self, key: Key, gap: Gap, event: Event) -> None:
         self._engine.count_reordered()
@@ -221,12 +221,6 @@ class BySequence:
                 runs.append((expected, held - 1))
             expected = held + 1
         return runs
-
-    def _set_alarm(self, key: Key, gap: Gap, after: int) -> None:
-        dues = [event.time + self._wait_us for _, event in gap.events()]
-        gap.alarm = min((due for due in dues if due >= after), default=None)
-        if gap.alarm is not None and key in self._gaps:
-            self._engine.when_overdue(key, gap.alarm)
 
     def _was_given_up(self, key: Key, number: int | None) -> bool:
         return any(first <= number <= last for first, last in self._given_up.get(key, ()))  # type: ignore[operator]

@@ -28,11 +28,13 @@ def rules_from(table: Mapping[str, Any]) -> Rules:
     rules = _call("[rules]", Rules, {name: table[name] for name in _WORDS & table.keys()})
     for name in _ONCE:
         if name in table:
-            rules = _call(f"[rules.{name}]", getattr(rules, name), _mapping(f"[rules.{name}]", table[name]))
+            rules = _call(f"[rules.{name}]", getattr(rules, name), table[name])
     for name in _MANY:
-        for place, given in enumerate(_list(f"[[rules.{name}]]", table.get(name, []))):
-            where = f"[[rules.{name}]] number {place + 1}"
-            rules = _call(where, getattr(rules, name), _mapping(where, given))
+        several = table.get(name, [])
+        if not isinstance(several, list):
+            raise UsageError(f"[[rules.{name}]] must be written with double brackets, so that there can be several")
+        for place, given in enumerate(several, 1):
+            rules = _call(f"[[rules.{name}]] number {place}", getattr(rules, name), given)
     return rules
 
 
@@ -47,7 +49,9 @@ def check_names(where: str, table: Mapping[str, Any], known: Iterable[str], need
             raise UsageError(f"{where}: {name!r} is missing")
 
 
-def _call(where: str, builder: Callable[..., Rules], arguments: Mapping[str, Any]) -> Rules:
+def _call(where: str, builder: Callable[..., Rules], arguments: Any) -> Rules:
+    if not isinstance(arguments, Mapping):
+        raise UsageError(f"{where} must be a table, got {arguments!r}")
     parameters = inspect.signature(builder).parameters
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
     check_names(where, arguments, parameters, needed)
@@ -55,15 +59,3 @@ def _call(where: str, builder: Callable[..., Rules], arguments: Mapping[str, Any
         return builder(**arguments)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
-
-
-def _mapping(where: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{where} must be a table, got {value!r}")
-    return value
-
-
-def _list(where: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise UsageError(f"{where} must be written with double brackets, so that there can be several")
-    return value

@@ -20,9 +20,7 @@ from typing import Any, Literal
 from waterclock.durations import TooFine, datetime_us, text_us
 
 Kind = Literal["text", "number", "boolean", "time", "date", "binary"]
-Kinds = Mapping[
-    str, Kind | None
-]  # column -> its kind; None where it can be null or not, and nothing more be said of it
+Kinds = Mapping[str, Kind | None]  # column -> its kind; None if it can be null or not, and nothing more be said of it
 Row = Mapping[str, Any]
 Truth = bool | None
 
@@ -43,7 +41,7 @@ class Unfit(ValueError):
 
 
 def plain(value: Any) -> Any:
-    """A value as conditions compare it: a datetime is a Moment, a date a Day, NaN null; Unfit where it is of no kind."""
+    """A value as conditions compare it: a datetime is a Moment, a date a Day, NaN null; Unfit if it is of no kind."""
     if is_null(value):
         return None
     if isinstance(value, datetime):
@@ -67,13 +65,6 @@ def is_null(value: Any) -> bool:
 
 def _kind_of(value: Any) -> Kind:
     return next(kind for types, kind in _KINDS if isinstance(value, types))
-
-
-def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
-    """Two values of one kind, or two numbers, neither null."""
-    if isinstance(left, float) != isinstance(right, float):
-        left, right = _double(left), _double(right)
-    return compare(left, right)
 
 
 def _double(number: Any) -> float:
@@ -186,7 +177,9 @@ class Comparison(Node):
             left, right = self._fitted(left, right, kinds)
         elif kinds[0] == "boolean":
             self._check_order()
-        return _compared(self.compare, left, right)
+        if isinstance(left, float) != isinstance(right, float):
+            left, right = _double(left), _double(right)
+        return self.compare(left, right)
 
     def check(self, kinds: Kinds) -> None:
         found = self.left.kind(kinds), self.right.kind(kinds)

@@ -14,7 +14,7 @@ from waterclock.rules.events import Event
 from waterclock.rules.model import Delay, Expect, Rules, types_of
 from waterclock.rules.results import EMIT, EXPIRED, MET, QUIET, Key
 
-Carried = tuple[Any, ...] | None  # the values of the columns that a rule carries, None where it carries none
+Carried = tuple[Any, ...] | None  # the values of the columns that a rule carries, None if it carries none
 Where = int | None  # the number of a condition among those that the rules ask; None holds always
 
 
@@ -68,7 +68,12 @@ class Watch:
             self._engine.found(EMIT, key, a, due, source, carried and tuple(carried))
             self._engine.count_pending(-1)
         elif kind == EXPIRED:
-            self._expire(key, due, a, b)
+            expect, waiting = self._rules.expects[a], self._open.get(key, [])
+            item = _taken(waiting, due, a, b, bool(expect.carry))
+            if item is not None:
+                self._engine.count_pending(-1)
+                self._keep(key, waiting)
+                self._engine.found(EXPIRED, key, expect.otherwise, due, b, item[3])
         else:
             self._fall_silent(key, due, a, b)
 
@@ -76,7 +81,7 @@ class Watch:
         return dict.fromkeys((*self._open, *self._last, *self._owed))
 
     def state_of(self, key: Key) -> Any:
-        """What is open, last and owed of `key` in plain values; None where nothing is."""
+        """What is open, last and owed of `key` in plain values; None if nothing is."""
         opened, last, owed = self._open.get(key), self._last.get(key), self._owed.get(key)
         parts = opened or (), last or (), owed or ()
         return tuple([*map(_stored, part)] for part in parts) if any(parts) else None
@@ -102,7 +107,7 @@ class Watch:
         self._keep(key, still)
 
     def _is_closed(self, plan: TypePlan, key: Key, event: Event, item: Item) -> bool:
-        """True where the event meets what is open, which is told, or withdraws it."""
+        """True if the event meets what is open, which is told, or withdraws it."""
         due, rule, source, carried = item
         if event.time >= due:
             return False
@@ -145,14 +150,6 @@ class Watch:
 
     # deadlines -----------------------------------------------------------------------------------------------
 
-    def _expire(self, key: Key, due: int, rule: int, source: str) -> None:
-        expect, waiting = self._rules.expects[rule], self._open.get(key, [])
-        item = _taken(waiting, due, rule, source, bool(expect.carry))
-        if item is not None:
-            self._engine.count_pending(-1)
-            self._keep(key, waiting)
-            self._engine.found(EXPIRED, key, expect.otherwise, due, source, item[3])
-
     def _keep(self, key: Key, waiting: list[Item]) -> None:
         if waiting:
             self._open[key] = waiting
@@ -170,9 +167,6 @@ class Watch:
         else:
             return
         self._engine.found(QUIET, key, quiet.emit, due, source, carried)
-        self._drop_empty(key)
-
-    def _drop_empty(self, key: Key) -> None:
         if not self._owed.get(key, True):
             del self._owed[key]
         if key in self._last and not any(self._last[key]):
@@ -207,7 +201,7 @@ def _holds(where: Where, event: Event) -> bool:
 
 
 def _due_of(rule: Expect, columns: tuple[str, ...]) -> Callable[[Event], int | None]:
-    """What tells the deadline of an expectation that an event opens; None where none was promised."""
+    """What tells the deadline of an expectation that an event opens; None if none was promised."""
     within_us = rule.within_us
     if within_us is not None:
         return lambda event: event.time + within_us
@@ -225,7 +219,7 @@ def _pick(rules: Rules, columns: tuple[str, ...]) -> Callable[[Event], Carried]:
 
 
 def _taken(items: list[Item], due: int, rule: int, source: str, carries: bool) -> Item | None:
-    """The first item with these words, which is no longer among `items`; None where there is none."""
+    """The first item with these words, which is no longer among `items`; None if there is none."""
     found: Iterable[int]
     if carries:  # what is carried may be anything, NaN too, which is not equal to itself
         found = (place for place, item in enumerate(items) if item[:3] == (due, rule, source))

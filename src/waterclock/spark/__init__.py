@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from waterclock.spark.batch.steps import reshaped
     from waterclock.spark.delays import pending
     from waterclock.spark.packing.transform import transform_with
-    from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.pipeline import Pipeline, write_once
     from waterclock.spark.rescale.carry import rescale
     from waterclock.spark.session.session import start_session
     from waterclock.spark.sources import folder, topics
     from waterclock.spark.tables.sink import SparkTable
-    from waterclock.spark.writing import write_once
 
 __all__ = [
     "Pipeline",
@@ -43,12 +42,12 @@ _HOME = {
     "start_session": "session.session",
     "topics": "sources",
     "transform_with": "packing.transform",
-    "write_once": "writing",
+    "write_once": "pipeline",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """EnvironmentMissing where a package of the extra is not there."""
+    """EnvironmentMissing if a package of the extra is not there."""
     if name not in _HOME:
         raise AttributeError(f"module 'waterclock.spark' has no attribute {name!r}")
     try:

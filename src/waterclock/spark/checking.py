@@ -27,9 +27,8 @@ from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.sinks.sqlite.sqlite import look as look_at_file
 from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.fixed import results_schema, settings_of
 from waterclock.spark.session.java import use_java
-from waterclock.spark.source import Stream
+from waterclock.spark.source import Stream, results_schema, settings_of
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.buckets import by_cores
 from waterclock.streaming.places.place import is_remote

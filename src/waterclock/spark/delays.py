@@ -67,7 +67,7 @@ def pending(
 ) -> DataFrame:
     """A row for each delayed message that is pending, of the relays of the input `topic` at the Kafka `bootstrap`.
 
-    `session` is the active one where none is given; `settings` are librdkafka's, for TLS and SASL. Errors come with the
+    `session` is the active one if none is given; `settings` are librdkafka's, for TLS and SASL. Errors come with the
     first action: UsageError's words where `topic` is no relay's, or its settlements are not whole.
     """
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ class PartView:
         self._number = part.bounds.number
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What is pending, in the order of the input; ConnectionLost where the logs were cut off meanwhile."""
+        """What is pending, in the order of the input; ConnectionLost if the logs were cut off meanwhile."""
         rows: list[tuple[Any, ...]] = []
         for seen in self._view.pending():
             rows.append(self._row(seen))

@@ -25,13 +25,13 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, as_time, timed
 from waterclock.spark.packing.transform import delay_text
-from waterclock.spark.source import names_of
+from waterclock.spark.source import Stream, names_of
 from waterclock.spark.source_folder import check_source, count_files
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS
 from waterclock.streaming.files.reading import Layout, name_of, read_file
 from waterclock.streaming.layout import END_US, dead_letters, end_of
-from waterclock.streaming.places.place import Place, is_remote
+from waterclock.streaming.places.place import is_remote
 from waterclock.streaming.toml.config import Files
 
 if TYPE_CHECKING:
@@ -45,18 +45,17 @@ _MISSING = re.compile(
 _GONE = "it was moved or deleted before it was read: put it back under another name"
 
 
-class FileStream:
+class FileStream(Stream):
     """A `Stream` of the files in a folder."""
 
     unit = "files"
-    closes = packs_itself = True
+    packs_itself = True
 
     def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
-        self._source, self._delay_us, self._checkpoint = source, delay_us, checkpoint
+        self._source = source
+        self._delay_us = delay_us
+        self._checkpoint = checkpoint
         self._layout = Layout(source.format, dict(source.columns), rules)
-
-    def begin(self, session: SparkSession) -> None:
-        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
         return self._layout.schema()
@@ -77,9 +76,6 @@ class FileStream:
         rows = in_workers(files.unionByName(beats), reader(self._layout, self._delay_us, count), TIMED)
         return rows.withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
-    def trigger(self, live: bool) -> dict[str, Any]:
-        return {}
-
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
         done = totals.get("files", 0)
         try:
@@ -88,20 +84,18 @@ class FileStream:
             return done, done  # the folder is away: that is for the listing of files to wait for
 
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        read, folder = {frames.file_of(frame) for frame in taken}, self._source.path
+        read, folder = {frames.note(frame, "file") for frame in taken}, self._source.path
         unread = [name for name in self._checkpoint.files_of(batch_id) if name not in read]
         gone = [name for name in unread if not (folder / name).exists()]  # others are empty: no worker is given these
-        self._refuse_unseen(taken, {*unread} - {*gone})
-        letters = dead_letters([(literal_name(folder, name), None, _GONE, None) for name in gone])
-        counters = {"files": len(unread), "dead_letters": len(gone)}
-        return [frames.with_counters(letters, counters, b"dead")] if unread else []
-
-    def _refuse_unseen(self, taken: Sequence[pa.Table], there: set[str]) -> None:
-        """A worker that does not see what is there has another folder under that path, or none."""
-        unseen = [told for frame in taken if (told := frames.unseen_of(frame)) is not None and told[0] in there]
-        if unseen:
+        said = [frames.note(frame, "unseen") for frame in taken]
+        # a worker that does not see what is there has another folder under that path, or none
+        if unseen := [each for each in said if each is not None and each[0] in {*unread} - {*gone}]:
             name, host = min(unseen)
             raise EnvironmentMissing(self._not_seen(name, f"the worker on {host}"))
+        scheme = "" if is_remote(folder) else "file:"  # as Spark names files
+        letters = dead_letters([(f"{scheme}{folder}/{name}", None, _GONE, None) for name in gone])
+        counters = {"files": len(unread), "dead_letters": len(gone)}
+        return [frames.with_counters(letters, counters, "dead")] if unread else []
 
     def _not_seen(self, name: str, by: str) -> str:
         return (
@@ -126,14 +120,6 @@ class FileStream:
             f"the file {name} was taken away while its batch began. The same command goes on, and notes that it is gone"
         )
 
-    def close(self) -> None:
-        pass
-
-
-def literal_name(folder: Place, name: str) -> str:
-    """A file as Spark names it."""
-    return f"{'' if is_remote(folder) else 'file:'}{folder}/{name}"
-
 
 def reader(
     layout: Layout | None, delay_us: int = 0, count: int = BUCKETS
@@ -146,7 +132,10 @@ def reader(
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for file, content in zip(batch.select(_NAMED).to_pylist(), _contents(batch), strict=True):
+            contents: Iterable[pa.Buffer | None] = repeat(None, batch.num_rows)
+            if "content" in batch.schema.names:  # as they lie in memory, if Spark brought them
+                contents = (value.as_buffer() for value in batch.column("content"))
+            for file, content in zip(batch.select(_NAMED).to_pylist(), contents, strict=True):
                 packs = Packs(f"{file['written']:020d} {file['path']}", count)
                 if file["beat"] or layout is None:
                     yield timed(
@@ -158,27 +147,28 @@ def reader(
     return read
 
 
-def _contents(batch: pa.RecordBatch) -> Iterable[pa.Buffer | None]:
-    """The bytes of each file, as they lie in memory, where Spark brought them."""
-    if "content" not in batch.schema.names:
-        return repeat(None, batch.num_rows)
-    return (value.as_buffer() for value in batch.column("content"))
-
-
 def _file_if_there(
     packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, delay_us: int
 ) -> Iterator[pa.RecordBatch]:
     try:
         yield from _file(packs, file, layout, delay_us)
     except FileNotFoundError:
-        packs.add(FIRST, frames.to_bytes(frames.unseen(name_of(file[0]), socket.gethostname())))
+        packs.add(
+            FIRST,
+            frames.to_bytes(
+                frames.noted(frames.DEAD_SCHEMA.empty_table(), unseen=[name_of(file[0]), socket.gethostname()])
+            ),
+        )
         yield timed(packs, NO_TIME)
 
 
 def _file(packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, delay_us: int) -> Iterator[pa.RecordBatch]:
     dead, heartbeats, (path, content) = 0, 0, file
     for block in read_file(path, layout, content):
-        heartbeats += _add_rows(packs, block.rows, layout.rules.key)
+        keyed = block.rows.filter(pc.is_valid(block.rows.column(layout.rules.key))).combine_chunks()
+        for batch in keyed.to_batches():
+            packs.add_rows(batch, layout.rules.key)
+        heartbeats += block.rows.num_rows - keyed.num_rows  # these do their work at the watermark
         if block.dead.num_rows:
             packs.add(FIRST, frames.to_bytes(block.dead))
         dead += block.dead.num_rows
@@ -187,14 +177,6 @@ def _file(packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, dela
             packs.add_early(latest_us - delay_us)
         yield timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
     counters = {"files": 1, "dead_letters": dead, "heartbeats": heartbeats}
-    counted = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, b"dead")
-    packs.add(FIRST, frames.to_bytes(frames.with_file(counted, name_of(path))))
+    counted = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, "dead")
+    packs.add(FIRST, frames.to_bytes(frames.noted(counted, file=name_of(path))))
     yield timed(packs, NO_TIME)
-
-
-def _add_rows(packs: Packs, rows: pa.Table, key: str) -> int:
-    """Add the events; how many rows are heartbeats, which do their work at the watermark."""
-    keyed = rows.filter(pc.is_valid(rows.column(key))).combine_chunks()
-    for batch in keyed.to_batches():
-        packs.add_rows(batch, key)
-    return rows.num_rows - keyed.num_rows  # type: ignore[no-any-return]

@@ -23,7 +23,7 @@ _BESIDE_IT = {"spark.log", LOCK, OWNERS}
 def start_over(config: Config) -> None:
     """Remove the checkpoint and the sink's tables: the next run starts from nothing. Of one behind a URI its owners stay.
 
-    Raises UsageError, and removes nothing, where the run could not start or one of the two is something else.
+    Raises UsageError, and removes nothing, if the run could not start or one of the two is something else.
     """
     checkpoint, owner = Checkpoint(config.checkpoint), owner_of(config.checkpoint)
     try:
@@ -55,7 +55,7 @@ class Removal:
             write(self._sink, sink)
 
     def refuse_anothers(self, sink: str) -> None:
-        """Raise UsageError where the checkpoint goes with the results of another sink: it is another pipeline's.
+        """Raise UsageError if the checkpoint goes with the results of another sink: it is another pipeline's.
 
         Not where it was moved: its sink may have been moved with it.
         """
@@ -67,7 +67,7 @@ class Removal:
             )
 
     def refuse_other_things(self) -> None:
-        """Raise UsageError where the path is a file, or a folder that holds other things than a checkpoint's."""
+        """Raise UsageError if the path is a file, or a folder that holds other things than a checkpoint's."""
         if not self._path.exists():
             return
         if not self._path.is_dir():
@@ -87,13 +87,17 @@ class Removal:
             )
 
     def run(self) -> None:
-        """Remove the checkpoint that is in the folder, and the folder where that can be; UsageError where some of it stays.
+        """Remove the checkpoint that is in the folder, and the folder where that can be; UsageError if some of it stays.
 
         A link, or the place where a disk is mounted, stays, and so does what has no name of a checkpoint's.
         """
         try:
             if self._path.exists():
-                self._empty()
+                write(self._mark, "")
+                kept = {_MARK, OWNERS, *others_in(self._path)}
+                for name in [name for name in names_in(self._path) if name not in kept]:
+                    remove(self._path / name)
+                remove(self._mark)
         except OSError as error:
             raise UsageError(
                 f"the checkpoint {self._path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
@@ -107,13 +111,6 @@ class Removal:
         """Remove the rest where a removal was killed: Spark would take the files named in it for read."""
         if self._mark.exists():
             self.run()
-
-    def _empty(self) -> None:
-        write(self._mark, "")
-        kept = {_MARK, OWNERS, *others_in(self._path)}
-        for name in [name for name in names_in(self._path) if name not in kept]:
-            remove(self._path / name)
-        remove(self._mark)
 
     def _served(self) -> str | None:
         return self._sink.read_text() if self._sink.exists() else None

@@ -18,7 +18,6 @@ or where its source was closed: where the watermark passes everything.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -30,18 +29,18 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock
 from waterclock.durations import Duration, duration_us
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
 from waterclock.spark.batch.batches import batch_of
 from waterclock.spark.batch.outlets import Outlets, outlets_of
+from waterclock.spark.batch.results import results_of
 from waterclock.spark.batch.task_files import Shape, writing
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.checkpoint.reads import Reads
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
 from waterclock.spark.checkpoint.unplanned import set_aside
-from waterclock.spark.fixed import results_schema, settings_of
 from waterclock.spark.fresh import Removal
 from waterclock.spark.packing import operator
 from waterclock.spark.packing.by_place import in_workers
@@ -49,7 +48,8 @@ from waterclock.spark.session import interrupts
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
-from waterclock.spark.session.starts import Starts, too_slow
+from waterclock.spark.session.starts import Starts, explained
+from waterclock.spark.source import results_schema, settings_of
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.watching.behind import Behind
 from waterclock.spark.watching.listening import listening
@@ -57,8 +57,7 @@ from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
 from waterclock.streaming.layout import CLOSING_US
 from waterclock.streaming.places.place import Place, is_remote, place_of
-from waterclock.streaming.statistics import Gatherer, PipelineStatistics
-from waterclock.streaming.summary import Progress, Summary
+from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.config import Config
 from waterclock.streaming.toml.paths import check_places, plain_name
 
@@ -74,9 +73,9 @@ _LOOK_EVERY_S = 0.1
 class Pipeline:
     """A source, rules and a sink, with a checkpoint that keeps how far it has come; docs/pipeline-api.md is its guide.
 
-    `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None where topics bring changes of
+    `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None if topics bring changes of
     tables. `sink` is one of waterclock.sinks, an object with the five verbs of sinks/own.py, or a list of such.
-    ValueError, TypeError or UsageError where they do not fit together.
+    ValueError, TypeError or UsageError if they do not fit together.
     """
 
     def __init__(
@@ -91,7 +90,9 @@ class Pipeline:
         name: str = "pipeline",
         buckets: int | None = None,
     ) -> None:
-        self._name, self._rules, self._outlets = plain_name("Pipeline(name=)", name), rules, Outlets(sink)
+        self._name = plain_name("Pipeline(name=)", name)
+        self._rules = rules
+        self._outlets = Outlets(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
         folder = place_of(checkpoint, Path.cwd())
         self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)
@@ -182,24 +183,21 @@ class Pipeline:
             self._schema = results_schema(self._stream, self._rules)
         self.buckets = self._count(session)
         if self._schema is not None and self._outlets.plan(session, self._schema):
-            self._check_whole()
+            checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
+            self._outlets.open(checkpoint)  # 1
+            self._stream.refuse_if_closed()
+            checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
+            removal.serves(self._outlets.place)
+            self._owner.take()  # where the folder is new
+            self._outlets.fence(self._owner.epoch)
+            self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
+            self._totals = self._outlets.first.sink.totals()
+            self._gathering.holds(self._totals)
 
     def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
         """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
         only = self._outlets.only()
         return self._checkpoint, self._rules, only.sink, only.schema
-
-    def _check_whole(self) -> None:
-        checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-        self._outlets.open(checkpoint)  # 1
-        self._stream.refuse_if_closed()
-        checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
-        removal.serves(self._outlets.place)
-        self._owner.take()  # where the folder is new
-        self._outlets.fence(self._owner.epoch)
-        self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
-        self._totals = self._outlets.first.sink.totals()
-        self._gathering.holds(self._totals)
 
     def _count(self, session: SparkSession | None) -> int:
         return self._asked or self._checkpoint.buckets() or by_cores(session and cores_of(session))
@@ -218,7 +216,9 @@ class Pipeline:
             self._query = self._start(session, live)
             interrupts.call(partial(self._work, session, live), self._stop)
         except PySparkException as error:
-            raise self._explained(self._failure or error) from error
+            folder = self._checkpoint.path
+            story = "Spark's log" if is_remote(folder) else f"{folder}/spark.log or the session's log"
+            raise explained(self._failure or error, self._stream.explain, story) from error
         except KeyboardInterrupt:
             if not live:  # of a live run, it is the end
                 raise
@@ -237,12 +237,10 @@ class Pipeline:
             return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
     def _work(self, session: SparkSession, live: bool) -> None:
-        """Come to the end of the run; where a worker of Spark's started too slowly, start the query again (starts.py)."""
-        come_to_the_end = self._go_on if live else partial(self._finish, session)
+        """Come to the end of the run; if a worker of Spark's started too slowly, start the query again (starts.py)."""
         while True:
             try:
-                come_to_the_end()
-                return
+                return self._go_on() if live else self._finish(session)
             except StreamingQueryException as error:
                 if not self._starts.again(str(error)):
                     raise
@@ -309,7 +307,8 @@ class Pipeline:
             self._batches += 1
             self._events += written.counters.get("events", 0)
             self._totals = frames.sum_counters([self._totals, written.counters])  # a live run has batches without end
-            newest = max((us for us in map(frames.newest_of, taken) if us is not None), default=None)
+            said = [frames.note(frame, "newest") for frame in taken]
+            newest = max((us for us in said if us is not None), default=None)
             phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
             self._gathering.took(batch_id, written.counters, self._totals, (made.watermark_us, newest), phases)
         if self._report is not None:
@@ -342,17 +341,27 @@ class Pipeline:
         if query_id == self._checkpoint.query_id():
             self._gathering.heard(progress)
 
-    def _explained(self, error: BaseException) -> BaseException:
-        """What to say of an error in a batch: our own as it is, whichever process raised it, or what the stream knows."""
-        if isinstance(error, WaterclockError):
-            return error
-        ours = re.findall(r"waterclock\.errors\.\w+: (.+)", str(error))
-        said = ours[-1].strip() if ours else self._stream.explain(str(error))
-        return WaterclockError(said) if said else _failure(error, self._checkpoint)
-
     def _summary(self, seconds: float) -> Summary:
         outlets, counts = self._outlets, (self._batches, self._events)
         return Summary(self._name, outlets.describe(), *counts, seconds, outlets.first.sink.totals())
+
+
+def write_once(
+    stream: DataFrame,
+    sink: Any,
+    checkpoint: str | Path | Place,
+    *,
+    live: bool = False,
+    close: bool = True,
+    name: str = "write_once",
+) -> Summary:
+    """Write `stream`, which went through `rules.on_spark()` and anything after it, into `sink`, each batch once.
+
+    It runs until there is nothing new, and closes; with `live`, until Ctrl-C. docs/pipeline-api.md is its guide.
+    """
+    source = results_of(stream)
+    with Pipeline(source, None, sink, checkpoint, watermark_delay=source.delay_us, close=close, name=name) as pipeline:
+        return pipeline.run(live=live)
 
 
 def configured(config: Config, sink: Sink | None = None) -> Pipeline:
@@ -366,20 +375,4 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
         close=config.close,
         name=config.name,
         buckets=config.buckets or Checkpoint(config.checkpoint).buckets() or by_cores(config.cores),
-    )
-
-
-def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
-    """What to say of an error that is none of ours: the last line that names one, or the first of all."""
-    story = "Spark's log" if is_remote(checkpoint.path) else f"{checkpoint.path}/spark.log or the session's log"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    named = [line for line in lines if "Error" in line or "Exception" in line]
-    cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
-    goes_on = "The same command goes on from there"
-    if "SQLSTATE: 22" in cause:  # a value of the data
-        goes_on = "It would end so again: take a function that gives null (try_...), with --fresh, or mend the value"
-    if slow := too_slow(str(error), story):
-        return slow
-    return WaterclockError(
-        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {story}. {goes_on}."
     )

@@ -20,8 +20,8 @@ from rich.table import Table
 from waterclock.durations import from_us
 
 if TYPE_CHECKING:
-    from waterclock.streaming.summary import Progress as Told
-    from waterclock.streaming.summary import Summary
+    from waterclock.streaming.statistics import Progress as Told
+    from waterclock.streaming.statistics import Summary
 
 _SHOWN = (
     ("events", "events taken"),
@@ -69,9 +69,15 @@ class Bar:
 
     def report(self, reported: Told) -> None:
         """Show one batch's progress."""
-        self._progress.update(
-            self._task, completed=reported.done, total=reported.found, unit=reported.unit, note=_note(reported)
-        )
+        totals, mark = reported.totals, reported.watermark_us
+        moment = None if mark is None else from_us(mark)
+        until = "the start" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+        if moment is not None and moment.year >= _CLOSING_YEAR - 1:
+            until = "the end"
+        note = f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {until}"
+        if "applied" in totals:
+            note = f"{totals['applied']:,} changes applied"
+        self._progress.update(self._task, completed=reported.done, total=reported.found, unit=reported.unit, note=note)
 
 
 def summary_table(summary: Summary) -> None:
@@ -88,17 +94,3 @@ def summary_table(summary: Summary) -> None:
 def summary_record(summary: Summary) -> dict[str, Any]:
     """The end of a run for programs."""
     return {**asdict(summary), "events_per_second": round(summary.events_per_second)}
-
-
-def _note(reported: Told) -> str:
-    totals = reported.totals
-    if "applied" in totals:
-        return f"{totals['applied']:,} changes applied"
-    return f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {_until(reported.watermark_us)}"
-
-
-def _until(watermark_us: int | None) -> str:
-    if watermark_us is None:
-        return "the start"
-    moment = from_us(watermark_us)
-    return "the end" if moment.year >= _CLOSING_YEAR - 1 else f"{moment:%Y-%m-%d %H:%M}"

@@ -10,13 +10,17 @@ read is read by a later batch; nothing in the input makes a batch fail, what can
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from waterclock.rules.model import Rules
+from waterclock.streaming import frames
 from waterclock.streaming.places.place import Place, is_remote
+from waterclock.streaming.state import bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,45 +30,56 @@ _FILES = "path string, modificationTime timestamp, length long, content binary"
 FOREVER = "3650000d"
 
 
-class Stream(Protocol):
+class Stream(ABC):
     """Where the rows of a pipeline come from. Called by one thread at a time."""
 
-    unit: str  # what progress counts: "files", "records"
-    closes: bool  # whether a heartbeat of the checkpoint can close it
-    packs_itself: bool  # whether rows leave the source packed, and none passes through the JVM by itself
+    unit = "rows"  # what progress counts: "files", "records"
+    closes = True  # whether a heartbeat of the checkpoint can close it
+    packs_itself = False  # whether rows leave the source packed, and none passes through the JVM by itself
 
-    def begin(self, session: SparkSession) -> None:
-        """Find out what only Spark knows; again is the same. UsageError where that cannot be read."""
+    def begin(self, session: SparkSession) -> None:  # noqa: B027
+        """Find out what only Spark knows; again is the same. UsageError if that cannot be read."""
 
+    @abstractmethod
     def schema(self) -> pa.Schema | None:
-        """The columns of an event; None where only Spark knows them, and `begin` did not ask it yet."""
+        """The columns of an event; None if only Spark knows them, and `begin` did not ask it yet."""
 
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What the stored state depends on, beside the rules and the watermark's delay."""
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027
         """Refuse, before anything is started or removed, what could not be read: UsageError or EnvironmentMissing."""
 
-    def refuse_if_closed(self) -> None:
-        """UsageError where something came after the closing heartbeat: all of it would be late."""
+    def refuse_if_closed(self) -> None:  # noqa: B027
+        """UsageError if something came after the closing heartbeat: all of it would be late. A source that cannot know
+        that yet says nothing: the first batch that has rows is refused."""
 
+    @abstractmethod
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         """The packed rows, in `count` buckets, with their watermark. Not `live`: up to where the source ends now, and after
         the close not beyond what was read before it."""
 
     def trigger(self, live: bool) -> dict[str, Any]:
-        """How a query on `packed` is triggered; where it ends by itself, {"availableNow": True}."""
+        """How a query on `packed` is triggered; if it ends by itself, {"availableNow": True}."""
+        return {}
 
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        """(done, found) in `unit`, after a batch that left the sink with `totals`; raises nothing."""
+        """(done, found) in `unit`, after a batch that left the sink with `totals`; raises nothing. How much more there is
+        of rows, only Spark's source knows."""
+        done = totals.get("events", 0)
+        return done, done
 
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
         """Dead frames for what batch `batch_id` was to read and did not, by the frames that were `taken` of it."""
+        return []
 
     def explain(self, story: str) -> str | None:
-        """A sentence for a failure of the query, where `story`, all that Spark reports, is of this source's making."""
+        """A sentence for a failure of the query, if `story`, all that Spark reports, is of this source's making."""
+        return None
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027
+        """End of use."""
 
 
 # What streams share --------------------------------------------------------------------------------------------
@@ -88,3 +103,25 @@ def names_of(session: SparkSession, folder: Place, at_once: int, beat: bool, *mo
     )
     written = F.unix_micros("modificationTime").alias("written")
     return stream.load(literal(folder)).select("path", written, F.lit(beat).alias("beat"), *more)
+
+
+# What is fixed while a checkpoint lives ---------------------------------------------------------------------------
+
+
+def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
+    """The columns of a pipeline's results; None if only Spark knows those of its events, and was not asked yet."""
+    event = stream.schema()
+    if event is None or rules is None:
+        return event
+    return frames.result_schema(event.field(rules.key).type, event)
+
+
+def settings_of(stream: Stream, rules: Rules | None, delay_us: int, buckets: int) -> dict[str, Any]:
+    """What a checkpoint's state depends on."""
+    return {
+        "state": bucket.VERSION,
+        "buckets": buckets,
+        "rules": repr(rules),
+        "watermark_delay_us": delay_us,
+        **stream.settings(),
+    }

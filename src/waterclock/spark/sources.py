@@ -13,6 +13,7 @@ from typing import Any
 from waterclock.streaming.places.place import Place
 from waterclock.streaming.toml.config import Files, source_from
 from waterclock.streaming.toml.readers import Reader
+from waterclock.streaming.toml.table import FileTable
 from waterclock.streaming.toml.topics import Topics
 
 
@@ -25,7 +26,7 @@ def folder(path: str | Path | Place, *, columns: Mapping[str, str] | None = None
     16
     """
     named = {} if columns is None else {"columns": dict(columns)}
-    made = source_from({**more, **named, "path": str(path)}, Path.cwd())
+    made = source_from(FileTable("[source]", {**more, **named, "path": str(path)}, Path.cwd()))
     assert isinstance(made, Files | Reader)  # the keys of topics are unknown beside a path
     return made
 
@@ -37,6 +38,7 @@ def topics(servers: str | Sequence[str], topics: Sequence[str], **more: Any) -> 
     'python'
     """
     named = servers if isinstance(servers, str) else list(servers)
-    made = source_from({**more, "format": "kafka", "servers": named, "topics": list(topics)}, Path.cwd())
+    given = {**more, "format": "kafka", "servers": named, "topics": list(topics)}
+    made = source_from(FileTable("[source]", given, Path.cwd()))
     assert isinstance(made, Topics)
     return made

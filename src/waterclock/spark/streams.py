@@ -24,7 +24,7 @@ Source: TypeAlias = (
 
 
 def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> Stream:
-    """The stream of `source`; EnvironmentMissing where a package for it is not installed."""
+    """The stream of `source`; EnvironmentMissing if a package for it is not installed."""
     if isinstance(source, Results):
         return ResultStream(source, checkpoint)
     if isinstance(source, Reader):
@@ -48,7 +48,7 @@ def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Ch
 
 
 def check_source(source: Source, rules: Rules | None) -> None:
-    """Raise UsageError or TypeError where `source` is none, or does not fit the rules."""
+    """Raise UsageError or TypeError if `source` is none, or does not fit the rules."""
     if isinstance(source, Results):
         return
     if isinstance(source, DataFrame):

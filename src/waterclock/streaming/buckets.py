@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-BUCKETS = 16  # where nobody says how many, and there are no more cores
+BUCKETS = 16  # if nobody says how many, and there are no more cores
 FEWEST, MOST = 2, 4096
 _MASK = 0xFFFFFFFF
 
 
 def checked(name: str, count: int | None) -> int | None:
-    """`count` buckets, or None; TypeError or ValueError, which names the argument `name`, where it is no such number.
+    """`count` buckets, or None; TypeError or ValueError, which names the argument `name`, if it is no such number.
 
     >>> checked("buckets", 64)
     64

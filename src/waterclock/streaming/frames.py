@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,13 +38,7 @@ FILE_SCHEMA = pa.schema(
     metadata={b"waterclock": b"file"},
 )
 _EVENT = "event_"
-_COUNTERS = b"counters"
 _KIND = b"waterclock"
-_WATERMARK = b"watermark"
-_NEWEST = b"newest"
-_FILE = b"file"
-_UNSEEN = b"unseen"
-_REFUSED = b"refused"
 _MUCH_BYTES = 64 << 10
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -73,9 +68,8 @@ def chosen(results: pa.Table, names: Iterable[str]) -> pa.Table:
     for name in names:
         own = name.removeprefix(_EVENT)
         if name not in there and own in fields:
-            columns[name] = pc.struct_field(
-                results.column("event"), [own]
-            )  # alone, `.order` would be a path to `order`
+            # as a list: alone, `.order` would be a path to `order`
+            columns[name] = pc.struct_field(results.column("event"), [own])
     return pa.table(columns).replace_schema_metadata(results.schema.metadata)
 
 
@@ -100,96 +94,42 @@ def from_bytes(frame: bytes) -> pa.Table:
     return pa.ipc.open_stream(frame).read_all()
 
 
-def with_counters(rows: pa.Table, counters: Mapping[str, int], kind: bytes = b"results") -> pa.Table:
-    return rows.replace_schema_metadata({_KIND: kind, _COUNTERS: json.dumps(dict(counters)).encode()})
+def with_counters(rows: pa.Table, counters: Mapping[str, int], kind: str = "results") -> pa.Table:
+    """`rows` as a frame of a kind that says `counters`, and nothing else yet."""
+    return noted(rows.replace_schema_metadata({_KIND: kind.encode()}), counters=dict(counters))
 
 
 def counters_of(frame: pa.Table) -> dict[str, int]:
-    stored = (frame.schema.metadata or {}).get(_COUNTERS)
-    return json.loads(stored) if stored else {}
+    return note(frame, "counters") or {}
 
 
-def with_watermark(rows: pa.Table, watermark_us: int) -> pa.Table:
-    """Results that say the watermark at which their step ended."""
-    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _WATERMARK: str(watermark_us).encode()})
+def noted(rows: pa.Table, **notes: Any) -> pa.Table:
+    """`rows` that say more beside their rows, as plain values:
+
+    counters    what was counted        watermark   at which the step of these results ended, in microseconds
+    newest      the largest time of an event which that step took, in microseconds
+    refused     the compiled modules that could not be loaded where they were made (spark/packing/compiled.py)
+    file        the file that ends here     unseen      a file that was not there for the worker on a host: both names
+    """
+    said = {name.encode(): json.dumps(value).encode() for name, value in notes.items()}
+    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), **said})
 
 
-def watermark_of(frame: pa.Table) -> int | None:
-    stored = (frame.schema.metadata or {}).get(_WATERMARK)
-    return None if stored is None else int(stored)
+def note(frame: pa.Table, name: str) -> Any:
+    """What a frame says under this name of `noted`; None if it says nothing."""
+    said = (frame.schema.metadata or {}).get(name.encode())
+    return None if said is None else json.loads(said)
 
 
-def with_newest(rows: pa.Table, newest_us: int) -> pa.Table:
-    """Results that say the largest time of an event which their step took."""
-    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _NEWEST: str(newest_us).encode()})
-
-
-def newest_of(frame: pa.Table) -> int | None:
-    stored = (frame.schema.metadata or {}).get(_NEWEST)
-    return None if stored is None else int(stored)
-
-
-def with_refused(rows: pa.Table, modules: str) -> pa.Table:
-    """Results that say which compiled modules could not be loaded where they were made (spark/packing/compiled.py)."""
-    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _REFUSED: modules.encode()})
-
-
-def refused_of(frame: pa.Table) -> str:
-    return (frame.schema.metadata or {}).get(_REFUSED, b"").decode()  # type: ignore[no-any-return]
-
-
-def with_file(rows: pa.Table, name: str) -> pa.Table:
-    """A dead frame that ends what was read of a file."""
-    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _FILE: name.encode()})
-
-
-def file_of(frame: pa.Table) -> str | None:
-    stored = (frame.schema.metadata or {}).get(_FILE)
-    return None if stored is None else stored.decode()
-
-
-def unseen(name: str, host: str) -> pa.Table:
-    """A dead frame without a letter: the file `name` was not there for the worker on `host`."""
-    told = json.dumps([name, host]).encode()
-    return DEAD_SCHEMA.empty_table().replace_schema_metadata({_KIND: b"dead", _UNSEEN: told})
-
-
-def unseen_of(frame: pa.Table) -> tuple[str, str] | None:
-    """The file that an `unseen` frame tells of, and the host."""
-    stored = (frame.schema.metadata or {}).get(_UNSEEN)
-    if stored is None:
-        return None
-    name, host = json.loads(stored)
-    return name, host
-
-
-def more_counted(rows: pa.Table, counters: Mapping[str, int]) -> pa.Table:
-    """`rows` with `counters` added to their own."""
-    both = sum_counters([counters_of(rows), counters])
-    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _COUNTERS: json.dumps(both).encode()})
+def kind_of(frame: pa.Table) -> str:
+    """One of "dead", "file", "clock", or "results"; "" of events and changes."""
+    return (frame.schema.metadata or {}).get(_KIND, b"").decode()  # type: ignore[no-any-return]
 
 
 def clock(watermarks: Mapping[str, int | None]) -> pa.Table:
     """A clock frame: partition -> the watermark that it allows, in microseconds."""
     columns = [pa.array(list(watermarks), pa.string()), pa.array(list(watermarks.values()), pa.int64())]
     return pa.Table.from_arrays(columns, schema=CLOCK_SCHEMA)
-
-
-def is_clock(frame: pa.Table) -> bool:
-    return (frame.schema.metadata or {}).get(_KIND) == b"clock"
-
-
-def is_file(frame: pa.Table) -> bool:
-    return (frame.schema.metadata or {}).get(_KIND) == b"file"
-
-
-def without_rows(frame: pa.Table) -> pa.Table:
-    """All that a result frame says beside its rows."""
-    return pa.table({}).replace_schema_metadata(frame.schema.metadata)
-
-
-def is_dead(frame: pa.Table) -> bool:
-    return (frame.schema.metadata or {}).get(_KIND) == b"dead"
 
 
 def sum_counters(all_counters: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.streaming.frames import DEAD_SCHEMA, TIMESTAMP
 
-ROW_ID = "_row_id"  # the id of a row whose own id column is not named or null; null where that one serves
+ROW_ID = "_row_id"  # the id of a row whose own id column is not named or null; null if that one serves
 TYPES = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -115,7 +115,7 @@ def refuse_own(columns: Iterable[str], where: str) -> None:
 
 
 def check_each_once(columns: Iterable[str], where: str, case_counts: bool = False) -> None:
-    """Raise UsageError where two columns have one name; SQL does not tell case apart, unless the session says so."""
+    """Raise UsageError if two columns have one name; SQL does not tell case apart, unless the session says so."""
     seen = dict[str, str]()
     for name in columns:
         same = seen.get(known := name if case_counts else name.casefold())
@@ -130,19 +130,15 @@ def check_each_once(columns: Iterable[str], where: str, case_counts: bool = Fals
 
 
 def with_row_id(rows: pa.Table, rules: Rules) -> pa.Table:
-    """Rows with a made id in the column ROW_ID where their own is null; without that column where none is."""
+    """Rows with a made id in the column ROW_ID where their own is null; without that column if none is."""
     if rules.id is None:
         return rows.append_column(ROW_ID, _hashes(rows))
     own = rows.column(rules.id)
     nameless = pc.and_(pc.is_null(own), pc.is_valid(rows.column(rules.key)))  # a heartbeat needs no id
     if not own.null_count or not pc.any(nameless).as_py():
         return rows
-    none = pa.nulls(rows.num_rows, pa.string())
-    return rows.append_column(ROW_ID, pc.replace_with_mask(none, _one(nameless), _hashes(rows.filter(nameless))))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks)
+    none, mask = pa.nulls(rows.num_rows, pa.string()), pa.concat_arrays(nameless.chunks)
+    return rows.append_column(ROW_ID, pc.replace_with_mask(none, mask, _hashes(rows.filter(nameless))))
 
 
 def _hashes(rows: pa.Table) -> pa.Array:

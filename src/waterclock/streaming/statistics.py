@@ -1,4 +1,4 @@
-"""What a running pipeline reports about itself: one frozen record, whoever asks and whenever.
+"""What a pipeline reports about itself: a frozen record while it runs, whoever asks; one after each batch, one at the end.
 
 Each field says how it is shown to Prometheus. spark/watching/listening.py brings Spark's part (times of phases, rows and
 memory of the state), spark/watching/behind.py how much of the source is not taken yet.
@@ -128,7 +128,7 @@ class PipelineStatistics:
     phases: Mapping[str, Phase] | None = field(default=None, metadata={"": Each("phase")})
 
     def count(self, name: str) -> int:
-        """One of the totals; 0 where nothing of it was counted."""
+        """One of the totals; 0 if nothing of it was counted."""
         return (self.totals or {}).get(name, 0)
 
     @property
@@ -173,7 +173,7 @@ class PipelineStatistics:
 
     @property
     def behind_now_s(self) -> float | None:
-        """Seconds from the watermark to now; 0 where it lies ahead."""
+        """Seconds from the watermark to now; 0 if it lies ahead."""
         return self._behind(self.now_us)
 
     def _behind(self, moment_us: int) -> float | None:
@@ -188,6 +188,34 @@ def prometheus(statistics: PipelineStatistics) -> str:
     ['waterclock_events_total{pipeline="orders"} 1200']
     """
     return page(statistics, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a pipeline says after each batch: the totals of the sink so far, and how much of its source is done."""
+
+    batch_id: int
+    totals: dict[str, int]
+    done: int
+    found: int
+    unit: str  # of `done` and `found`: "files", "records"
+    watermark_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The end of a run. `totals` are the sink's over all runs; the rest is this run's."""
+
+    pipeline: str
+    sink: str
+    batches: int
+    events: int
+    seconds: float
+    totals: dict[str, int]
+
+    @property
+    def events_per_second(self) -> float:
+        return self.events / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)

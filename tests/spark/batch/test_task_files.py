@@ -55,17 +55,17 @@ def written(files: ResultFiles, out: list[pa.Table]) -> list[dict[str, Any]]:
 
 def test_rows_go_into_the_file_and_all_that_a_frame_says_beside_them_goes_on(files: ResultFiles) -> None:
     rows = frames.with_counters(results(0, 3), {"events": 5, "late": 1})
-    rows = frames.with_refused(frames.with_newest(frames.with_watermark(rows, 44), 55), "why")
+    rows = frames.noted(rows, watermark=44, newest=55, refused="why")
     quiet = frames.with_counters(SCHEMA.empty_table(), {"events": 2})
     dead = frames.with_counters(
-        pa.Table.from_pylist([{"reason": "bad"}], frames.DEAD_SCHEMA), {"dead_letters": 1}, b"dead"
+        pa.Table.from_pylist([{"reason": "bad"}], frames.DEAD_SCHEMA), {"dead_letters": 1}, "dead"
     )
     out = told(files, rows, quiet, dead)
     assert [row["event_n"] for row in written(files, out)] == [0, 1, 2]
     assert [frame.num_rows for frame in out] == [0, 0, 1, 1]
     assert frames.sum_counters(map(frames.counters_of, out)) == {"events": 7, "late": 1, "dead_letters": 1}
-    assert (frames.watermark_of(out[0]), frames.newest_of(out[0]), frames.refused_of(out[0])) == (44, 55, "why")
-    assert frames.is_dead(out[2])
+    assert [frames.note(out[0], name) for name in ("watermark", "newest", "refused")] == [44, 55, "why"]
+    assert frames.kind_of(out[2]) == "dead"
     assert out[2].equals(dead)
     (file,) = files_in(out)
     assert file.rows == 3

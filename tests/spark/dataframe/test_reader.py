@@ -18,7 +18,7 @@ from tests.spark.pipelines import PIPELINE, orders, table
 from tests.spark.test_pipeline_api import TOLD, expected
 from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
 from waterclock.spark.pipeline import configured
-from waterclock.streaming.summary import Summary
+from waterclock.streaming.statistics import Summary
 from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark

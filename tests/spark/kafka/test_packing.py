@@ -40,7 +40,7 @@ def clocks(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, int | None]]]
     """Of each bucket, what its clock frames tell: partition -> watermark."""
     told: dict[int, list[dict[str, int | None]]] = {}
     for row in rows:
-        if frames.is_clock(row["frame"]):
+        if frames.kind_of(row["frame"]) == "clock":
             each = row["frame"].to_pydict()
             pairs = zip(each["partition"], each["watermark"], strict=True)
             told.setdefault(row["bucket"], []).append(dict(pairs))
@@ -87,7 +87,7 @@ def test_origins_sort_by_partition_and_offset_as_numbers() -> None:
 
 
 def test_what_was_counted_and_dead_letters_go_to_the_first_bucket() -> None:
-    rows = [row for row in packed(records(event("a"), b"rubbish")) if frames.is_dead(row["frame"])]
+    rows = [row for row in packed(records(event("a"), b"rubbish")) if frames.kind_of(row["frame"]) == "dead"]
     assert [(row["bucket"], row["frame"].column("line").to_pylist()) for row in rows] == [(FIRST, [10])]
     assert frames.counters_of(rows[0]["frame"])["records"] == 2
 

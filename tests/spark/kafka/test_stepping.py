@@ -47,7 +47,7 @@ def packed(*given: Records) -> list[dict[str, Any]]:
 
 
 def clocks(made: list[dict[str, Any]]) -> set[tuple[str, int | None]]:
-    tables = [table for each in made if frames.is_clock(table := frames.from_bytes(each["frame"]))]
+    tables = [table for each in made if frames.kind_of(table := frames.from_bytes(each["frame"])) == "clock"]
     return {(row["partition"], row["watermark"]) for table in tables for row in table.to_pylist()}
 
 
@@ -82,14 +82,14 @@ def test_no_two_frames_have_one_origin_and_the_order_is_that_of_offsets() -> Non
     )
     origins = [each["origin"] for each in made]
     assert len(set(origins)) == len(origins)
-    events = [each for each in made if not frames.is_clock(frames.from_bytes(each["frame"]))]
+    events = [each for each in made if frames.kind_of(frames.from_bytes(each["frame"])) != "clock"]
     in_order = [frames.from_bytes(each["frame"])["t"][0].as_py() for each in sorted(events, key=lambda e: e["origin"])]
     assert in_order == [START + timedelta(seconds=s) for s in (2, 1, 3)]
 
 
 def test_a_row_that_the_step_spoiled_is_a_letter_with_topic_partition_and_offset() -> None:
     letters = [frames.from_bytes(each["frame"]) for each in packed(records(row("a", 1), b'{"k": "b"}'))]
-    (letter,) = [row for table in letters if frames.is_dead(table) for row in table.to_pylist()]
+    (letter,) = [row for table in letters if frames.kind_of(table) == "dead" for row in table.to_pylist()]
     assert (letter["file"], letter["line"], letter["reason"]) == ("orders/1", 8, "column 't' (the time) is missing")
 
 
@@ -106,7 +106,7 @@ def test_a_clock_goes_to_every_bucket_and_a_dead_frame_to_one() -> None:
     given = PACKER.pack(records(b"rubbish"), KNOWN)
     aside = pa.RecordBatch.from_arrays([given.column(FRAME)], [FRAME]).filter(pa.compute.is_valid(given.column(FRAME)))
     (made,) = frame_packer(16)(iter([aside]))
-    kinds = [frames.is_clock(frames.from_bytes(each)) for each in made.column("frame").to_pylist()]
+    kinds = [frames.kind_of(frames.from_bytes(each)) == "clock" for each in made.column("frame").to_pylist()]
     assert (kinds.count(True), kinds.count(False)) == (16, 1)
     assert len(set(made.column("origin").to_pylist())) == 17
 

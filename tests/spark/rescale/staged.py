@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import make_pipeline, orders
+from tests.spark.pipelines import make_pipeline, orders, run
 from waterclock.errors import StateMismatch
 from waterclock.spark.pipeline import configured
 from waterclock.spark.rescale.carry import NewState, rescale
@@ -50,11 +50,6 @@ def next_stage(file: Path, stage: int) -> None:
         (file.parent / "later" / name).rename(file.parent / "in" / name)
     if stage == STAGES - 1:
         file.write_text(file.read_text().replace("close = false", "close = true"))
-
-
-def run(spark: SparkSession, file: Path) -> None:
-    with closing(configured(load(file))) as pipeline:
-        pipeline.run(spark)
 
 
 def carry(spark: SparkSession, file: Path, buckets: int, to: Place | None = None) -> NewState:

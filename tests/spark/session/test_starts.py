@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from waterclock.clock import ManualClock
-from waterclock.spark.session.starts import MOST, Starts, too_slow
+from waterclock.spark.session.starts import MOST, Starts, explained, too_slow
 
 STORY = "org.apache.spark.SparkException: Python worker failed to connect back."
 
@@ -63,3 +63,15 @@ def test_what_is_said_names_the_load_and_where_more_stands(monkeypatch: pytest.M
     assert "6 in a row took longer (load average 43 on 2 cores)" in told
     assert told.endswith("what it says stands in /checkpoint/spark.log")
     assert too_slow("java.io.EOFException", "log") is None
+
+
+def test_a_failure_without_the_name_of_an_error_is_told_by_its_first_line() -> None:
+    # "StreamingQueryException()" was all that was told of a worker that was gone
+    story = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker exited unexpectedly.\nPlan:\n+ Rows"
+    )
+    error = explained(RuntimeError(story), lambda story: None, "the log")
+    assert str(error).startswith(
+        "the pipeline failed: [STREAM_FAILED] Query [id = 1] terminated with exception: Python"
+    )
+    assert "unexpectedly. What was committed stays" in str(error)

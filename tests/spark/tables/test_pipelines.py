@@ -24,11 +24,9 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import OF_SPARK
 from tests.spark.lakes import PARTS
-from tests.spark.pipelines import make_pipeline, orders, table
+from tests.spark.pipelines import make_pipeline, orders, run, table
 from waterclock.bench.servers import tables
 from waterclock.spark.fresh import start_over
-from waterclock.spark.pipeline import configured
-from waterclock.streaming.summary import Summary
 from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
@@ -72,11 +70,6 @@ def metastore(folder: Path) -> dict[str, str]:
     """A Hive metastore in `folder`, of one process at a time."""
     place = f"jdbc:derby:;databaseName={folder}/metastore;create=true"
     return {"spark.sql.catalogImplementation": "hive", "spark.hadoop.javax.jdo.option.ConnectionURL": place}
-
-
-def run(spark: SparkSession, file: Path) -> Summary:
-    with closing(configured(load(file))) as pipeline:
-        return pipeline.run(spark)
 
 
 def rows_in(folder: Path, provider: str, part: str = "") -> pa.Table:

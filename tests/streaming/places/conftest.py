@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,11 +51,8 @@ def place(spark: SparkSession, store: Store) -> HadoopPath:
 @pytest.fixture(scope="module")
 def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
     """What a run on this machine's own folders writes, without a kill."""
-    from tests.spark.pipelines import make_pipeline, orders, table
-    from waterclock.spark.pipeline import configured
-    from waterclock.streaming.toml.config import load
+    from tests.spark.pipelines import make_pipeline, orders, run, table
 
     here = make_pipeline(tmp_path_factory.mktemp("clean"), orders(60), 3)
-    with closing(configured(load(here))) as pipeline:
-        pipeline.run(spark)
+    run(spark, here)
     return table(here.parent)

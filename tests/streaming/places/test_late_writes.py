@@ -16,15 +16,13 @@ from urllib.parse import urlsplit
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import behind, make_pipeline, orders, table
+from tests.spark.pipelines import behind, make_pipeline, orders, run, table
 from tests.spark.test_crashes import DRIVER
 from tests.streaming.places.held_back import HeldBack
 from tests.streaming.places.servers import Store, put_files
 from waterclock.errors import StateMismatch
 from waterclock.spark.checkpoint import lease
-from waterclock.spark.pipeline import configured
 from waterclock.streaming.places.hadoop import HadoopPath
-from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 
@@ -51,11 +49,6 @@ def pipeline_of_two_at_once(store: Store, folder: Path) -> tuple[Path, HadoopPat
         (folder / "in" / name).rename(folder / "later" / name)
     put_files(folder / "in", place / "in")
     return file, place
-
-
-def run(spark: SparkSession, file: Path) -> None:
-    with closing(configured(load(file))) as pipeline:
-        pipeline.run(spark)
 
 
 @pytest.mark.long(seconds=60)

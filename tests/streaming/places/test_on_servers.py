@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.crash_driver import POINTS
-from tests.spark.pipelines import table
+from tests.spark.pipelines import run, table
 from tests.spark.rescale.staged import carry
 from tests.spark.test_crashes import DRIVER, whatever_the_batch
 from tests.streaming.places.place_contract import ServerContract
@@ -51,8 +51,7 @@ def test_a_kill_at_a_numbered_step_changes_nothing(
     command = [sys.executable, str(DRIVER), str(file), point, str(batch)]
     died = subprocess.run(command, capture_output=True, timeout=300, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
-    with closing(configured(load(file))) as pipeline:
-        pipeline.run(spark)
+    run(spark, file)
     assert table(tmp_path) == clean
 
 
@@ -68,8 +67,7 @@ def test_a_state_is_carried_over_there_to_sixty_four_and_to_eight_buckets(
         made = carry(spark, file, buckets)
         assert isinstance(made.checkpoint, HadoopPath)
         assert (made.buckets, made.keys > 0) == (buckets, True)
-    with closing(configured(load(file))) as pipeline:
-        pipeline.run(spark)
+    run(spark, file)
     assert Counter(map(whatever_the_batch, table(tmp_path))) == Counter(map(whatever_the_batch, clean))
 
 

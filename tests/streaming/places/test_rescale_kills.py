@@ -9,19 +9,17 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import table
+from tests.spark.pipelines import run, table
 from tests.spark.rescale.staged import go_on_with, usable
 from tests.spark.rescale.test_kills import LAST, ended
 from tests.spark.test_crashes import DRIVER, whatever_the_batch
 from tests.streaming.places.servers import Store, pipeline_on
-from waterclock.spark.pipeline import configured
 from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
@@ -41,6 +39,5 @@ def test_a_kill_behind_each_step_leaves_one_checkpoint_that_goes_on(
         ended(file, new, -signal.SIGKILL, step)
         assert usable(spark, file, old, new) == [new if step == LAST else old], step
     go_on_with(file, new if LAST in steps else old)
-    with closing(configured(load(file))) as pipeline:
-        pipeline.run(spark)
+    run(spark, file)
     assert Counter(map(whatever_the_batch, table(tmp_path))) == Counter(map(whatever_the_batch, clean))

@@ -15,7 +15,7 @@ from tests.streaming.state.blobs import Disk
 from waterclock import Rules
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
-from waterclock.streaming.frames import TIMESTAMP, clock, counters_of, newest_of
+from waterclock.streaming.frames import TIMESTAMP, clock, counters_of, note
 from waterclock.streaming.layout import EARLIEST_US
 from waterclock.streaming.state import chunks
 from waterclock.streaming.state.blobs import BlobStore, MapState
@@ -194,8 +194,8 @@ def test_a_watermark_that_no_calendar_holds_is_told_as_none() -> None:
 def test_a_step_tells_its_newest_event_and_one_without_events_tells_none() -> None:
     bucket = Bucket(KINDS_OF_RULES["by time"], None)
     found = bucket.step([pa.Table.from_pylist(rows()[:5], schema=SCHEMA)], NO_WATERMARK)
-    assert newest_of(found) == max(int(row["at"].timestamp() * 1_000_000) for row in rows()[:5])
-    assert newest_of(bucket.step([], NO_WATERMARK)) is None
+    assert note(found, "newest") == max(int(row["at"].timestamp() * 1_000_000) for row in rows()[:5])
+    assert note(bucket.step([], NO_WATERMARK), "newest") is None
 
 
 def opened(count: int, start: str = "o") -> pa.Table:

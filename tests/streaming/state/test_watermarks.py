@@ -103,7 +103,7 @@ def test_events_are_judged_against_the_watermark_before_their_batch() -> None:
 
 def test_results_tell_the_watermark_at_which_their_batch_ended() -> None:
     found, _ = step(None, [row("a", 0, "created")], {"t/0": after(5)})
-    assert frames.watermark_of(found) == after(5)
+    assert frames.note(found, "watermark") == after(5)
     assert frames.counters_of(found)["events"] == 1
 
 

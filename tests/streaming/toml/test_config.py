@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.least_pipeline import LEAST
+from tests.spark.least_pipeline import LEAST, told, write
 from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.sinks.sqlite.destination import SQLiteFile
@@ -13,24 +13,6 @@ from waterclock.streaming import frames
 from waterclock.streaming.files.reading import Layout
 from waterclock.streaming.toml.config import Config, Files, load
 from waterclock.streaming.toml.steps import Outlet
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    return tmp_path
-
-
-def write(folder: Path, text: str) -> Path:
-    file = folder / "pipeline.toml"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
-def told(folder: Path, text: str) -> str:
-    with pytest.raises(UsageError) as caught:
-        load(write(folder, text))
-    return str(caught.value)
 
 
 def test_the_least_file_gets_the_defaults_that_are_promised(folder: Path) -> None:

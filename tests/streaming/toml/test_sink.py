@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sinks.stores import PostgresStore, Store
-from tests.spark.least_pipeline import LEAST
-from waterclock.errors import UsageError
+from tests.spark.least_pipeline import LEAST, told, write
 from waterclock.sinks import Replica
 from waterclock.sinks.postgres.destination import PostgresDatabase
 from waterclock.sinks.sqlite.destination import SQLiteFile
@@ -29,26 +28,8 @@ url = "postgresql://me@db.example:5432/shop?sslmode=require"
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    return tmp_path
-
-
-def write(folder: Path, text: str) -> Path:
-    file = folder / "pipeline.toml"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
 def least(sink: str) -> str:
     return LEAST[: LEAST.index("[sink]")] + sink
-
-
-def told(folder: Path, text: str) -> str:
-    with pytest.raises(UsageError) as caught:
-        load(write(folder, text))
-    return str(caught.value)
 
 
 def test_a_database_gets_the_defaults_that_are_promised(folder: Path) -> None:

@@ -18,8 +18,8 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.broker import raw_client
 from tests.broker.raw_client import RawClient
+from tests.conformance import batches
 from tests.spark.topics import Sender
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka import client as clients
@@ -257,18 +257,18 @@ def test_a_refusal_that_is_over_ends_nothing(client: Client, kafka_broker: Broke
 
 def test_a_header_whose_name_is_no_text_stops_nobody(client: Client, kafka_broker: Broker, topic: str) -> None:
     Sender(kafka_broker.bootstrap, topic).put(*map(str, range(50)), headers={"who": "x"})  # enough to warm Python up
-    with RawClient(kafka_broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):
+    with RawClient(kafka_broker.bootstrap) as raw, patch.object(batches, "encoded", with_a_header):
         assert raw.produce(topic, b"50", b"51") == (0, 50)
     (records,) = Fetcher(client, [Range(topic, 0, 0, 52)], "fail").records()
     assert records.values == [str(number).encode() for number in range(52)]
     assert records.headers == [[("who", b"x")]] * 50 + [UNREADABLE] * 2
 
 
-def with_a_header(place: int, value: bytes) -> bytes:
+def with_a_header(record: batches.Record, place: int, first_ms: int) -> bytes:
     """A record with the header 0xFF = "x"."""
-    number = raw_client._varint
-    header = number(1) + number(1) + b"\xff" + number(1) + b"x"
-    body = b"\0" + number(0) + number(place) + number(-1) + number(len(value)) + value + header
+    number = batches.varint
+    header = number(1) + batches.sized(b"\xff") + batches.sized(b"x")
+    body = b"\0" + number(0) + number(place) + batches.sized(None) + batches.sized(record.value) + header
     return number(len(body)) + body
 
 

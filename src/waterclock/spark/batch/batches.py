@@ -20,12 +20,12 @@ def batch_of(
 ) -> Batch:
     """The batch of the frames `taken`; `place` is (checkpoint, batch id), the close is shown at `last_us`."""
     checkpoint, batch_id = place
-    for refused in {frames.refused_of(f) for f in taken} - {""}:
+    for refused in {frames.note(f, "refused") for f in taken} - {None}:
         tell(refused)
     files = files_in(taken)
-    found = [f for f in taken if not frames.is_dead(f) and not frames.is_file(f) and f.num_rows]
+    found = [f for f in taken if frames.kind_of(f) not in ("dead", "file") and f.num_rows]
     results = [frames.conform(frames.chosen(f, schema.names), schema) for f in found]
-    dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]
+    dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.kind_of(f) == "dead"]
     rows = frames.up_to(last_us, pa.concat_tables([schema.empty_table(), *results]))
     count = rows.num_rows + sum(file.rows for file in files)
     offsets, query_id = checkpoint.offsets(batch_id), checkpoint.query_id()
@@ -52,5 +52,6 @@ def watermark_of(offsets: str | None, taken: list[pa.Table]) -> int | None:
     """
     lines = (offsets or "").splitlines()
     ms = json.loads(lines[1]).get("batchWatermarkMs", 0) if len(lines) > 1 else 0
-    reported = [us for us in map(frames.watermark_of, taken) if us is not None and us >= EARLIEST_US]
+    said = [frames.note(frame, "watermark") for frame in taken]
+    reported = [us for us in said if us is not None and us >= EARLIEST_US]
     return max((*reported, *([ms * 1000] if ms else [])), default=None)

@@ -46,7 +46,7 @@ _APART = "do it in a query of its own, and let the pipeline read what that write
 
 
 def refuse_stateful(rows: DataFrame, what: str) -> None:
-    """Raise UsageError where `rows`, a streaming DataFrame which is called `what`, holds state or depends on chance."""
+    """Raise UsageError if `rows`, a streaming DataFrame which is called `what`, holds state or depends on chance."""
     plan = rows._jdf.queryExecution().analyzed()
     for node in _streaming(plan):
         found = _STATEFUL.get(node.nodeName().removesuffix("All").strip())

@@ -8,7 +8,7 @@ Rule 3: what the state depends on was told to `on_spark`: rules, delay, columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from waterclock.spark.batch.plans import watermarks_in
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.closing import OnSpark, bind, bindings_of, unbind
+from waterclock.spark.source import Stream
 from waterclock.streaming import frames
 from waterclock.streaming.places.place import is_remote
 
@@ -47,7 +48,7 @@ class Results:
 
 
 def results_of(stream: DataFrame) -> Results:
-    """`stream` as a source; UsageError where it cannot be one."""
+    """`stream` as a source; UsageError if it cannot be one."""
     if not stream.isStreaming:
         raise UsageError(
             "write_once(stream) is a batch DataFrame: there is nothing to go on with, so write it with Spark's own writers"
@@ -63,17 +64,14 @@ def results_of(stream: DataFrame) -> Results:
     return Results(stream, made)
 
 
-class ResultStream:
+class ResultStream(Stream):
     """A `Stream` of results: its packed rows are the frames that a batch takes."""
 
-    unit, packs_itself = "results", False
+    unit = "results"
 
     def __init__(self, results: Results, checkpoint: Checkpoint) -> None:
         self._results, self._checkpoint = results, checkpoint
         self.closes = bool(results.made)
-
-    def begin(self, session: SparkSession) -> None:
-        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
         return to_arrow_schema(self._results.rows.schema, timezone="UTC")
@@ -92,25 +90,13 @@ class ResultStream:
                 "no way there. Give a path that this machine has, or the rows and rules to Pipeline(source=)"
             )
 
-    def refuse_if_closed(self) -> None:
-        """Nothing that can be known yet: the first batch that has results is refused."""
-
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         bind(self._results.made, self._folder())
         return in_workers(self._results.rows, as_frames, "frame binary")
 
-    def trigger(self, live: bool) -> dict[str, Any]:
-        return {}
-
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
         done = totals.get("results", 0)
         return done, done
-
-    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        return []
-
-    def explain(self, story: str) -> str | None:
-        return None
 
     def close(self) -> None:
         if self.closes and not is_remote(self._checkpoint.path):

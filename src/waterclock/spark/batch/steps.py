@@ -31,6 +31,7 @@ from waterclock.spark.batch.plans import reads_a_stream, refuse_stateful
 from waterclock.spark.session.worker import Beside
 from waterclock.streaming import frames
 from waterclock.streaming.toml.steps import Outlet, Step, columns_from, step_from, takes_from
+from waterclock.streaming.toml.table import FileTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,12 +62,12 @@ def reshaped(
     given = {name: value for name, value in named if value is not None}
     if not given:
         raise ValueError("reshaped() needs query=, transform=, columns= or takes=, got none of them")
-    where = "reshaped()"
-    return Outlet(sink, step_from(where, given, Path.cwd()), columns_from(where, given), takes_from(where, given))
+    table = FileTable("reshaped()", given, Path.cwd())
+    return Outlet(sink, step_from(table), columns_from(table), takes_from(table))
 
 
 def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
-    """`rows`, which SQL knows as `name`, through the step; UsageError where it cannot be, or would keep state."""
+    """`rows`, which SQL knows as `name`, through the step; UsageError if it cannot be, or would keep state."""
     what = f"the step behind {name}" if name == SOURCE else f"the step in front of the sink, over {name},"
     try:
         made = _queried(step.query, rows, name) if step.query is not None else rows
@@ -88,8 +89,10 @@ class ResultStep:
     """The step behind the rules, for one pipeline: checked once, applied to each batch."""
 
     def __init__(self, step: Step, session: SparkSession, results: pa.Schema) -> None:
-        """UsageError where it cannot be applied to results of the schema `results`."""
-        self._step, self._type, self.taken = step, from_arrow_schema(results), results
+        """UsageError if it cannot be applied to results of the schema `results`."""
+        self._step = step
+        self._type = from_arrow_schema(results)
+        self.taken = results
         self.schema = to_arrow_schema(applied(step, nothing(session, self._type), RESULTS).schema, timezone="UTC")
 
     def of(self, session: SparkSession, results: pa.Table) -> pa.Table:
@@ -105,7 +108,7 @@ class ChosenColumns:
     """Some columns of the results, and no others; the operator gives no more than these."""
 
     def __init__(self, columns: tuple[str, ...], results: pa.Schema) -> None:
-        """UsageError where results of the schema `results` lack one of them."""
+        """UsageError if results of the schema `results` lack one of them."""
         self.schema = chosen_schema(results, columns)
         self.taken = frames.with_kind(self.schema)  # of the frames of a batch
 

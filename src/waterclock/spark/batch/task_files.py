@@ -59,18 +59,18 @@ def writing(files: ResultFiles, shape: Shape) -> Callable[[Iterator[pa.RecordBat
 
 def files_in(taken: Sequence[pa.Table]) -> tuple[ResultFile, ...]:
     """The files that tasks told of, in the order of their parts."""
-    return tuple(ResultFile(**row) for frame in taken if frames.is_file(frame) for row in frame.to_pylist())
+    return tuple(ResultFile(**row) for frame in taken if frames.kind_of(frame) == "file" for row in frame.to_pylist())
 
 
 def _left_of(frame: pa.Table, writer: PartWriter, shape: Shape) -> Iterator[pa.Table]:
     """What goes on to the driver."""
-    if frames.is_dead(frame) or not frame.num_rows:
+    if frames.kind_of(frame) == "dead" or not frame.num_rows:
         yield frame
         return
     letters = writer.add(shape.of(frame))
-    yield frames.without_rows(frame)
+    yield pa.table({}).replace_schema_metadata(frame.schema.metadata)  # all that it says beside its rows
     if letters.num_rows:
-        yield frames.with_counters(letters, {"dead_letters": letters.num_rows}, b"dead")
+        yield frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
 
 
 def _told(file: ResultFile | None) -> Iterator[pa.Table]:

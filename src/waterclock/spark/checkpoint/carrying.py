@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
 
 from waterclock.errors import StateMismatch
 from waterclock.sinks import LastBatch
@@ -33,7 +32,7 @@ def ahead(checkpoint: Checkpoint) -> int:
 
 
 def number_in_sink(checkpoint: Checkpoint, batch_id: int | None) -> int | None:
-    """The sink's number of Spark's batch `batch_id`; None where there is none."""
+    """The sink's number of Spark's batch `batch_id`; None if there is none."""
     return None if batch_id is None else batch_id + ahead(checkpoint)
 
 
@@ -59,14 +58,17 @@ def carried_over(old: Checkpoint, new: Checkpoint) -> None:
 
 
 def settle(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
-    """Raise StateMismatch where the sink, whose last batch is `applied`, belongs to the other one of the two.
+    """Raise StateMismatch if the sink, whose last batch is `applied`, belongs to the other one of the two.
 
     Where a handing over was killed behind the sink's commit, its mark goes now.
     """
     query_id = None if applied is None else applied.query_id
     over, mark = checkpoint.path / OVER, checkpoint.path / CARRYING
     if over.exists() and query_id is not None and stored(over).get("query_id") == query_id:
-        raise StateMismatch(_is_over(checkpoint, stored(over).get("to")))
+        raise StateMismatch(
+            f"the state of the checkpoint {checkpoint.path} was carried over to {stored(over).get('to')}, to which the "
+            "sink belongs now: name that one as checkpoint. The old one is of no more use, and may be removed"
+        )
     if not mark.exists():
         return
     if query_id is None or query_id != checkpoint.query_id():
@@ -77,10 +79,3 @@ def settle(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
     with suppress(FileNotFoundError):
         remove(checkpoint.path / PARTS)
     remove(mark)
-
-
-def _is_over(checkpoint: Checkpoint, new: Any) -> str:
-    return (
-        f"the state of the checkpoint {checkpoint.path} was carried over to {new}, to which the sink belongs now: name "
-        "that one as checkpoint. The old one is of no more use, and may be removed"
-    )

@@ -33,6 +33,24 @@ from waterclock.spark.source_folder import written_in
 from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
 
+_STARTING, _SOURCE_CLOSED, _CLOSED_AT = "starting.json", "source-closed", "closed-at.json"
+_CHANGED = {  # a setting that changed while the checkpoint lives, from `old` to `new`
+    "state": (
+        "the checkpoint {path} was written by another version of waterclock: its state has version {old}, this waterclock "
+        "reads {new}. Use the version that wrote it, or start over with --fresh."
+    ),
+    "path": (
+        "the source was the folder {old} when the checkpoint {path} was made, and is {new} now: Spark knows the files that "
+        "it has read by their paths, and would read them again. Name the old path in [source], where a link to the new one "
+        "will do, or start over with --fresh."
+    ),
+    "buckets": (
+        "the checkpoint {path} keeps its state in {old} buckets, and {new} are asked for: keys would not find their state. "
+        "Leave 'buckets' out, or say {old}; to have {new}, carry the state into a new checkpoint with waterclock state "
+        "rescale PIPELINE.toml --buckets {new}."
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -42,7 +60,7 @@ class Checkpoint:
 
     @property
     def local(self) -> Path:
-        """Its folder on this machine; UsageError where it lies behind a URI."""
+        """Its folder on this machine; UsageError if it lies behind a URI."""
         if isinstance(self.path, Path):
             return self.path
         raise UsageError(
@@ -54,7 +72,7 @@ class Checkpoint:
         return self.path / "heartbeats"
 
     def query_id(self) -> str | None:
-        """The id of the query that the checkpoint belongs to; None where there is none yet."""
+        """The id of the query that the checkpoint belongs to; None if there is none yet."""
         file = self.path / "metadata"
         if not file.exists():
             return None
@@ -81,7 +99,7 @@ class Checkpoint:
         return None
 
     def source_offsets(self) -> dict[str, Any]:
-        """Up to where the last batch read the pipeline's own source, as that keeps it; empty where there is none.
+        """Up to where the last batch read the pipeline's own source, as that keeps it; empty if there is none.
 
         Behind a version and the batch's settings, Spark writes a line for each source, the pipeline's own first.
         """
@@ -102,30 +120,22 @@ class Checkpoint:
         return [file.name for entry in range(before + 1, last + 1) for file in files_of_entry(self._taken, entry)]
 
     def starting(self) -> dict[str, Any] | None:
-        """Where the first batch begins, as `begin_at` wrote it down; None where it did not yet."""
-        return stored(self._starting) if self._starting.exists() else None
+        """Where the first batch begins, as `begin_at` wrote it down; None if it did not yet."""
+        return stored(self.path / _STARTING) if (self.path / _STARTING).exists() else None
 
     def begin_at(self, starting: Mapping[str, Any]) -> None:
         """Write down where the first batch begins: run again after a crash, it must read the same."""
-        write(self._starting, json.dumps(starting) + "\n")
-
-    @property
-    def _starting(self) -> Place:
-        return self.path / "starting.json"
+        write(self.path / _STARTING, json.dumps(starting) + "\n")
 
     def source_closes(self) -> None:
         """Write down that the batch that is done was the last one; again is the same."""
-        write(self._source_closed, "")
+        write(self.path / _SOURCE_CLOSED, "")
 
     def is_source_closed(self) -> bool:
-        return self._source_closed.exists()
-
-    @property
-    def _source_closed(self) -> Place:
-        return self.path / "source-closed"
+        return (self.path / _SOURCE_CLOSED).exists()
 
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """Write down `settings` at the first start; StateMismatch where a later start has others."""
+        """Write down `settings` at the first start; StateMismatch if a later start has others."""
         file = self.path / "waterclock.json"
         try:
             make_folder(self.heartbeats)
@@ -139,19 +149,22 @@ class Checkpoint:
         self.refuse_others(settings)
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
-        """Raise StateMismatch where the checkpoint was made with other settings; nothing is written."""
+        """Raise StateMismatch if the checkpoint was made with other settings; nothing is written."""
         file = self.path / "waterclock.json"
         if not file.exists():
             return
         before = stored(file)
-        self._refuse_moved(before.pop("checkpoint", None))
+        made = before.pop("checkpoint", None)
+        if made is not None and not place_of(made, Path("/")).exists():
+            raise StateMismatch(
+                f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
+                "Move it back, or leave a link to it there, or start over with --fresh."
+            )
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
-        if "state" in changed:
-            raise self._of_another_version(before.get("state"), settings.get("state"))
-        if changed == ["path"] and "path" in before:
-            raise self._of_another_folder(before.get("path"), settings.get("path"))
-        if changed == ["buckets"]:
-            raise self._of_other_buckets(before.get("buckets"), settings.get("buckets"))
+        known = "state" if "state" in changed else "".join(changed)
+        if known in _CHANGED and (known != "path" or "path" in before):
+            old, new = before.get(known), settings.get(known)
+            raise StateMismatch(_CHANGED[known].format(path=self.path, old=old, new=new))
         if changed:
             raise StateMismatch(
                 f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
@@ -159,13 +172,13 @@ class Checkpoint:
             )
 
     def buckets(self) -> int | None:
-        """In how many buckets the state is kept; None where there is none yet, or where that is several operators'."""
+        """In how many buckets the state is kept; None if there is none yet, or where that is several operators'."""
         file = self.path / "waterclock.json"
         kept = stored(file).get("buckets") if file.exists() else None
         return kept if isinstance(kept, int) else None
 
     def refuse_without_state(self) -> None:
-        """Raise UsageError where no batch of rules is done, so that there is no state to look at or to carry over."""
+        """Raise UsageError if no batch of rules is done, so that there is no state to look at or to carry over."""
         if self.buckets() is None or self.last_done() is None:
             raise UsageError(
                 f"the checkpoint {self.path} holds no state of rules yet: name the folder of a pipeline's checkpoint, "
@@ -178,33 +191,6 @@ class Checkpoint:
             return bool(stored(self.path / "waterclock.json").get("checkpoint") == str(self.path))
         return False
 
-    def _of_another_version(self, written: Any, read: Any) -> StateMismatch:
-        return StateMismatch(
-            f"the checkpoint {self.path} was written by another version of waterclock: its state has version {written}, "
-            f"this waterclock reads {read}. Use the version that wrote it, or start over with --fresh."
-        )
-
-    def _of_other_buckets(self, kept: Any, asked: Any) -> StateMismatch:
-        return StateMismatch(
-            f"the checkpoint {self.path} keeps its state in {kept} buckets, and {asked} are asked for: keys would not find "
-            f"their state. Leave 'buckets' out, or say {kept}; to have {asked}, carry the state into a new checkpoint with "
-            f"waterclock state rescale PIPELINE.toml --buckets {asked}."
-        )
-
-    def _of_another_folder(self, read: Any, named: Any) -> StateMismatch:
-        return StateMismatch(
-            f"the source was the folder {read} when the checkpoint {self.path} was made, and is {named} now: Spark knows "
-            "the files that it has read by their paths, and would read them again. Name the old path in [source], where a "
-            "link to the new one will do, or start over with --fresh."
-        )
-
-    def _refuse_moved(self, made: Any) -> None:
-        if made is not None and not place_of(made, Path("/")).exists():
-            raise StateMismatch(
-                f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
-                "Move it back, or leave a link to it there, or start over with --fresh."
-            )
-
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
         if self.last_batch() is None:
@@ -215,16 +201,12 @@ class Checkpoint:
     def close(self) -> None:
         """Add the closing heartbeat, and write down before it how far the source was read; again is the same."""
         if not self.is_closed():
-            write(self._closed_at, json.dumps(self.source_offsets()) + "\n")
+            write(self.path / _CLOSED_AT, json.dumps(self.source_offsets()) + "\n")
             self._beat(self._closing)
 
     def closed_at(self) -> dict[str, Any]:
         """Up to where the source was read when it was closed, as that keeps it: batches of the close may lie behind."""
-        return stored(self._closed_at) if self._closed_at.exists() else self.source_offsets()
-
-    @property
-    def _closed_at(self) -> Place:
-        return self.path / "closed-at.json"
+        return stored(self.path / _CLOSED_AT) if (self.path / _CLOSED_AT).exists() else self.source_offsets()
 
     def close_again(self) -> None:
         """Add one more closing heartbeat where the batch that ends everything is not done.
@@ -247,7 +229,7 @@ class Checkpoint:
         return self.heartbeats / "closing.jsonl"
 
     def refuse_if_closed(self, source: Place) -> None:
-        """Raise UsageError where files came after the closing heartbeat: all of them would be late.
+        """Raise UsageError if files came after the closing heartbeat: all of them would be late.
 
         A file that is moved in keeps the time of its content; when it came follows from the time of its last change
         of any kind. Clocks are set back, and a checkpoint that is copied has the times of its copy: so what Spark has not
@@ -255,7 +237,8 @@ class Checkpoint:
         """
         if not self.is_closed():
             return
-        closed_ns, taken = _written_ns(self._closing), {file.name: file for file in taken_files(self._taken)}
+        closing, taken = self._closing, {file.name: file for file in taken_files(self._taken)}
+        closed_ns = closing.stat().st_mtime_ns if isinstance(closing, Path) else written_ms(closing) * 1_000_000
         found = written_in(source)
         late = [name for name, ms, ns in found if ns >= closed_ns or not is_unchanged(name, ms, taken)]
         if late:
@@ -270,7 +253,7 @@ class Checkpoint:
         return self.path / "sources" / "0"
 
     def refuse_unusable(self) -> None:
-        """Raise UsageError where the folder, or something in it, is another user's and may not be read and written.
+        """Raise UsageError if the folder, or something in it, is another user's and may not be read and written.
 
         Elsewhere than on this machine only trying tells.
         """
@@ -286,10 +269,6 @@ class Checkpoint:
                 f"the checkpoint {self.path} cannot be used by this user, who may not read and write {foreign}: run the "
                 "pipeline as the user who made it, or give that one's rights"
             )
-
-
-def _written_ns(file: Place) -> int:
-    return file.stat().st_mtime_ns if isinstance(file, Path) else written_ms(file) * 1_000_000
 
 
 def stored(file: Place) -> dict[str, Any]:

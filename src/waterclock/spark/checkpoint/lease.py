@@ -48,14 +48,21 @@ class Lease:
     def __init__(self, path: HadoopPath) -> None:
         self._path, self._folder = path, path / OWNERS
         self._clock: Clock = SystemClock()
-        self._mine = {**_this_process(), "run": uuid4().hex}
+        process = os.getpid()
+        self._mine = {
+            "host": socket.gethostname(),
+            "machine": _machine(),
+            "process": process,
+            "started": _started(process),
+            "run": uuid4().hex,
+        }
         self._epoch: Epoch | None = None
         self._ended = Event()
         self._renewing: Thread | None = None
 
     @property
     def epoch(self) -> Epoch | None:
-        """The epoch that this run has; None where it has none."""
+        """The epoch that this run has; None if it has none."""
         return self._epoch
 
     def take(self) -> None:
@@ -63,10 +70,21 @@ class Lease:
         if self._epoch is not None:
             self.check()
         elif self._path.is_dir():
-            self._take()
+            self._folder.make_folder()
+            last = self._largest()
+            before = self._held_by(last) if last else None  # 1
+            lineage = (before or {}).get("lineage") or uuid4().hex
+            told = {**self._mine, "lineage": lineage}
+            if not self._file(last + 1).create_new(_told(told)):  # 2
+                raise self._refused(_read(self._file(last + 1)))
+            self._epoch, self._ended = Epoch(lineage, last + 1), Event()
+            self._renewing = Thread(target=self._renew, args=(told,), name="lease of the checkpoint", daemon=True)
+            self._renewing.start()  # 3
+            with suppress(WaterclockError, OSError):  # the next one forgets them
+                self._forget_before(last)
 
     def check(self) -> None:
-        """UsageError where another run took it over while this one stood still."""
+        """UsageError if another run took it over while this one stood still."""
         if self._epoch is not None and self._largest() > self._epoch.number:
             raise UsageError(
                 f"another run has taken the checkpoint {self._path} over, since nothing was heard of this one for "
@@ -84,22 +102,8 @@ class Lease:
             if epoch is not None and self._largest() == epoch.number:
                 self._file(epoch.number).write_whole(_told({**self._mine, "lineage": epoch.lineage, "released": True}))
 
-    def _take(self) -> None:
-        self._folder.make_folder()
-        last = self._largest()
-        before = self._held_by(last) if last else None  # 1
-        lineage = (before or {}).get("lineage") or uuid4().hex
-        told = {**self._mine, "lineage": lineage}
-        if not self._file(last + 1).create_new(_told(told)):  # 2
-            raise self._refused(_read(self._file(last + 1)))
-        self._epoch, self._ended = Epoch(lineage, last + 1), Event()
-        self._renewing = Thread(target=self._renew, args=(told,), name="lease of the checkpoint", daemon=True)
-        self._renewing.start()  # 3
-        with suppress(WaterclockError, OSError):  # the next one forgets them
-            self._forget_before(last)
-
     def _held_by(self, number: int) -> Mapping[str, Any]:
-        """Who had it, once that one has it no more; UsageError where it is being written."""
+        """Who had it, once that one has it no more; UsageError if it is being written."""
         file = self._file(number)
         holder = _read(file)
         if holder.get("released") or _is_gone(holder):
@@ -160,7 +164,7 @@ def _told(what: Mapping[str, Any]) -> bytes:
 
 
 def _read(file: HadoopPath) -> dict[str, Any]:
-    """What a file of an epoch tells; nothing where it is gone, or none of ours.
+    """What a file of an epoch tells; nothing if it is gone, or none of ours.
 
     A local file is not there, or not whole, for a moment while its holder writes it again: it is looked at a few times.
     """
@@ -175,13 +179,8 @@ def _read(file: HadoopPath) -> dict[str, Any]:
 # Who is this -----------------------------------------------------------------------------------------------------
 
 
-def _this_process() -> dict[str, Any]:
-    process = os.getpid()
-    return {"host": socket.gethostname(), "machine": _machine(), "process": process, "started": _started(process)}
-
-
 def _machine() -> str | None:
-    """What tells this start of this machine, and its set of process ids, from every other; None where that is not known."""
+    """What tells this start of this machine, and its set of process ids, from every other; None if that is not known."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -189,7 +188,7 @@ def _machine() -> str | None:
 
 
 def _started(process: int) -> str | None:
-    """When a process of this machine started, in the kernel's count; None where there is none."""
+    """When a process of this machine started, in the kernel's count; None if there is none."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     return None

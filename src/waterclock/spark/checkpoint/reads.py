@@ -88,7 +88,7 @@ class Reads:
 
 
 def noted(checkpoint: Checkpoint, batch_id: int) -> dict[str, Any]:
-    """What Spark notes of what a batch reads: the sources' offsets, None where they are gone, and its lists of files."""
+    """What Spark notes of what a batch reads: the sources' offsets, None if they are gone, and its lists of files."""
     before, lines = _sources(checkpoint, batch_id - 1), _sources(checkpoint, batch_id)
     lists = {}
     for source, line in enumerate(lines or ()):
@@ -96,16 +96,13 @@ def noted(checkpoint: Checkpoint, batch_id: int) -> dict[str, Any]:
         begin = end - 1 if before is None and batch_id else entry_of("".join((before or [])[source : source + 1]))
         for entry in range(begin + 1, end + 1):
             with suppress(FileNotFoundError):
-                lists[f"{source}/{entry}"] = _files(checkpoint.path / "sources" / str(source), entry)
+                log = checkpoint.path / "sources" / str(source)
+                files = sorted((file.name, file.written_ms) for file in files_of_entry(log, entry))
+                lists[f"{source}/{entry}"] = sha256(json.dumps(files).encode()).hexdigest()
     return {"offsets": lines, "lists": lists}
 
 
 def _sources(checkpoint: Checkpoint, batch_id: int) -> list[str] | None:
-    """A line for each source, behind a version and Spark's settings; None where the batch's file is gone."""
+    """A line for each source, behind a version and Spark's settings; None if the batch's file is gone."""
     text = checkpoint.offsets(batch_id)
     return None if text is None else text.splitlines()[2:]
-
-
-def _files(log: Place, entry: int) -> str:
-    files = sorted((file.name, file.written_ms) for file in files_of_entry(log, entry))
-    return sha256(json.dumps(files).encode()).hexdigest()

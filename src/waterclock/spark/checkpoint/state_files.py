@@ -21,9 +21,9 @@ _PATIENCE_S, _LOOK_EVERY_S = 60.0, 0.2  # NFS keeps what a folder listed for up 
 
 
 def refuse_unseen_state(checkpoint: Checkpoint, batch_id: int, master: str, clock: Clock) -> None:
-    """Raise EnvironmentMissing where the state that batch `batch_id` stored is not there, or not that of all partitions.
+    """Raise EnvironmentMissing if the state that batch `batch_id` stored is not there, or not that of all partitions.
 
-    Nothing where Spark's `master` is this machine alone, or the checkpoint lies behind a URI: all write to one place then.
+    Nothing if Spark's `master` is this machine alone, or the checkpoint lies behind a URI: all write to one place then.
     """
     if master.startswith("local") or is_remote(checkpoint.path):
         return
@@ -60,7 +60,7 @@ def _version_of(name: str) -> str:
 
 
 def _partitions(checkpoint: Checkpoint, batch_id: int) -> int:
-    """In how many partitions Spark keeps the state; 0 where its notes do not tell."""
+    """In how many partitions Spark keeps the state; 0 if its notes do not tell."""
     lines = (checkpoint.offsets(batch_id) or "").splitlines()
     settings = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
     return int(settings.get("spark.sql.shuffle.partitions", 0))

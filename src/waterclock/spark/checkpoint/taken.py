@@ -50,7 +50,7 @@ def entry_of(offset: str) -> int:
 
 
 def taken_files(log: Place) -> Iterator[TakenFile]:
-    """All files in the `log` of a source, in the order in which they were taken; none where there is no log."""
+    """All files in the `log` of a source, in the order in which they were taken; none if there is no log."""
     entries = entries_of(log)
     whole = max((number for number, name in entries.items() if "." in name), default=0)
     for number in sorted(number for number in entries if number >= whole):
@@ -64,7 +64,7 @@ def files_of_entry(log: Place, number: int) -> list[TakenFile]:
 
 
 def is_unchanged(name: str, written_ms: int, taken: Mapping[str, TakenFile]) -> bool:
-    """True where the file `name`, written then, is one of those that were taken, as it was then."""
+    """True if the file `name`, written then, is one of those that were taken, as it was then."""
     before = taken.get(name)
     return before is not None and before.written_ms == written_ms
 

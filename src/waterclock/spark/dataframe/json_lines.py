@@ -93,7 +93,7 @@ def _reason(fields: Column, columns: StructType, options: Mapping[str, str]) -> 
 
 
 def _twice(text: Column, kind: DataType, options: Mapping[str, str]) -> Column | None:
-    """Whether an object in `text` has a name twice that is read by `kind`; None where that reads no object."""
+    """Whether an object in `text` has a name twice that is read by `kind`; None if that reads no object."""
     if isinstance(kind, ArrayType):
         if _twice(text, kind.elementType, options) is None:
             return None

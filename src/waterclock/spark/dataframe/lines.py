@@ -57,7 +57,7 @@ def _of_micros(pattern: str) -> str:
 
 
 def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
-    """`rows` with a reason for each that is a dead letter, and its line: where that is not known, the row as JSON."""
+    """`rows` with a reason for each that is a dead letter, and its line: if that is not known, the row as JSON."""
     placed, columns = by_place(rows)
     own = [(columns[field.name], field) for field in rows.drop(CORRUPT, FILE, REASON).schema.fields]
     line = F.make_valid_utf8(columns[CORRUPT]) if CORRUPT in columns else F.lit(None).cast("string")  # bytes, in JSON
@@ -80,14 +80,14 @@ def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
 
 
 def _text(column: Column, field: StructField) -> Column | None:
-    """What a column has of text; None where it has none."""
+    """What a column has of text; None if it has none."""
     if isinstance(field.dataType, StructType | ArrayType | MapType):
         return F.to_json(F.struct(column.alias(field.name)))
     return column if isinstance(field.dataType, StringType) else None
 
 
 def _endless(value: Column, kind: DataType) -> Column | None:
-    """Whether a number in it is infinite; None where it can hold none."""
+    """Whether a number in it is infinite; None if it can hold none."""
     if isinstance(kind, DoubleType | FloatType):
         return F.abs(value) == float("inf")
     if isinstance(kind, MapType):

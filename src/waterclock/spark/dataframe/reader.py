@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from waterclock.spark.dataframe.json_lines import json_rows, reads_lines, text_o
 from waterclock.spark.dataframe.lines import LINES, uncut, with_letters
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
-from waterclock.spark.source import FOREVER, literal
+from waterclock.spark.source import FOREVER, Stream, literal
 from waterclock.spark.source_folder import check_readable
 from waterclock.streaming.layout import refuse_own
 from waterclock.streaming.places.place import is_remote, make_folder
@@ -51,14 +51,14 @@ _ASKED = {  # what Spark is asked by a value of these options, to learn whether 
 }
 
 
-class ReaderStream:
+class ReaderStream(Stream):
     """A `Stream` of what a reader of Spark's reads; its columns are known once `begin` has asked Spark."""
 
-    unit = "rows"
-    closes, packs_itself = True, False
-
     def __init__(self, reader: Reader, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
-        self._reader, self._rules, self._delay_us, self._checkpoint = reader, rules, delay_us, checkpoint
+        self._reader = reader
+        self._rules = rules
+        self._delay_us = delay_us
+        self._checkpoint = checkpoint
         self._rows: DataFrameStream | None = None
 
     def begin(self, session: SparkSession) -> None:
@@ -83,22 +83,9 @@ class ReaderStream:
         if self._reader.path is not None and not (is_remote(self._reader.path) and self._reader.format == "delta"):
             check_readable(self._reader.path)
 
-    def refuse_if_closed(self) -> None:
-        """Nothing that can be known yet: its options say which files count. The first batch that has rows is refused."""
-
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         assert self._rows is not None  # as `begin` made it
         return self._rows.packed(session, live, count)
-
-    def trigger(self, live: bool) -> dict[str, Any]:
-        return {}
-
-    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        done = totals.get("events", 0)
-        return done, done
-
-    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        return []
 
     def explain(self, story: str) -> str | None:
         """Spark's words for a file that it cannot read, with the way out."""
@@ -116,9 +103,6 @@ class ReaderStream:
             f"Spark cannot read the file {named[1]}, and nothing of its batch was written. Put a file that can be read in "
             "its place, under the same name (an empty one will do); the same command goes on from there"
         )
-
-    def close(self) -> None:
-        pass
 
     # Reading ---------------------------------------------------------------------------------------------------
 
@@ -161,10 +145,21 @@ class ReaderStream:
         return str(self._reader.path) if self._reader.format == "delta" else literal(self._reader.path)
 
     def _columns(self, session: SparkSession) -> StructType | None:
-        """The declared columns, or those that were inferred; None where the reader has its own."""
+        """The declared columns, or those that were inferred; None if the reader has its own."""
         reader, kept = self._reader, self._checkpoint.path / "inferred.json"
         if reader.columns is not None:
-            return _declared(reader.columns)
+            ddl = ", ".join(f"c{place} {kind}" for place, kind in enumerate(reader.columns.values()))
+            try:
+                kinds = StructType.fromDDL(ddl)
+            except ParseException as error:
+                raise UsageError(
+                    f"[source.columns]: Spark does not know these types: {str(error).strip().splitlines()[0]}"
+                ) from error
+            if len(kinds) != len(reader.columns):
+                raise UsageError(f"[source.columns]: each column must have one type in Spark's words, got {ddl!r}")
+            return StructType(
+                [StructField(name, kind.dataType) for name, kind in zip(reader.columns, kinds, strict=True)]
+            )
         if reader.format in ("delta", "table"):
             return None
         if not kept.exists():
@@ -221,16 +216,3 @@ def _digest(options: Mapping[str, str]) -> str:
 
 
 _FIXED = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever the session says
-
-
-def _declared(columns: Mapping[str, str]) -> StructType:
-    ddl = ", ".join(f"c{place} {kind}" for place, kind in enumerate(columns.values()))
-    try:
-        kinds = StructType.fromDDL(ddl)
-    except ParseException as error:
-        raise UsageError(
-            f"[source.columns]: Spark does not know these types: {str(error).strip().splitlines()[0]}"
-        ) from error
-    if len(kinds) != len(columns):
-        raise UsageError(f"[source.columns]: each column must have one type in Spark's words, got {ddl!r}")
-    return StructType([StructField(name, kind.dataType) for name, kind in zip(columns, kinds, strict=True)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +36,10 @@ def row_packer(
         packs = Packs(count=count)
         for batch in batches:
             if batch.num_rows:
-                yield _packed(packs, batch, rules, delay_us)
+                latest_us = add_judged(packs, batch, rules)
+                if latest_us is not None:
+                    packs.add_early(latest_us - delay_us)
+                yield timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
 
     return pack
 
@@ -46,16 +50,9 @@ def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
             letters = _letters(batch, batch.column(REASON))
-            counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, b"dead")
+            counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
             packs.add(FIRST, frames.to_bytes(counted))
             yield timed(packs, NO_TIME)
-
-
-def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules, delay_us: int) -> pa.RecordBatch:
-    latest_us = add_judged(packs, batch, rules)
-    if latest_us is not None:
-        packs.add_early(latest_us - delay_us)
-    return timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
 
 
 def add_judged(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> int | None:
@@ -68,21 +65,25 @@ def add_judged(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> int | None:
     packs.add_rows(keyed, rules.key)
     counters = {"dead_letters": letters.num_rows, "heartbeats": good.num_rows - keyed.num_rows}
     if any(counters.values()):
-        packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, b"dead")))
+        packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, "dead")))
     latest_us: int | None = pc.max(_us(good.column(rules.time))).as_py()
     return latest_us
 
 
 def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
-    """For each row why the rules, or a sink, cannot take it; null where they can. The first reason that holds counts."""
+    """For each row why the rules, or a sink, cannot take it; null if they can. The first reason that holds counts."""
     at, key = rows.column(rules.time), rows.column(rules.key)
     others = [rows.column(name) for name in rows.schema.names if name not in (rules.key, rules.time, ROW_ID, *ASIDE)]
-    carries = _any([pc.is_valid(column) for column in others], rows.num_rows)
+    carries = reduce(pc.or_, [pc.is_valid(column) for column in others], pa.repeat(False, rows.num_rows))
     found: list[tuple[pa.Array, str | pa.Array]] = []
     if REASON in rows.schema.names:
         found.append((pc.is_valid(rows.column(REASON)), rows.column(REASON)))
     found.append((pc.is_null(at), f"column {rules.time!r} (the time) is missing"))
-    found += [(_outside(rows.column(f.name)), _calendar(f.name)) for f in rows.schema if pa.types.is_timestamp(f.type)]
+    found += [
+        (_outside(rows.column(f.name)), f"column {f.name!r}: needs a time in the years 1 to 9999")
+        for f in rows.schema
+        if pa.types.is_timestamp(f.type)
+    ]
     found.append((pc.and_(pc.is_null(key), carries), f"column {rules.key!r} (the key) is missing"))
     if rules.sequence:
         wrong = pc.fill_null(pc.less(rows.column(rules.sequence), 1), True)
@@ -93,10 +94,6 @@ def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
     return pc.case_when(which, *reasons, pa.scalar(None, pa.string()))
 
 
-def _calendar(name: str) -> str:
-    return f"column {name!r}: needs a time in the years 1 to 9999"
-
-
 def _outside(column: pa.Array) -> pa.Array:
     us = _us(column)
     return pc.fill_null(pc.or_(pc.less(us, EARLIEST_US), pc.greater(us, LATEST_US)), False)
@@ -104,13 +101,6 @@ def _outside(column: pa.Array) -> pa.Array:
 
 def _us(column: pa.Array) -> pa.Array:
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-
-
-def _any(masks: list[pa.Array], count: int) -> pa.Array:
-    found = pa.repeat(False, count)
-    for mask in masks:
-        found = pc.or_(found, mask)
-    return found
 
 
 def _letters(rows: pa.RecordBatch, reasons: pa.Array) -> pa.Table:

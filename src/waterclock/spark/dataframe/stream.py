@@ -7,7 +7,6 @@ Rule 3: waterclock cannot know whether something came after the close before Spa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from waterclock.spark.files import reader
 from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.packs import TIMED
 from waterclock.spark.packing.transform import check_columns, delay_text, with_id
-from waterclock.spark.source import names_of
+from waterclock.spark.source import Stream, names_of
 from waterclock.streaming.toml.fitting import check_durations, check_names_of
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def check_dataframe(rows: DataFrame, rules: Rules | None, what: str = "Pipeline(source=)") -> None:
-    """Raise UsageError where `rows`, which is called `what`, cannot be the source of a pipeline with these rules."""
+    """Raise UsageError if `rows`, which is called `what`, cannot be the source of a pipeline with these rules."""
     if rules is None:
         raise UsageError("Pipeline(rules=) is None, and only topics bring changes of tables: give the rules")
     if not rows.isStreaming:
@@ -47,7 +46,7 @@ def check_dataframe(rows: DataFrame, rules: Rules | None, what: str = "Pipeline(
 
 
 def event_schema(rows: DataFrame) -> pa.Schema:
-    """The columns of events that `rows` become. Each may be null: where a result has no event, all of them are."""
+    """The columns of events that `rows` become. Each may be null: if a result has no event, all of them are."""
     return pa.schema(list(map(_nullable, to_arrow_schema(rows.schema, timezone="UTC"))))
 
 
@@ -56,21 +55,18 @@ def _nullable(field: pa.Field) -> pa.Field:
     return pa.field(field.name, inner, metadata=field.metadata)
 
 
-class DataFrameStream:
+class DataFrameStream(Stream):
     """A `Stream` of the rows of a streaming DataFrame that `check_dataframe` found good."""
-
-    unit = "rows"
-    closes, packs_itself = True, False
 
     def __init__(
         self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint, letters: DataFrame | None = None
     ) -> None:
         """`letters` are lines that could not be read, where they do not stand among `rows`."""
-        self._rows, self._rules, self._delay_us, self._checkpoint = rows, rules, delay_us, checkpoint
+        self._rows = rows
+        self._rules = rules
+        self._delay_us = delay_us
+        self._checkpoint = checkpoint
         self._letters = letters
-
-    def begin(self, session: SparkSession) -> None:
-        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
         return event_schema(self._rows.drop(*ASIDE))
@@ -80,12 +76,6 @@ class DataFrameStream:
             "columns": {field.name: field.dataType.simpleString() for field in self._rows.drop(*ASIDE).schema.fields}
         }
 
-    def check(self) -> None:
-        """Nothing: it was looked at when the pipeline was made."""
-
-    def refuse_if_closed(self) -> None:
-        """Nothing that can be known yet: the first batch that has rows is refused."""
-
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         named = with_id(self._rows, self._rules, self._rows.drop(*ASIDE).columns)
         rows = in_workers(named, row_packer(self._rules, self._delay_us, count), TIMED)
@@ -93,19 +83,3 @@ class DataFrameStream:
         if self._letters is not None:
             rows = rows.unionByName(in_workers(self._letters, pack_letters, TIMED))
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
-
-    def trigger(self, live: bool) -> dict[str, Any]:
-        return {}
-
-    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        done = totals.get("events", 0)
-        return done, done  # how much more there is, Spark's source knows
-
-    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        return []
-
-    def explain(self, story: str) -> str | None:
-        return None
-
-    def close(self) -> None:
-        pass

@@ -41,7 +41,7 @@ def packed_topics(
     """The packed rows of a stream by Spark's connector; records from `ending` on are passed over where it is given.
 
     `starting` names every partition that there is, as the connector asks for it, with the offset where it begins, or
-    EARLIEST. EnvironmentMissing where the session does not know the connector.
+    EARLIEST. EnvironmentMissing if the session does not know the connector.
     """
     try:
         raw = session.readStream.format("kafka").options(**_options(topics, starting)).load()

@@ -62,7 +62,9 @@ class Share(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
     """What one task reads; the partitions that there are, and those that are gone."""
 
     def __init__(self, ranges: list[Range], known: list[Partition], gone: list[Partition]) -> None:
-        self.ranges, self.known, self.gone = ranges, known, gone
+        self.ranges = ranges
+        self.known = known
+        self.gone = gone
 
 
 class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is untyped here
@@ -94,7 +96,11 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
                 raise gone(place, latest.get(place, 0), at)
         back = {place: latest[place] for place in lost if place in latest}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return to_json({**up_to(before, self._bounded(before, latest), most), **back})
+        ending = self._plan.ending
+        if ending is not None:  # of a run to the end, if the topics ended at its start
+            limits = {**before, **ending}
+            latest = {place: min(end, limits[place]) for place, end in latest.items() if place in limits}
+        return to_json({**up_to(before, latest, most), **back})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
         before, after = from_json(start), from_json(end)
@@ -125,7 +131,8 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
         return client.ends(self._places)
 
     def _confirmed(self, before: Offsets) -> Offsets:
-        """The ends once more, after a while, where some lie before what was read, or are not there at all."""
+        """The ends once more, after a while, if some lie before what was read, or are not there at all. A partition that is
+        given up is forgotten: were it only away for a while, it would be read a second time."""
         client = self._door()
         began_s = client.clock.monotonic_s()
         while True:
@@ -133,22 +140,10 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
             latest = client.ends(self._places)
             if all(at <= latest.get(place, -1) for place, at in before.items()):
                 return latest
-            if client.clock.monotonic_s() - began_s > self._patience_s(before, latest):
+            forgets = self._plan.on_loss != "fail" and not before.keys() <= latest.keys()
+            if client.clock.monotonic_s() - began_s > (_FORGOTTEN_AFTER_S if forgets else _GONE_AFTER_S):
                 return latest
             client.clock.sleep_s(_AGAIN_AFTER_S)
-
-    def _patience_s(self, before: Offsets, latest: Offsets) -> float:
-        """A partition that is given up is forgotten: were it only away for a while, it would be read a second time."""
-        forgets = self._plan.on_loss != "fail" and not before.keys() <= latest.keys()
-        return _FORGOTTEN_AFTER_S if forgets else _GONE_AFTER_S
-
-    def _bounded(self, before: Offsets, latest: Offsets) -> Offsets:
-        """`latest`, but no further than `ending`: of a run to the end, that is where the topics ended at its start."""
-        ending = self._plan.ending
-        if ending is None:
-            return latest
-        limits = {**before, **ending}
-        return {place: min(end, limits[place]) for place, end in latest.items() if place in limits}
 
     # in the workers ------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class PacksRecords(Protocol):
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more."""
 
     def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch | None:
-        """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more; None where that
+        """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more; None if that
         does not matter."""
 
 
@@ -62,7 +62,7 @@ class RowPacker:
         key = self.layout.rules.key
         for batch in taken.rows.combine_chunks().to_batches():
             packs.add_rows(batch, key)
-        counted = frames.with_counters(taken.dead, taken.counters, b"dead")
+        counted = frames.with_counters(taken.dead, taken.counters, "dead")
         packs.add(FIRST, frames.to_bytes(counted))
         own = own_watermark(taken.latest_us, self.delay_us)
         return _with_clocks(packs, {**watermarks_of(known, gone), records.place: own})
@@ -87,7 +87,7 @@ class ChangePacker:
         """Packed changes of `records`; which partitions there are does not matter."""
         packs = Packs(f"{records.topic} {records.partition:010d} {records.offsets[0]:020d}")
         changes, dead, counters = read_changes(records, self.layout)
-        packs.add(FIRST, frames.to_bytes(frames.with_counters(dead, counters, b"dead")))
+        packs.add(FIRST, frames.to_bytes(frames.with_counters(dead, counters, "dead")))
         packs.add(FIRST, frames.to_bytes(changes))
         return timed(packs, NO_TIME)
 

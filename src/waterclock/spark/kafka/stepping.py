@@ -69,7 +69,7 @@ class StepPacker:
         read = plain_records(records, self.layout)
         rows = read.rows.append_column(PLACE, _places(records, read.offsets))
         own = own_watermark(read.latest_us, self.delay_us)
-        dead = frames.with_counters(read.dead, read.counters, b"dead")
+        dead = frames.with_counters(read.dead, read.counters, "dead")
         return self._whole(rows, [dead, frames.clock({**watermarks_of(known, gone), records.place: own})])
 
     def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch:
@@ -95,12 +95,15 @@ class SteppedRows:
 
     def __init__(self, topics: Topics, rules: Rules, delay_us: int) -> None:
         assert topics.step is not None
-        self._topics, self._step, self._rules, self._delay_us = topics, topics.step, rules, delay_us
+        self._topics = topics
+        self._step = topics.step
+        self._rules = rules
+        self._delay_us = delay_us
         self.packing = StepPacker(RecordLayout(dict(topics.columns), dict(topics.record)), delay_us)
         self._schema: pa.Schema | None = None
 
     def begin(self, session: SparkSession) -> None:
-        """UsageError where the step cannot be applied, or gives what the rules cannot take."""
+        """UsageError if the step cannot be applied, or gives what the rules cannot take."""
         made = self._applied(nothing(session, from_arrow_schema(self.packing.rows_schema()))).drop(PLACE)
         check_dataframe(made, self._rules, "the source")
         self._schema = event_schema(made)
@@ -129,7 +132,7 @@ class SteppedRows:
 
 
 def with_place(made: DataFrame) -> DataFrame:
-    """`made`, what a step gives; UsageError where the column PLACE is not among it."""
+    """`made`, what a step gives; UsageError if the column PLACE is not among it."""
     if PLACE not in made.columns:
         raise UsageError(
             f"the step behind source leaves out {PLACE}, the place of a record, by which partitions keep their order and "
@@ -189,7 +192,7 @@ def frame_packer(count: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         packs = Packs(count=count)
         for batch in batches:
             for frame in batch.column(FRAME).to_pylist():
-                if frames.is_clock(frames.from_bytes(frame)):
+                if frames.kind_of(frames.from_bytes(frame)) == "clock":
                     packs.add_to_each(frame)
                 else:
                     packs.add(FIRST, frame)

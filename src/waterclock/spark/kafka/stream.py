@@ -9,7 +9,7 @@ Rule 3: the heartbeats of the checkpoint are the only rows that have a time for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.packs import TIMED
 from waterclock.spark.packing.transform import delay_text
 from waterclock.spark.session.cluster import cores_of
-from waterclock.spark.source import names_of
+from waterclock.spark.source import Stream, names_of
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.changes import ChangeLayout
 from waterclock.streaming.topics.client import client_for, resolved, settings_of
@@ -46,24 +46,23 @@ GONE = (
 )
 
 
-def packing_of(topics: Topics, rules: Rules | None, delay_us: int) -> RowPacker | ChangePacker:
-    """How records become packed rows, where no step stands between: events for the rules, or changes of tables."""
-    if rules is None:
-        return ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
-    return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
-
-
-class TopicStream:
+class TopicStream(Stream):
     """A `Stream` of topics of Kafka."""
 
     unit = "records"
 
     def __init__(self, topics: Topics, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> None:
-        self._topics, self._checkpoint, self._delay_us = topics, checkpoint, delay_us
+        self._topics = topics
+        self._checkpoint = checkpoint
+        self._delay_us = delay_us
         self._stepped = None if topics.step is None or rules is None else SteppedRows(topics, rules, delay_us)
-        self._packing: RowPacker | ChangePacker | StepPacker = (
-            self._stepped.packing if self._stepped is not None else packing_of(topics, rules, delay_us)
-        )
+        self._packing: RowPacker | ChangePacker | StepPacker
+        if self._stepped is not None:
+            self._packing = self._stepped.packing
+        elif rules is None:
+            self._packing = ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
+        else:
+            self._packing = RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
         self.packs_itself = topics.way == "python" and self._stepped is None
         self.closes = rules is not None  # of changes, nothing is held back
         self._client: Client | None = None
@@ -127,22 +126,16 @@ class TopicStream:
         return {} if live or self._topics.way == "python" else {"availableNow": True}
 
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        done = sum(self._done().values())
+        done = sum(from_json(self._checkpoint.source_offsets()).values())
         try:
-            return done, max(done, self._found())
+            # where the topics ended half a second ago at most: each batch of a live run would wait for the answer
+            door = self._door()
+            now_s = door.clock.monotonic_s()
+            if self._ends is None or now_s - self._ends[0] > _ASK_EVERY_S:
+                self._ends = now_s, sum(door.ends(self._places()).values())
+            return done, max(done, self._ends[1])
         except WaterclockError:
             return done, done  # the broker is away: that is for the reading of records to wait for
-
-    def _found(self) -> int:
-        """Where the topics ended half a second ago at most: each batch of a live run would wait for the answer."""
-        door = self._door()
-        now_s = door.clock.monotonic_s()
-        if self._ends is None or now_s - self._ends[0] > _ASK_EVERY_S:
-            self._ends = now_s, sum(door.ends(self._places()).values())
-        return self._ends[1]
-
-    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        return []  # the reading itself reports records that are gone
 
     def explain(self, story: str) -> str | None:
         """Spark's own connector reports records that are gone in a story of many lines."""
@@ -194,14 +187,11 @@ class TopicStream:
             return {**self._door().ends(places), **resolved(self._door(), ending, ())}
         return resolved(self._door(), ending, places)
 
-    def _done(self) -> Offsets:
-        """How far the batches have come whose offsets were written."""
-        return from_json(self._checkpoint.source_offsets())
-
     def _closed_at(self) -> Offsets:
         """Where the topics ended for good: up to there they were read at the close, or where no batch came, from there on.
 
-        Not `_done`: Spark's connector cannot stop there. What comes during the close it reads, to pass it over.
+        Not how far the batches have come: Spark's connector cannot stop there. What comes during the close it reads, to
+        pass it over.
         """
         return {**from_json(self._checkpoint.starting() or {}), **from_json(self._checkpoint.closed_at())}
 

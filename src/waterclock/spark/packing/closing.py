@@ -81,7 +81,7 @@ def bindings_of(stream: DataFrame) -> Mapping[str, OnSpark]:
 
 
 def bind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
-    """From now on a file in the folder `heartbeats` closes the stream; UsageError where it is bound to another one."""
+    """From now on a file in the folder `heartbeats` closes the stream; UsageError if it is bound to another one."""
     for binding in map(Path, bindings):
         if binding.exists() and binding.read_text() != str(heartbeats):
             raise UsageError(
@@ -92,7 +92,7 @@ def bind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
 
 
 def unbind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
-    """The end of `bind`; nothing where it is bound to another folder, or to none."""
+    """The end of `bind`; nothing if it is bound to another folder, or to none."""
     for binding in map(Path, bindings):
         if binding.exists() and binding.read_text() == str(heartbeats):
             binding.unlink()

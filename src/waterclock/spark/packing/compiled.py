@@ -22,7 +22,7 @@ _PACKAGE = Path(waterclock.errors.__file__).parent
 
 @cache
 def refused_here() -> str:
-    """How many modules lie in waterclock's folder and cannot be loaded, and why; "" where there is none."""
+    """How many modules lie in waterclock's folder and cannot be loaded, and why; "" if there is none."""
     found: dict[Path, str] = {}  # a module may lie there for several Pythons
     for path in sorted(_PACKAGE.rglob("*.cpython-*.so")):
         module = path.with_name(path.name.partition(".")[0])

@@ -5,9 +5,8 @@
 Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everything due is done in that one pass.
 Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
 Rule 3: a bucket of a topic keeps the watermark itself (streaming/state/watermarks.py), and what is due comes out in the
-        batch that makes it due. Its alarm is for the close alone: until then Spark's watermark stands still. So does one
-        of files while their time lies before 1970, where Spark has no watermark; from then on the later one of the two
-        counts.
+        batch that makes it due. Its alarm is for the close alone: until then Spark's watermark stands still. So does one of
+        files while their time lies before 1970, where Spark has no watermark; from then on the later one counts.
 Rule 4: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
         place in the file; for topics: topic, partition, offset), not as the shuffle brings them, so that a re-run gives
         the same bytes.
@@ -46,7 +45,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
     """Applies rules to one bucket a call. Frames in, frames out; its state in one value and a map."""
 
     def __init__(self, rules: Rules, columns: tuple[str, ...] = ()) -> None:
-        """`columns`: those that are asked for of results; all where none is named."""
+        """`columns`: those that are asked for of results; all if none is named."""
         self._rules, self._columns = rules, columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -63,9 +62,9 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         # by origin: Spark reads a file twice where the name of another one of its batch matches it as a pattern
         taken = {row.origin: row.frame for row in rows if row.frame is not None}
         tables = [frames.from_bytes(taken[origin]) for origin in sorted(taken)]
-        yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.is_dead(table))
-        clocks = [table for table in tables if frames.is_clock(table)]
-        events = [table for table in tables if not frames.is_dead(table) and not frames.is_clock(table)]
+        yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.kind_of(table) == "dead")
+        clocks = [table for table in tables if frames.kind_of(table) == "clock"]
+        events = [table for table in tables if frames.kind_of(table) not in ("dead", "clock")]
         if events or clocks:
             yield _Frame(self._step(events, clocks, timerValues.getCurrentWatermarkInMs()))
 
@@ -85,36 +84,27 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
         self._keep(bucket, watermark_ms, alarm, rang_ms)
         results = frames.chosen(results, self._columns) if self._columns else results
-        results = frames.with_refused(results, refused) if (refused := refused_here()) else results
-        return frames.to_travel(frames.more_counted(results, {"state_bytes": bucket.grown}))
+        results = frames.noted(results, refused=refused) if (refused := refused_here()) else results
+        counters = frames.sum_counters([frames.counters_of(results), {"state_bytes": bucket.grown}])
+        return frames.to_travel(frames.noted(results, counters=counters))
 
     def _keep(self, bucket: Bucket, watermark_ms: int, was_ms: int | None = None, rang_ms: int | None = None) -> None:
-        alarm = self._set_alarm(_alarm_ms(bucket, watermark_ms), was_ms, rang_ms)
-        after = bucket.store()
-        bucket.close()
-        self._state.update((alarm, after.engine, after.rows))
-
-    def _set_alarm(self, due_ms: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
+        due_us = bucket.next_due_us()
+        due_ms: int | None = None
+        if due_us is not None and bucket.has_partitions and not watermark_ms:
+            due_ms = _CLOSE_MS
+        elif due_us is not None:
+            # always behind Spark's watermark, for deadlines before 1970 too: another one rings in this very batch, in
+            # vain, and Spark forgets it after the call that would set it again
+            due_ms = max(-(-due_us // 1000), watermark_ms + 1)
         if due_ms != was_ms:
             if was_ms is not None and was_ms != rang_ms:
                 self._handle.deleteTimer(was_ms)
             if due_ms is not None:
                 self._handle.registerTimer(due_ms)
-        return due_ms
-
-
-def _alarm_ms(bucket: Bucket, watermark_ms: int) -> int | None:
-    """When Spark is to call the bucket, None where nothing is pending.
-
-    Always behind Spark's watermark, for deadlines before 1970 too: another one rings in this very batch, in vain, and
-    Spark forgets it after the call that would set it again.
-    """
-    due_us = bucket.next_due_us()
-    if due_us is None:
-        return None
-    if bucket.has_partitions and not watermark_ms:
-        return _CLOSE_MS
-    return max(-(-due_us // 1000), watermark_ms + 1)
+        after = bucket.store()
+        bucket.close()
+        self._state.update((due_ms, after.engine, after.rows))
 
 
 def apply(rules: Rules, packed: DataFrame, columns: tuple[str, ...] = ()) -> DataFrame:

@@ -103,7 +103,7 @@ def delay_text(delay_us: int) -> str:
 
 
 def with_id(rows: DataFrame, rules: Rules, said: Collection[str]) -> DataFrame:
-    """`rows` with the id of those whose own is not named or null: a hash of the columns `said`; null where the own one
+    """`rows` with the id of those whose own is not named or null: a hash of the columns `said`; null if the own one
     serves."""
     placed, columns = by_place(rows)
     whole = F.struct(*(column.alias(name) for name, column in columns.items() if name in said))
@@ -113,7 +113,7 @@ def with_id(rows: DataFrame, rules: Rules, said: Collection[str]) -> DataFrame:
 
 
 def check_columns(rules: Rules, schema: StructType) -> None:
-    """Raise UsageError where the rules name a column that is not there, or one of a type they cannot use."""
+    """Raise UsageError if the rules name a column that is not there, or one of a type they cannot use."""
     types = {field.name: field.dataType for field in schema.fields}
     for name in types:
         if name.casefold() == ROW_ID:
@@ -132,7 +132,14 @@ def check_columns(rules: Rules, schema: StructType) -> None:
                 f"the column {name!r} is {types[name].simpleString()}, which a result cannot carry: "
                 f"carry a column with a text of it, such as to_json({name}), or with a part of it"
             )
-    needs = [(rules.key, (StringType, IntegralType), "a text or an integer"), *_time_needs(rules), *_tie_needs(rules)]
+    moment = (TimestampType, TimestampNTZType)
+    times = [name for name in (rules.time, rules.deliver_column, *rules.questions().dues) if name]
+    ties = (StringType, IntegralType, BooleanType, *moment)
+    needs: list[tuple[str, tuple[type, ...], str]] = [
+        (rules.key, (StringType, IntegralType), "a text or an integer"),
+        *((name, moment, "a timestamp") for name in times),
+        *((name, ties, "a text, an integer, a boolean or a timestamp") for name in rules.questions().ties),
+    ]
     if rules.sequence:
         needs.append((rules.sequence, (IntegralType,), "an integer"))
     for name, allowed, what in needs:
@@ -155,18 +162,8 @@ def _has_variant(type_: DataType) -> bool:
 
 
 def _kind(type_: DataType) -> Kind | None:
-    """What a condition takes a column for; None where it can ask whether it is null, and no more."""
+    """What a condition takes a column for; None if it can ask whether it is null, and no more."""
     return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
-
-
-def _time_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
-    names = [name for name in (rules.time, rules.deliver_column, *rules.questions().dues) if name]
-    return [(name, (TimestampType, TimestampNTZType), "a timestamp") for name in names]
-
-
-def _tie_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
-    types = (StringType, IntegralType, BooleanType, TimestampType, TimestampNTZType)
-    return [(name, types, "a text, an integer, a boolean or a timestamp") for name in rules.questions().ties]
 
 
 def result_type(rules: Rules, schema: StructType) -> StructType:
@@ -218,32 +215,24 @@ def timed_packer(
 
 def _add(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> None:
     keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
-    _check_heartbeats(rules, batch)
-    _check_rows(rules, keyed)
-    packs.add_rows(keyed, rules.key)
-
-
-def _check_heartbeats(rules: Rules, rows: pa.RecordBatch) -> None:
-    """Raise UsageError for rows without a key that carry more than a time: dropped as heartbeats, that would be lost."""
-    beats = rows.filter(pc.is_null(rows.column(rules.key)))
+    # rows without a key that carry more than a time: dropped as heartbeats, that would be lost
+    beats = batch.filter(pc.is_null(batch.column(rules.key)))
     for name in beats.schema.names:
         if name not in (rules.time, ROW_ID) and beats.column(name).null_count < beats.num_rows:
             raise UsageError(
                 f"the key {rules.key!r} of a row is null, and the row says more than a time (in {name!r}): "
                 "filter such rows away first, or give them a key. A heartbeat is a row of nulls with a time"
             )
-
-
-def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
-    """Raise UsageError for rows that the rules cannot take; in process these are refused too."""
-    if rows.column(rules.time).null_count:
+    # rows that the rules cannot take: in process these are refused too
+    if keyed.column(rules.time).null_count:
         raise UsageError(f"the time {rules.time!r} of a row with a key is null: filter such rows away first")
     if rules.sequence and rules.ordering:
-        numbers = rows.column(rules.sequence)
+        numbers = keyed.column(rules.sequence)
         if numbers.null_count or pc.any(pc.less(numbers, 1)).as_py():
             raise UsageError(
                 f"the sequence {rules.sequence!r} of a row with a key is null or below 1: filter such rows away first"
             )
+    packs.add_rows(keyed, rules.key)
 
 
 def unpacker(schema: pa.Schema, last_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

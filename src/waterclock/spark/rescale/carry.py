@@ -24,7 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from waterclock.disk import flush_file, flush_folder
@@ -77,7 +77,7 @@ def rescale(
 
     The new one is the folder or URI `to`, by default beside the old one under its name with the number behind. The pipeline
     must not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with
-    the new checkpoint; the old one is refused from then on. UsageError where it cannot be done.
+    the new checkpoint; the old one is refused from then on. UsageError if it cannot be done.
 
     Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets where
     these are fewer.
@@ -105,23 +105,40 @@ class _Carry:
     def __init__(
         self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
     ) -> None:
-        self._session, self._old, self._new = session, old, new
-        self._rules, self._buckets, self._report = rules, buckets, report
+        self._session = session
+        self._old = old
+        self._new = new
+        self._rules = rules
+        self._buckets = buckets
+        self._report = report
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
+        self._folder = new.path / carrying.PARTS
 
     def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
         before = self._refuse()  # 1
-        self._begin(owner)  # 2
+        make_folder(self._new.path)  # 2
+        owner.take()
+        self._refuse_other_things()  # once more: nobody else is at it now
+        carrying.begin(self._new, self._old)
+        for part in [*self._new.path.iterdir()]:
+            if part.name not in {LOCK, OWNERS, carrying.CARRYING}:
+                remove(part)
         self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
-        laid = lay_down(self._session, self._parts(before), self._folder, self._buckets)  # 3
+        laid = lay_down(
+            self._session,
+            parts(self._session, self._old, before, self._rules, self._buckets),
+            self._folder,
+            self._buckets,
+        )  # 3
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
         written = self._write(before, laid)  # 4
         self._lay_beside(before)  # 5
         carrying.carried_over(self._old, self._new)  # 6
         self._report("hands the sink over")
         written_once(sink, self._handing_over(sink, schema, before, written))  # 7
-        self._end()  # 8
+        remove(self._folder)  # 8
+        remove(self._new.path / carrying.CARRYING)
         made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
@@ -144,7 +161,7 @@ class _Carry:
         return before
 
     def _refuse_other_things(self) -> None:
-        """UsageError where the new folder is no place for a checkpoint."""
+        """UsageError if the new folder is no place for a checkpoint."""
         path = self._new.path
         if path == self._old.path or self._old.path in path.parents or path in self._old.path.parents:
             raise UsageError(f"the new checkpoint {path} and the old one lie in each other: name another folder (--to)")
@@ -158,25 +175,7 @@ class _Carry:
                 "yet (--to)"
             )
 
-    # 2 ---------------------------------------------------------------------------------------------------------
-
-    def _begin(self, owner: Owner | Lease) -> None:
-        make_folder(self._new.path)
-        owner.take()
-        self._refuse_other_things()  # once more: nobody else is at it now
-        carrying.begin(self._new, self._old)
-        for part in [*self._new.path.iterdir()]:
-            if part.name not in {LOCK, OWNERS, carrying.CARRYING}:
-                remove(part)
-
     # 3 and 4 ---------------------------------------------------------------------------------------------------
-
-    @property
-    def _folder(self) -> Place:
-        return self._new.path / carrying.PARTS
-
-    def _parts(self, before: StateSeen) -> Any:
-        return parts(self._session, self._old, before, self._rules, self._buckets)
 
     def _write(self, before: StateSeen, laid: Written) -> Written:
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
@@ -194,7 +193,8 @@ class _Carry:
     # 5 ---------------------------------------------------------------------------------------------------------
 
     def _lay_beside(self, before: StateSeen) -> None:
-        begun = self._begun()
+        begun = self._old.last_batch()
+        assert begun is not None  # one is done
         carry_offsets(self._old, self._new, before.batch_id, begun)
         copy_folder(self._old.heartbeats, self._new.heartbeats)
         for name in _OURS:
@@ -204,14 +204,16 @@ class _Carry:
         settings = stored(self._old.path / "waterclock.json")
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
-        _flush(self._new.path)
+        # All is forced onto the disk, Spark's files too: the sink's commit is to mean that it is there. Behind a URI it
+        # is the store's affair: what it has acknowledged is there.
+        if not isinstance(self._new.path, Path):
+            return
+        for part in self._new.path.rglob("*"):
+            with suppress(FileNotFoundError):  # Spark tidies up its state now and then
+                flush_folder(part) if part.is_dir() else flush_file(part)
+        flush_folder(self._new.path)
 
-    def _begun(self) -> int:
-        last = self._old.last_batch()
-        assert last is not None  # one is done
-        return last
-
-    # 7 and 8 ---------------------------------------------------------------------------------------------------
+    # 7 --------------------------------------------------------------------------------------------------------
 
     def _handing_over(self, sink: Sink, schema: pa.Schema, before: StateSeen, written: Written) -> Batch:
         """A batch that says whose the sink is now."""
@@ -226,15 +228,11 @@ class _Carry:
             seconds=0.0,
         )
 
-    def _end(self) -> None:
-        remove(self._new.path / carrying.PARTS)
-        remove(self._new.path / carrying.CARRYING)
-
 
 def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:
     """The sink's number of the batch that hands it over, when `done` was Spark's last one that is done in `old`.
 
-    It is that of the new one's batch 0. Where the old one had begun a batch more, which is run again as batch 1, and the
+    It is that of the new one's batch 0. If the old one had begun a batch more, which is run again as batch 1, and the
     sink has that already, it is the number of batch 1: so nothing of it is written a second time.
     """
     begun = old.last_batch()
@@ -242,16 +240,3 @@ def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied:
         applied is not None and begun is not None and begun > done and applied.batch_id == carrying.ahead(old) + begun
     )
     return carrying.ahead(new) + both
-
-
-def _flush(folder: Place) -> None:
-    """Force all that is in a folder onto the disk, Spark's files too: the sink's commit is to mean that it is there.
-
-    Behind a URI it is the store's affair: what it has acknowledged is there.
-    """
-    if not isinstance(folder, Path):
-        return
-    for part in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # Spark tidies up its state now and then
-            flush_folder(part) if part.is_dir() else flush_file(part)
-    flush_folder(folder)

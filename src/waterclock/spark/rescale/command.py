@@ -26,17 +26,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(
         required=True, metavar="show|rescale", help="what to do; --help of each tells more"
     )
-    _add_show(commands.add_parser("show", help="buckets, keys and bytes of a checkpoint's state"))
-    _add_rescale(commands.add_parser("rescale", help="carry the state over into another number of buckets"))
-
-
-def _add_show(parser: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("show", help="buckets, keys and bytes of a checkpoint's state")
     describe(parser, show, "waterclock state show orders-checkpoint")
     parser.add_argument("place", metavar="CHECKPOINT", help="the checkpoint's folder or URI, or the pipeline's file")
     parser.add_argument("--json", action="store_true", help="print it as JSON, with every bucket")
-
-
-def _add_rescale(parser: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("rescale", help="carry the state over into another number of buckets")
     describe(parser, rescale, "waterclock state rescale orders.toml --buckets 64")
     parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file; the pipeline must not run")
     parser.add_argument(
@@ -67,7 +61,8 @@ def show(arguments: argparse.Namespace) -> int:
     cores, conf = (None, {}) if config is None else (config.cores, config.spark_conf)
     session = start("state", cores, conf_for(checkpoint.path, conf))
     seen = look(session.spark, checkpoint)
-    print(json.dumps(_record(seen), indent=1) if arguments.json else _told(checkpoint.path, seen))
+    record = {**asdict(seen), "keys": seen.keys, "bytes": seen.bytes}
+    print(json.dumps(record, indent=1) if arguments.json else _told(checkpoint.path, seen))
     return 0
 
 
@@ -125,11 +120,6 @@ def _done(made: Any) -> str:
         f"under [pipeline]; a line 'buckets' under [spark] must say {made.buckets}, or go. The old checkpoint was kept. It "
         "is refused from now on, and may be removed."
     )
-
-
-def _record(seen: StateSeen) -> dict[str, Any]:
-    kept = asdict(seen)
-    return {**kept, "keys": seen.keys, "bytes": seen.bytes}
 
 
 def _told(path: Place, seen: StateSeen) -> str:

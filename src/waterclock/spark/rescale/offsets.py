@@ -26,8 +26,13 @@ def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> No
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
     conf = settings_of(new.path / "offsets" / "0")["conf"]
     commit = _lines(new.path / "commits" / "0")[1]
-    reached = {**json.loads(commit), **_reached(old, done)}
-    logs = {str(n - done): _with(_lines(old.path / "offsets" / str(n)), conf) for n in range(done, begun + 1)}
+    told = json.loads(_lines(old.path / "commits" / str(done))[1])
+    watermark = {name: told[name] for name in ("nextBatchWatermarkMs",) if name in told}  # that follows batch `done`
+    reached = {**json.loads(commit), **watermark}
+    logs: dict[str, str] = {}
+    for number in range(done, begun + 1):
+        version, beside, *sources = _lines(old.path / "offsets" / str(number))
+        logs[str(number - done)] = "\n".join([version, json.dumps({**json.loads(beside), "conf": conf}), *sources])
     for folder in ("offsets", "commits", "sources"):
         with suppress(FileNotFoundError):
             remove(new.path / folder)
@@ -44,16 +49,6 @@ def settings_of(offsets: Place) -> dict[str, Any]:
     """What Spark notes of a batch beside its offsets: watermark, moment, settings."""
     found: dict[str, Any] = json.loads(_lines(offsets)[1])
     return found
-
-
-def _reached(old: Checkpoint, done: int) -> dict[str, Any]:
-    """The watermark that follows batch `done`."""
-    told = json.loads(_lines(old.path / "commits" / str(done))[1])
-    return {name: told[name] for name in ("nextBatchWatermarkMs",) if name in told}
-
-
-def _with(lines: list[str], conf: Any) -> str:
-    return "\n".join([lines[0], json.dumps({**json.loads(lines[1]), "conf": conf}), *lines[2:]])
 
 
 def _lines(file: Place) -> list[str]:

@@ -31,7 +31,6 @@ from waterclock.streaming.state.bucket import Bucket, StoredBucket, read_state
 from waterclock.streaming.state.pages import Pages
 from waterclock.streaming.state.plain import PlainEngine
 from waterclock.streaming.state.rows import Rows
-from waterclock.streaming.state.states import States
 from waterclock.streaming.state.watermarks import Watermarks
 
 KEYS_A_PART = 20_000  # a part is a row of Spark's: a few megabytes
@@ -46,7 +45,8 @@ class Clock:
 
     def furthest(self, other: Clock) -> Clock:
         """The further one of the two, each partition by itself."""
-        both = [(place, self.partitions.get(place), other.partitions.get(place)) for place in _each(self, other)]
+        places = sorted({*self.partitions, *other.partitions})
+        both = [(place, self.partitions.get(place), other.partitions.get(place)) for place in places]
         known = {place: max((us for us in two if us is not None), default=None) for place, *two in both}
         return Clock(max(self.watermark_us, other.watermark_us), known)
 
@@ -97,23 +97,15 @@ def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: i
     counters = state["engine"]["counters"]
     if any(counters.values()):
         yield place % count, Part(state["schema"], counters=counters)
-    kept = _kept(state, stored, store)
+    # The states of all keys, those that rest and those that are awake.
+    found = [page.take(page.alive()) for page in Pages(store, state["pages"]).all() if len(page)]
+    if state["awake"]:
+        found.append(states.from_blobs(state["awake"], stored.rows))
+    kept = states.joined(found) if found else None
     if kept is not None:
         for at, numbers in _by_place(kept.keys, count):
             yield at, Part(state["schema"], states.to_blobs(kept.take(numbers)), keys=len(numbers))
     yield from _deadlines(rules, state, store, count)
-
-
-def _each(*clocks: Clock) -> list[str]:
-    return sorted({place for clock in clocks for place in clock.partitions})
-
-
-def _kept(state: Any, stored: StoredBucket, store: BlobStore) -> States | None:
-    """The states of all keys, those that rest and those that are awake."""
-    found = [page.take(page.alive()) for page in Pages(store, state["pages"]).all() if len(page)]
-    if state["awake"]:
-        found.append(states.from_blobs(state["awake"], stored.rows))
-    return states.joined(found) if found else None
 
 
 def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, Part]]:
@@ -121,17 +113,17 @@ def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterat
     packed = state["schema"]
     rows = Rows(_schema(packed))
     stored = [chunk for level in state["engine"]["deadlines"] for _, slot in level for chunk in slot]
-    lying = [each for chunk in stored for each in ([chunk] if isinstance(chunk, bytes) else _fetched(chunk, store))]
+    lying = [
+        each
+        for chunk in stored
+        for each in ([chunk] if isinstance(chunk, bytes) else msgpack.unpackb(store.get(chunk)))
+    ]
     found = [deadline for chunk in lying for deadline in chunks.unpack(chunk, rules, rows)]
     if not found:
         return
     for at, numbers in _by_place(pa.array([deadline[2] for deadline in found]), count):
         (chunk,) = chunks.pack([[found[number] for number in numbers.tolist()]], rows)
         yield at, Part(packed, chunk=chunk, deadlines=len(numbers))
-
-
-def _fetched(number: int, store: BlobStore) -> list[bytes]:
-    return msgpack.unpackb(store.get(number))  # type: ignore[no-any-return]
 
 
 def _by_place(keys: pa.Array, count: int) -> Iterator[tuple[int, np.ndarray]]:

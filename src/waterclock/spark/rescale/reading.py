@@ -59,7 +59,7 @@ class StateSeen:
 
 
 def look(session: SparkSession, checkpoint: Checkpoint) -> StateSeen:
-    """What the checkpoint's state is; UsageError where it has none that can be read."""
+    """What the checkpoint's state is; UsageError if it has none that can be read."""
     checkpoint.refuse_without_state()
     count, batch_id = checkpoint.buckets(), checkpoint.last_done()
     assert count is not None
@@ -100,7 +100,7 @@ def _state(session: SparkSession, checkpoint: Checkpoint, batch_id: int) -> tupl
 
 
 def _partitions(session: SparkSession, checkpoint: Checkpoint) -> int:
-    """Into how many partitions Spark has put the state; UsageError where it is not the rules' alone."""
+    """Into how many partitions Spark has put the state; UsageError if it is not the rules' alone."""
     try:
         operators = session.read.format("state-metadata").load(str(checkpoint.path)).collect()
     except (PySparkException, Py4JError) as error:

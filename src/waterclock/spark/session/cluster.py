@@ -54,7 +54,7 @@ def submitted() -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """True where Spark's executors are threads of this machine's one process.
+    """True if Spark's executors are threads of this machine's one process.
 
     >>> is_local("local[4]"), is_local("spark://host:7077"), is_local("local-cluster[2,1,1024]")
     (True, False, False)
@@ -65,7 +65,7 @@ def is_local(master: str) -> bool:
 def cluster_settings(
     ours: Mapping[str, str], given: Mapping[str, str], cores: int | None, count: int | None = None
 ) -> dict[str, str]:
-    """`ours`, for one machine, as they serve on a cluster with `count` buckets; UsageError where nobody said how much of it
+    """`ours`, for one machine, as they serve on a cluster with `count` buckets; UsageError if nobody said how much of it
     to take."""
     if cores is None and _PARTITIONS not in given:
         raise UsageError(
@@ -109,7 +109,7 @@ def packed(folder: Path) -> Path:
 
 def send(session: SparkSession, package: Path) -> None:
     """Have every executor import waterclock from `package`, before anything that it has installed."""
-    session.sparkContext.addArchive(f"{package}#{_NAME}")  # unpacked as that folder, where Spark's Pythons look first
+    session.sparkContext.addArchive(f"{package}#{_NAME}")  # unpacked as that folder, if Spark's Pythons look first
 
 
 def cores_of(session: SparkSession) -> int:

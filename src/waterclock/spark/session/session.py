@@ -36,6 +36,7 @@ _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # The quick compiler alone: of a batch's processor time in Java, the thorough one took nearly half, beside the work itself.
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -46,7 +47,7 @@ def settings(cores: int, count: int | None = None) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log} {_JAVA}",
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{log} {_JAVA}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -88,8 +89,8 @@ def start(
     State is kept in as many parts as there are cores, but no more than `count`, the buckets.
     Modules of a user's own lie in the folder `beside`: on this machine, workers look there last.
     `extra` settings win over those that spark-submit gave, and those over ours.
-    What the JVM and its Python workers say goes to the file `log` where one is given.
-    Raises EnvironmentMissing where no Java is found, or Spark does not start; UsageError for a cluster without `cores`.
+    What the JVM and its Python workers say goes to the file `log` if one is given.
+    Raises EnvironmentMissing if no Java is found, or Spark does not start; UsageError for a cluster without `cores`.
     """
     java = use_java()
     given = {**cluster.submitted(), **(extra or {})}
@@ -101,14 +102,19 @@ def start(
     os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
     here = cores or os.cpu_count() or 1
     ours = settings(here, count) if local else cluster.cluster_settings(settings(here, count), given, cores, count)
-    chosen = {"spark.master": f"local[{here}]", "spark.app.name": name, **_both(ours, given)}
+    # options for the JVM are added to ours, which silence its log
+    java_options = f"{ours[_JAVA_OPTIONS]} {given.get(_JAVA_OPTIONS, '')}".strip()
+    chosen = {"spark.master": f"local[{here}]", "spark.app.name": name, **ours, **given, _JAVA_OPTIONS: java_options}
     quick = quick_python(os.environ["PYSPARK_PYTHON"], beside)
     with environment(PYSPARK_PYTHON=quick) if local else cluster.shipped() as package:
         spark = _started(chosen, log)
     if package is not None:
         cluster.send(spark, package)
     if log is not None:
-        _keep_stories_out()
+        # of an error in a user's query PySpark writes 30 kB to stderr, in front of our sentence; the JVM has logged it
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     return Session(spark, java)
 
 
@@ -118,7 +124,7 @@ def _warn_of_untried(master: str) -> None:
 
 
 def _have_unicode_names() -> None:
-    """Let the JVM see every name of a file: where the environment's locale is not UTF-8, it passes over some in silence.
+    """Let the JVM see every name of a file: if the environment's locale is not UTF-8, it passes over some in silence.
 
     Under LC_ALL=C, as some cron jobs and services run, a file named é.jsonl was no file.
     """
@@ -127,16 +133,9 @@ def _have_unicode_names() -> None:
         os.environ["LC_ALL"] = "C.UTF-8"
 
 
-def _keep_stories_out() -> None:
-    """Of an error in a user's query PySpark writes 30 kB to stderr, in front of our sentence; the JVM has logged it."""
-    from pyspark.logger import PySparkLogger
-
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-
-
 @contextmanager
 def interpreted(session: SparkSession) -> Iterator[None]:
-    """A context; the queries that start in it have no Java compiled for each batch's plan, where the user set nothing else.
+    """A context; the queries that start in it have no Java compiled for each batch's plan, if the user set nothing else.
 
     It pays where many rows go through the plan. Where they are packed, it is a third of the planning of a small batch.
     """
@@ -165,7 +164,7 @@ def session_for(name: str, log: Path | None = None) -> SparkSession:
 
 
 def check(spark: SparkSession) -> None:
-    """Raise UsageError where the session, whoever started it, has a setting that would keep results back."""
+    """Raise UsageError if the session, whoever started it, has a setting that would keep results back."""
     if spark.conf.get(_NO_DATA, "true") != "true":
         raise UsageError(
             f'"{_NO_DATA}" must be true: what is due when time has moved on, the close too, comes in a batch without '
@@ -174,7 +173,7 @@ def check(spark: SparkSession) -> None:
 
 
 def check_state_store(spark: SparkSession, count: int) -> None:
-    """Raise UsageError where the session keeps state in a way that rules cannot be kept in; warn of what makes it slow with
+    """Raise UsageError if the session keeps state in a way that rules cannot be kept in; warn of what makes it slow with
     `count` buckets."""
     name = "spark.sql.streaming.stateStore.providerClass"
     if "RocksDB" not in spark.conf.get(name, ""):
@@ -194,27 +193,22 @@ def check_state_store(spark: SparkSession, count: int) -> None:
 
 def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
     from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     with _stderr_to(log):
         try:
-            _start_java(chosen)
+            # Ctrl-C counts when the JVM is there: PySpark would lose it on its way, and it would never end
+            with Interrupted() as interrupted:
+                SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
+            if interrupted:
+                raise KeyboardInterrupt
             return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
         except PySparkException as error:
             raise _not_started(error, chosen, log) from error
         except Py4JError as error:  # Java runs, and threw something
             raise _refused(error, chosen["spark.master"], log) from error
-
-
-def _start_java(chosen: Mapping[str, str]) -> None:
-    """Start the JVM; Ctrl-C meanwhile counts when it is there. PySpark would lose it on its way, and it would never end."""
-    from pyspark import SparkConf, SparkContext
-
-    with Interrupted() as interrupted:
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
-    if interrupted:
-        raise KeyboardInterrupt
 
 
 def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) -> EnvironmentMissing:
@@ -238,12 +232,6 @@ def _refused(error: Exception, master: str, log: Path | None) -> EnvironmentMiss
     if not cluster.is_local(master):
         remedy = "Is the cluster's master there, and of the same release of Spark?"
     return EnvironmentMissing(f"Spark did not start on {master}{where}: {threw[1] if threw else error}. {remedy}")
-
-
-def _both(ours: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """`extra` over ours; options for the JVM are added to ours, which silence its log."""
-    name = "spark.driver.extraJavaOptions"
-    return {**ours, **extra, name: f"{ours[name]} {extra.get(name, '')}".strip()}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How often a query is started again where a Python of Spark's did not connect in time, and after which pause.
+"""What becomes of a query that failed: a new start if a Python of Spark did not connect in time; else the sentence for it.
 
 Spark gives each ten seconds; then its query has failed, and nothing is wrong with the pipeline. The query goes on where its
 checkpoint ends. On this machine Pythons connect at once (session/worker.py); a cluster's, and those of a session that a
@@ -11,6 +11,7 @@ Rule 2: a batch that was committed gives back all starts: a run of weeks may hav
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
 from waterclock.clock import Clock
@@ -44,7 +45,7 @@ class Starts:
 
 
 def too_slow(story: str, log: str) -> WaterclockError | None:
-    """What to say of a failure that Spark reports as `story`; None where it is another one. More stands in `log`."""
+    """What to say of a failure that Spark reports as `story`; None if it is another one. More stands in `log`."""
     if _TOO_SLOW not in story:
         return None
     load, cores = os.getloadavg()[0], os.cpu_count()
@@ -52,4 +53,25 @@ def too_slow(story: str, log: str) -> WaterclockError | None:
         f"the machine has too much to do: Spark gives a Python that it starts ten seconds, and {MOST} in a row took longer "
         f"(load average {load:.0f} on {cores} cores). What was committed stays, and the same command goes on from there: "
         f"run it when less is going on. If the machine is idle, the Python cannot start: what it says stands in {log}"
+    )
+
+
+def explained(error: BaseException, explain: Callable[[str], str | None], log: str) -> BaseException:
+    """What to say of an error in a batch: our own as it is, whichever process raised it, or what the stream's `explain`
+    knows; of one that is neither, the last line that names one, or the first of all. More stands in `log`."""
+    if isinstance(error, WaterclockError):
+        return error
+    ours = re.findall(r"waterclock\.errors\.\w+: (.+)", str(error))
+    if said := ours[-1].strip() if ours else explain(str(error)):
+        return WaterclockError(said)
+    if slow := too_slow(str(error), log):
+        return slow
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    named = [line for line in lines if "Error" in line or "Exception" in line]
+    cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
+    goes_on = "The same command goes on from there"
+    if "SQLSTATE: 22" in cause:  # a value of the data
+        goes_on = "It would end so again: take a function that gives null (try_...), with --fresh, or mend the value"
+    return WaterclockError(
+        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {log}. {goes_on}."
     )

@@ -30,7 +30,12 @@ _NUMBER = struct.Struct("!i")
 def main() -> None:
     folder, module, *arguments = sys.argv[1:]
     connection = _connected()
-    _arrange(folder)
+    # Put the path right. Rules 2 and 3.
+    home = os.path.realpath(os.environ.get("SPARK_HOME", ""))
+    if home in {os.path.join(os.path.realpath(path), "pyspark") for path in sys.path}:
+        sys.path[:] = [path for path in sys.path if not os.path.realpath(path).startswith(home + os.sep)]
+    if folder:
+        sys.meta_path.append(Beside(folder))
     sys.argv = [module, *arguments]
     if connection is None:  # a daemon: it prints where Spark is to connect
         run_module(module, run_name="__main__", alter_sys=True)
@@ -42,7 +47,7 @@ def main() -> None:
 
 
 def _connected() -> socket.socket | None:
-    """The connection for which Spark waits; None where it waits for none."""
+    """The connection for which Spark waits; None if it waits for none."""
     path, port = (os.environ.get(f"PYTHON_WORKER_FACTORY_{name}") for name in ("SOCK_PATH", "PORT"))
     if path is not None:
         connection = socket.socket(socket.AF_UNIX)
@@ -59,15 +64,6 @@ def _connected() -> socket.socket | None:
         if file.read(length) != b"ok":
             raise ConnectionRefusedError("Spark does not take the secret that it gave this Python")
     return connection
-
-
-def _arrange(folder: str) -> None:
-    """Put the path right. Rules 2 and 3."""
-    home = os.path.realpath(os.environ.get("SPARK_HOME", ""))
-    if home in {os.path.join(os.path.realpath(path), "pyspark") for path in sys.path}:
-        sys.path[:] = [path for path in sys.path if not os.path.realpath(path).startswith(home + os.sep)]
-    if folder:
-        sys.meta_path.append(Beside(folder))
 
 
 class Beside:

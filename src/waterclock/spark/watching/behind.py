@@ -33,7 +33,7 @@ class Behind:
         self._client: Client | None = None
 
     def of(self, totals: Mapping[str, int] | None) -> Mapping[str, int] | None:
-        """By place, after batches that left the sink with `totals`; None where it cannot be known now."""
+        """By place, after batches that left the sink with `totals`; None if it cannot be known now."""
         if totals is None:
             return None
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Report = Callable[[str, Any], None]  # a query's id, Spark's StreamingQueryProgress
 
 
-class _Heard:
+class _JavaListener:
     """What Java calls; the names are Spark's."""
 
     def __init__(self, report: Report) -> None:
@@ -40,7 +40,7 @@ class _Heard:
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
-class _Listener(StreamingQueryListener):  # type: ignore[misc]  # PySpark is untyped here
+class _PythonListener(StreamingQueryListener):  # type: ignore[misc]  # PySpark is untyped here
     """What PySpark knows of it: the same in Java."""
 
     def __init__(self, in_java: Any) -> None:
@@ -58,8 +58,8 @@ class _Listener(StreamingQueryListener):  # type: ignore[misc]  # PySpark is unt
 @contextmanager
 def listening(session: SparkSession, report: Report) -> Iterator[None]:
     """Have Spark call `report` after each batch of any query of the session; a little later than the batch itself."""
-    in_java = session._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Heard(report))
-    listener = _Listener(in_java)
+    in_java = session._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_JavaListener(report))
+    listener = _PythonListener(in_java)
     session.streams.addListener(listener)
     try:
         yield

@@ -48,19 +48,24 @@ _MINUS_ZERO = -(1 << 63)  # the bits of -0.0 as an integer
 
 
 def fast(block: bytes, layout: Layout) -> pa.Table | None:
-    """All rows of a block, or None where any line needs a closer look."""
+    """All rows of a block, or None if any line needs a closer look."""
     rows = plain_rows(block, layout.schema())
     return with_row_id(rows, layout.rules) if rows is not None and all_good(rows, layout.rules) else None
 
 
 def plain_rows(block: bytes, schema: pa.Schema) -> pa.Table | None:
-    """The rows of a block, a row a line, not judged yet; None where any line needs a closer look."""
+    """The rows of a block, a row a line, not judged yet; None if any line needs a closer look."""
     block = (block.replace(b"\r\n", b"\n") if b"\r" in block else block).strip(b"\n")
     lines = block.count(b"\n") + 1
     if not _looks_plain(block, lines):
         return None
     try:
-        rows = _parsed(block, schema)
+        explicit = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
+        parse = pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="ignore")
+        read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
+        raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8
+        rows = pa.table({f.name: _moments(raw.column(f.name), f.type) for f in schema}, schema)
     except pa.ArrowException:
         return None
     # Every line is at least one object; as many rows as lines means that none is two.
@@ -74,31 +79,17 @@ def _looks_plain(block: bytes, lines: int) -> bool:
     """
     if not (block.startswith(b"{") and block.endswith(b"}") and block.count(b"}\n{") == lines - 1):
         return False
-    return not (len(block) > _LARGEST or b"\r" in block or b"\0" in block) and _utf_8(block) and _flat(block, lines)
-
-
-def _utf_8(block: bytes) -> bool:
+    if len(block) > _LARGEST or b"\r" in block or b"\0" in block:
+        return False
     try:
-        return block.isascii() or bool(block.decode())
+        block.isascii() or block.decode()
     except UnicodeDecodeError:
         return False
-
-
-def _flat(block: bytes, lines: int) -> bool:
-    """True when no line nests deeper than the slow way can read; brackets in texts count too, which does no harm."""
+    # no line nests deeper than the slow way can read; brackets in texts count too, which does no harm
     brackets = block.count(b"{") + (block.count(b"[") if b"[" in block else 0)
     return brackets - lines < _DEEPEST or all(
         line.count(b"{") + line.count(b"[") < _DEEPEST for line in block.split(b"\n")
     )
-
-
-def _parsed(block: bytes, schema: pa.Schema) -> pa.Table:
-    explicit = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
-    parse = pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="ignore")
-    read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-    raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
-    raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8
-    return pa.table({f.name: _moments(raw.column(f.name), f.type) for f in schema}, schema)
 
 
 def _moments(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -115,7 +106,7 @@ def _moments(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _same_values(column: pa.ChunkedArray) -> bool:
-    """False where a value may not be what the slow way reads: a year 0; -0, which it reads as 0; a number too large."""
+    """False if a value may not be what the slow way reads: a year 0; -0, which it reads as 0; a number too large."""
     if column.type == TIMESTAMP:
         return in_calendar(column.cast(pa.int64()))
     if column.type == pa.float64():
@@ -156,20 +147,17 @@ def readers_of(columns: Mapping[str, str]) -> dict[str, Callable[[Any], Any]]:
 
 
 def read_object(text: bytes, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """The declared columns of one JSON object; ValueError or RecursionError where it cannot be read."""
-    parsed = json.loads(_decoded(text), object_pairs_hook=_Object, parse_int=_digits, parse_float=_decimals)
+    """The declared columns of one JSON object; ValueError or RecursionError if it cannot be read."""
+    try:
+        decoded = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: byte 0x{text[error.start]:02x} at place {error.start + 1} of the line") from None
+    parsed = json.loads(decoded, object_pairs_hook=_Object, parse_int=_digits, parse_float=_decimals)
     if not isinstance(parsed, _Object):
         raise ValueError(f"not a JSON object but {type(parsed).__name__}")
     if doubled := [name for name in readers if name in parsed.twice]:
         raise ValueError(f"the name {doubled[0]!r} is given twice")
     return {name: _value(name, read, parsed.get(name)) for name, read in readers.items()}
-
-
-def _decoded(line: bytes) -> str:
-    try:
-        return line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8: byte 0x{line[error.start]:02x} at place {error.start + 1} of the line") from None
 
 
 class _Object(dict[str, Any]):
@@ -182,7 +170,7 @@ class _Object(dict[str, Any]):
 
 
 class _Endless:
-    """Digits that make no number in Python, or one beyond all doubles; harmless where nobody asks for the value."""
+    """Digits that make no number in Python, or one beyond all doubles; harmless if nobody asks for the value."""
 
     def __init__(self, digits: str) -> None:
         self._digits = digits
@@ -241,7 +229,7 @@ def _boolean(value: Any) -> bool:
 
 
 def moment(value: Any) -> int:
-    """Microseconds since 1970 of an ISO 8601 text; ValueError where it is none, or lies outside of the calendar."""
+    """Microseconds since 1970 of an ISO 8601 text; ValueError if it is none, or lies outside of the calendar."""
     try:
         us = text_us(_text(value))
     except TooFine:

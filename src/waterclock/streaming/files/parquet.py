@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 65_536
 
 
 def parquet_blocks(file: Any, path: str, layout: Layout) -> Iterator[Block]:
-    """The blocks of one opened file; ArrowException where it is no Parquet."""
+    """The blocks of one opened file; ArrowException if it is no Parquet."""
     parquet = pq.ParquetFile(file)
     wrong = _unfit_file(parquet.schema_arrow, layout)
     if wrong:
@@ -46,7 +46,7 @@ def parquet_blocks(file: Any, path: str, layout: Layout) -> Iterator[Block]:
 
 
 def _unfit_file(found: pa.Schema, layout: Layout) -> str | None:
-    """Why no row of the file can be read; None where there is no reason."""
+    """Why no row of the file can be read; None if there is no reason."""
     for name in layout.columns:
         if found.names.count(name) > 1:
             return f"the file has the column {name!r} {found.names.count(name)} times"
@@ -90,7 +90,17 @@ def _block(batch: pa.RecordBatch, layout: Layout, path: str, first: int) -> Bloc
     rows = pa.Table.from_arrays(columns, schema=layout.schema())
     if not unfit and all_good(rows, layout.rules):
         return Block(with_row_id(rows, layout.rules), dead_letters([]))
-    return _judged(rows, unfit, layout, path, first)
+    good: list[int] = []
+    dead: list[Letter] = []
+    for number, row in enumerate(rows.to_pylist()):
+        try:
+            for name in (name for name, bad in unfit.items() if bad[number]):
+                raise ValueError(f"column {name!r}: needs {_NEEDS[rows.schema.field(name).type]}")
+            check_row(row, layout.rules)
+            good.append(number)
+        except ValueError as error:
+            dead.append((path, first + number, str(error), str(row)))
+    return Block(with_row_id(rows.take(pa.array(good, pa.int64())), layout.rules), dead_letters(dead))
 
 
 def _plain(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -104,7 +114,7 @@ def _plain(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """The column in the declared kind, or None where a value does not fit."""
+    """The column in the declared kind, or None if a value does not fit."""
     try:
         made = column.cast(kind)
         made.validate(full=True)
@@ -121,20 +131,6 @@ def _unfit(column: pa.Array, kind: pa.DataType) -> list[bool]:
         return [True]
     half = len(column) // 2
     return _unfit(column[:half], kind) + _unfit(column[half:], kind)
-
-
-def _judged(rows: pa.Table, unfit: dict[str, list[bool]], layout: Layout, path: str, first: int) -> Block:
-    good: list[int] = []
-    dead: list[Letter] = []
-    for number, row in enumerate(rows.to_pylist()):
-        try:
-            for name in (name for name, bad in unfit.items() if bad[number]):
-                raise ValueError(f"column {name!r}: needs {_NEEDS[rows.schema.field(name).type]}")
-            check_row(row, layout.rules)
-            good.append(number)
-        except ValueError as error:
-            dead.append((path, first + number, str(error), str(row)))
-    return Block(with_row_id(rows.take(pa.array(good, pa.int64())), layout.rules), dead_letters(dead))
 
 
 _NEEDS: dict[pa.DataType, str] = {

@@ -48,7 +48,7 @@ def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> It
     """The blocks of one file; one that is no such file, or that nobody could open, is one dead letter.
 
     Its bytes are `content` where they were brought, else those that lie at `path`.
-    FileNotFoundError where it is not there; EnvironmentMissing where it is the place that fails.
+    FileNotFoundError if it is not there; EnvironmentMissing if it is the place that fails.
     """
     try:
         with open_file(path) if content is None else pa.BufferReader(content) as file:
@@ -57,7 +57,11 @@ def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> It
             elif layout.format == "parquet":
                 yield from parquet_blocks(file, path, layout)
             else:
-                yield from _json_blocks(file, path, layout)
+                first = 1
+                for block in _whole_lines(file):
+                    rows = _fast(block, layout)
+                    yield Block(rows, dead_letters([])) if rows is not None else _slow(block, layout, path, first)
+                    first += block.count(b"\n")
     except FileNotFoundError:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
@@ -110,14 +114,6 @@ def _is_packed(file: Any) -> bool:
     start = file.read(6)
     file.seek(0)
     return any(start.startswith(magic) for magic in _PACKED)
-
-
-def _json_blocks(file: Any, path: str, layout: Layout) -> Iterator[Block]:
-    first = 1
-    for block in _whole_lines(file):
-        rows = _fast(block, layout)
-        yield Block(rows, dead_letters([])) if rows is not None else _slow(block, layout, path, first)
-        first += block.count(b"\n")
 
 
 def _whole_lines(file: Any) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ _systems: dict[tuple[int, str], Any] = {}  # (Java, scheme and authority) -> its
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedFile:
     """What a folder lists: a name, whether it is a folder, and when it was written, in milliseconds since 1970."""
 
     name: str
@@ -97,11 +97,11 @@ class HadoopPath:
         return self.exists() and not self.is_dir()
 
     def iterdir(self) -> Iterator[HadoopPath]:
-        """FileNotFoundError where there is no folder."""
+        """FileNotFoundError if there is no folder."""
         return (self / entry.name for entry in self.entries())
 
-    def entries(self) -> list[Entry]:
-        """What the folder lists, by one call to its store; FileNotFoundError where there is none."""
+    def entries(self) -> list[ListedFile]:
+        """What the folder lists, by one call to its store; FileNotFoundError if there is none."""
         with self._errors():
             listed = _context()._jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(
                 self._system.listStatusIterator(self._java)
@@ -114,7 +114,7 @@ class HadoopPath:
             return int(self._system.getFileStatus(self._java).getModificationTime())
 
     def read_bytes(self) -> bytes:
-        """FileNotFoundError where it is not there."""
+        """FileNotFoundError if it is not there."""
         with self._errors():
             stream = self._system.open(self._java)
             try:
@@ -144,7 +144,11 @@ class HadoopPath:
     def create_new(self, data: bytes) -> bool:
         """Make the file with `data`, whole, if nobody else did or does; whether it was this one who made it."""
         if self.scheme in _OBJECTS:
-            return self._put_if_new(data)
+            with suppress(FileExistsError), self._errors():
+                made = self._system.createFile(self._java).overwrite(False).opt(_ONLY_IF_NEW, True).recursive().build()
+                self._close(made, data)
+                return True
+            return False
         fresh = self.parent / f".{self.name}.{uuid4().hex}.new"
         fresh._put(data)
         try:
@@ -155,24 +159,17 @@ class HadoopPath:
         return True
 
     def unlink(self) -> None:
-        """Remove the file; nothing where it is not there."""
+        """Remove the file; nothing if it is not there."""
         self.remove(within=False)
 
     def remove(self, within: bool = True) -> None:
-        """Remove the file, or the folder with all that is in it; nothing where it is not there."""
+        """Remove the file, or the folder with all that is in it; nothing if it is not there."""
         with self._errors():
             self._system.delete(self._java, within)
 
     def _put(self, data: bytes) -> None:
         with self._errors():
             self._close(self._system.create(self._java, True), data)
-
-    def _put_if_new(self, data: bytes) -> bool:
-        with suppress(FileExistsError), self._errors():
-            made = self._system.createFile(self._java).overwrite(False).opt(_ONLY_IF_NEW, True).recursive().build()
-            self._close(made, data)
-            return True
-        return False
 
     @staticmethod
     def _close(stream: Any, data: bytes) -> None:
@@ -247,19 +244,19 @@ def _context() -> Any:
     return context
 
 
-def _entries(told: str, folder: str) -> list[Entry]:
+def _entries(told: str, folder: str) -> list[ListedFile]:
     """Of Java's text of a list of what is in `folder`. No name holds a slash, so where one begins is sure; and what follows
     it is the store's: it ends before the last mark of that.
 
-    >>> _entries("[S{path=f:/a/x; isDirectory=true; modification_time=5; x=1}, S{path=f:/a/y, z; isDirectory=true; "
+    >>> found = _entries("[S{path=f:/a/x; isDirectory=true; modification_time=5; x=1}, S{path=f:/a/y, z; isDirectory=true; "
     ...     "isDirectory=false; length=3; modification_time=7}]", "f:/a")
-    [Entry(name='x', is_folder=True, written_ms=5), Entry(name='y, z; isDirectory=true', is_folder=False, written_ms=7)]
+    >>> [(each.name, each.is_folder, each.written_ms) for each in found]
+    [('x', True, 5), ('y, z; isDirectory=true', False, 7)]
     """
-    return [_entry(text) for text in told.split(f"path={folder}/")[1:]]
-
-
-def _entry(text: str) -> Entry:
-    name, _, rest = text.rpartition("; isDirectory=")
-    written = _WRITTEN.search(rest)
-    assert written is not None  # every status tells it
-    return Entry(name, rest.startswith("true"), int(written[1]))
+    found: list[ListedFile] = []
+    for text in told.split(f"path={folder}/")[1:]:
+        name, _, rest = text.rpartition("; isDirectory=")
+        written = _WRITTEN.search(rest)
+        assert written is not None  # every status tells it
+        found.append(ListedFile(name, rest.startswith("true"), int(written[1])))
+    return found

@@ -63,10 +63,8 @@ def place_of(given: str | Path | Place, folder: Path) -> Place:
     if isinstance(given, HadoopPath):
         return given
     text = str(given)
-    return _by_uri(text) if is_uri(text) else folder / text
-
-
-def _by_uri(text: str) -> HadoopPath:
+    if not is_uri(text):
+        return folder / text
     scheme, authority, path, *_ = urlsplit(text.replace("?", "%3F").replace("#", "%23"))
     parts = [part for part in path.replace("%3F", "?").replace("%23", "#").split("/") if part]
     if ":" in authority.rpartition("@")[0]:
@@ -123,7 +121,7 @@ def remove(place: Place) -> None:
 
 
 def copy_folder(folder: Place, to: Place) -> None:
-    """Copy a folder, with all that is in it, into the place `to`, where nothing is."""
+    """Copy a folder, with all that is in it, into the place `to`, if nothing is."""
     if isinstance(folder, Path) and isinstance(to, Path):
         shutil.copytree(folder, to)
         return

@@ -50,8 +50,13 @@ class BlobStore:
 
     def get_all(self, numbers: Sequence[int]) -> list[bytes]:
         """Small blobs, decompressed some hundred at a time: to begin with each costs more than most of it."""
-        parts = [numbers[first : first + _AT_ONCE] for first in range(0, len(numbers), _AT_ONCE)]
-        return [blob for part in parts for blob in _all_expanded([self._blobs[number] for number in part])]
+        found: list[bytes] = []
+        for first in range(0, len(numbers), _AT_ONCE):
+            stored = [self._blobs[number] for number in numbers[first : first + _AT_ONCE]]
+            ends = [0, *accumulate(map(_length, stored))]  # frames of zstd that lie one behind the other are one
+            blobs = _decompressed(b"".join([blob[_LENGTH_BYTES:] for blob in stored]), ends[-1])
+            found += [blobs[start:end] for start, end in pairwise(ends)]
+        return found
 
     def pop(self, number: int) -> bytes:
         stored = self._blobs[number]
@@ -71,15 +76,8 @@ def compressed(blob: bytes) -> bytes:
 
 
 def expanded(stored: bytes | memoryview) -> bytes:
-    """What was `compressed`; StateMismatch where it is damaged."""
+    """What was `compressed`; StateMismatch if it is damaged."""
     return _decompressed(memoryview(stored)[_LENGTH_BYTES:], _length(stored))
-
-
-def _all_expanded(stored: Sequence[bytes]) -> list[bytes]:
-    """Each as `expanded`: frames of zstd that lie one behind the other are decompressed as one."""
-    ends = [0, *accumulate(map(_length, stored))]
-    blobs = _decompressed(b"".join([blob[_LENGTH_BYTES:] for blob in stored]), ends[-1])
-    return [blobs[first:last] for first, last in pairwise(ends)]
 
 
 def _length(stored: bytes | memoryview) -> int:
@@ -94,7 +92,7 @@ def _decompressed(frames: bytes | memoryview, length: int) -> bytes:
 
 
 def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch that was read from a store; StateMismatch where it is damaged: Arrow believes what it reads, and would look
+    """A batch that was read from a store; StateMismatch if it is damaged: Arrow believes what it reads, and would look
     for texts outside of it."""
     try:
         batch.validate(full=True)

@@ -32,7 +32,7 @@ from waterclock.streaming.state.watermarks import Watermarks
 
 VERSION = 4
 _READS = (3, 4)  # 3 had no pages in segments
-_IS_COMPRESSED = 0x80  # beside it, where the rest is compressed
+_IS_COMPRESSED = 0x80  # beside it, if the rest is compressed
 _MUCH_BYTES = 64 << 10
 AWAKE = 512  # keys
 
@@ -79,16 +79,25 @@ class Bucket:
         `clocks` move it, and what is due by then comes out too.
         """
         watermark = max(watermark_us, self._watermarks.lowest())
-        self._wake_for(tables, watermark)
+        if self._pages:  # wake the keys that have events, and those whose state gets smaller by `watermark`
+            self._find(self._engine.wanted(tables))
+            for awoken in self._pages.take_due(watermark):
+                self._engine.wake(awoken)
         results = frames.with_counters(self._engine.step(tables, watermark), self._counted())
         results = self._move(results, clocks) if clocks else results
         newest = newest_us(tables, self._rules.time)
-        return results if newest is None else frames.with_newest(results, newest)
+        return results if newest is None else frames.noted(results, newest=newest)
 
     def store(self) -> StoredBucket:
         """The state after `step`; what goes to rest, goes to the blob store."""
         frame = self._engine.frame()
-        awake, rows = self._put_to_rest()
+        # all stay awake, or none: they are on a page then
+        all_awake = self._engine.at_rest()
+        count = len(all_awake.states)
+        if count > AWAKE:
+            self._pages.add(all_awake.states, all_awake.hashes, most_by(all_awake.wake_by))
+        self._pages.tidy()
+        awake, rows = states.to_blobs(all_awake.states) if 0 < count <= AWAKE else (b"", b"")
         schema = self._rows.schema()
         state = {
             "schema": None if schema is None else schema.serialize().to_pybytes(),
@@ -108,7 +117,7 @@ class Bucket:
 
     @property
     def has_partitions(self) -> bool:
-        """True where clock frames move the watermark, not Spark."""
+        """True if clock frames move the watermark, not Spark."""
         return bool(self._watermarks)
 
     def next_due_us(self) -> int | None:
@@ -120,27 +129,11 @@ class Bucket:
         due = self._engine.step((), self._watermarks.lowest())
         both = pa.concat_tables([results, due], promote_options="default") if due.num_rows else results
         counted = frames.sum_counters([frames.counters_of(results), self._counted()])
-        return frames.with_watermark(frames.with_counters(both, counted), self._engine.watermark)
-
-    def _wake_for(self, tables: Sequence[pa.Table], watermark: int) -> None:
-        """Wake the keys that have events, and those whose state gets smaller by `watermark`."""
-        if self._pages:
-            self._find(self._engine.wanted(tables))
-            for awoken in self._pages.take_due(watermark):
-                self._engine.wake(awoken)
+        return frames.noted(frames.with_counters(both, counted), watermark=self._engine.watermark)
 
     def _find(self, wanted: Search) -> None:
         for awoken in self._pages.take(wanted):
             self._engine.wake(awoken)
-
-    def _put_to_rest(self) -> tuple[bytes, bytes]:
-        """The states that stay awake as blobs: all, or none where they are on a page now."""
-        all_awake = self._engine.at_rest()
-        count = len(all_awake.states)
-        if count > AWAKE:
-            self._pages.add(all_awake.states, all_awake.hashes, most_by(all_awake.wake_by))
-        self._pages.tidy()
-        return states.to_blobs(all_awake.states) if 0 < count <= AWAKE else (b"", b"")
 
     def _counted(self) -> dict[str, int]:
         before, self._before = self._before, self._engine.counters()
@@ -148,13 +141,13 @@ class Bucket:
 
 
 def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:
-    """The largest time in microseconds; None where there is no row."""
+    """The largest time in microseconds; None if there is no row."""
     largest = [pc.max(table.column(time).cast(frames.TIMESTAMP).cast(pa.int64())).as_py() for table in tables]
     return max((us for us in largest if us is not None), default=None)
 
 
 def read_state(blob: bytes) -> Any:
-    """What `Bucket.store` packed as `engine`; StateMismatch where another version of waterclock did."""
+    """What `Bucket.store` packed as `engine`; StateMismatch if another version of waterclock did."""
     is_compressed, version = blob[0] & _IS_COMPRESSED, blob[0] & ~_IS_COMPRESSED
     if version not in _READS:
         raise StateMismatch(

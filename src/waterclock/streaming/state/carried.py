@@ -1,7 +1,7 @@
 """Values that results carry of the event that opened them: from a column to plain ones, which state can hold, and back.
 
 Rule 1: a value comes back as it was, in its column's own type; other types are refused before anything runs
-    (spark/packing/transform.py).
+        (spark/packing/transform.py).
 """
 
 from __future__ import annotations
@@ -50,25 +50,24 @@ class CarriedColumn:
 def carried(schema: pa.Schema, found: Sequence[Mapping[str, Any] | None]) -> dict[str, CarriedColumn]:
     """What each result carries, by name, as columns of the schema."""
     names = {name for values in found if values for name in values}
-    return {field.name: _column(field, found) for field in schema if field.name in names}
+    columns = {}
+    for field in schema:
+        if field.name in names:
+            has = [values is not None and field.name in values for values in found]
+            made = [values[field.name] if values is not None and field.name in values else None for values in found]
+            columns[field.name] = CarriedColumn(pa.array(has), array(made, field.type))
+    return columns
 
 
 def filled(taken: pa.RecordBatch, columns: Mapping[str, CarriedColumn]) -> pa.RecordBatch:
     """`taken` with the values that some of its rows carry in the place of nulls."""
-    both = [_filled(taken.column(name), columns.get(name)) for name in taken.schema.names]
-    return pa.RecordBatch.from_arrays(both, schema=taken.schema)
+    made = []
+    for name, own in zip(taken.schema.names, taken.columns, strict=True):
+        column = columns.get(name)
+        made.append(own if column is None else pc.if_else(column.has, column.values, own))
+    return pa.RecordBatch.from_arrays(made, schema=taken.schema)
 
 
 def any_of(columns: Mapping[str, CarriedColumn], count: int) -> pa.Array:
     """Of so many results, which carry anything."""
     return reduce(pc.or_, [column.has for column in columns.values()], pa.repeat(pa.scalar(False), count))
-
-
-def _filled(own: pa.Array, column: CarriedColumn | None) -> pa.Array:
-    return own if column is None else pc.if_else(column.has, column.values, own)
-
-
-def _column(field: pa.Field, found: Sequence[Mapping[str, Any] | None]) -> CarriedColumn:
-    has = [values is not None and field.name in values for values in found]
-    made = [values[field.name] if values is not None and field.name in values else None for values in found]
-    return CarriedColumn(pa.array(has), array(made, field.type))

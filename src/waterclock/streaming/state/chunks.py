@@ -9,7 +9,6 @@ the lowest level do so when they have rested through a step: much of what it tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from itertools import repeat
 
 import msgpack
@@ -46,8 +45,23 @@ def unpack(chunk: bytes, rules: Rules, rows: Rows) -> list[Deadline]:
     if packed:
         batch = whole(pa.ipc.read_record_batch(pa.py_buffer(packed), rows.schema()))
         first = rows.add(pa.Table.from_batches([batch]))
-        deadlines = _deliveries(batch, rules, first)
-    return list(_merged(others, deadlines))
+        assert rules.deliver_column is not None
+        columns = (
+            times(batch, rules.deliver_column),
+            repeat(DELIVER),
+            batch.column(rules.key).to_pylist(),
+            ids(batch, rules),
+            range(first, first + batch.num_rows),
+        )
+        deadlines = list(zip(*columns, strict=False))  # type: ignore[arg-type]
+    # each of the others at its place among all; in one pass, for there may be as many as deliveries
+    merged: list[Deadline] = []
+    first = 0
+    for before, (place, deadline) in enumerate(others):
+        merged += deadlines[first : place - before]
+        first = place - before
+        merged.append(deadline)
+    return merged + deadlines[first:]
 
 
 def stored_apart(rested: list[Chunk], store: BlobStore) -> list[Chunk]:
@@ -66,28 +80,6 @@ def from_store(number: int, store: BlobStore) -> list[bytes]:
 def opened(chunk: Chunk, store: BlobStore) -> list[bytes]:
     """The packed deadlines of a chunk, wherever they lie."""
     return [chunk] if isinstance(chunk, bytes) else from_store(chunk, store)
-
-
-def _merged(others: Iterable[tuple[int, Deadline]], deliveries: list[Deadline]) -> Iterator[Deadline]:
-    """Each of `others` at its place among all; in one pass, for there may be as many as deliveries."""
-    first = 0
-    for before, (place, deadline) in enumerate(others):
-        yield from deliveries[first : place - before]
-        first = place - before
-        yield deadline
-    yield from deliveries[first:]
-
-
-def _deliveries(batch: pa.RecordBatch, rules: Rules, first: int) -> list[Deadline]:
-    assert rules.deliver_column is not None
-    columns = (
-        times(batch, rules.deliver_column),
-        repeat(DELIVER),
-        batch.column(rules.key).to_pylist(),
-        ids(batch, rules),
-        range(first, first + batch.num_rows),
-    )
-    return list(zip(*columns, strict=False))  # type: ignore[arg-type]
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:

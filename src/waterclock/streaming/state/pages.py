@@ -86,7 +86,9 @@ class Page:
         The first is that of the index; the segments, of `segment` states each, have the next ones. Where `segment` is 0, as
         it was before there were any, the others are those of states and of rows.
         """
-        self._store, self._size, self._segment = store, size, segment
+        self._store = store
+        self._size = size
+        self._segment = segment
         self._blobs = blobs if not segment else range(blobs[0], blobs[0] + 1 + -(-count // segment))
         self._count, self._crossed = count, crossed
         self._living = count - int.from_bytes(crossed).bit_count()
@@ -119,7 +121,7 @@ class Page:
 
     @property
     def is_large_and_read_whole(self) -> bool:
-        """True where all of it was read for some of it."""
+        """True if all of it was read for some of it."""
         return len(self._read) == 1 and self._size_of(0) > CUT_FROM
 
     def alive(self) -> np.ndarray:
@@ -146,7 +148,9 @@ class Page:
     def have(self, number: int, blob: bytes) -> None:
         """A segment was read."""
         if not self._segment:
-            self._read[number] = self._old(blob)
+            # written before there were segments: its rows have a blob of their own
+            rows = self._store.get(self._blobs[2]) if len(self._blobs) > 2 else b""
+            self._read[number] = states.from_blobs(blob, rows)
             return
         if not self._read:
             self._schema = segments.schema_of(self._head()[4 * self._count :])
@@ -187,11 +191,6 @@ class Page:
         width = self._segment or self._count
         return min(width, self._count - segment * width)
 
-    def _old(self, columns: bytes) -> States:
-        """Of a page that was written before there were segments: its rows have a blob of their own."""
-        rows = self._store.get(self._blobs[2]) if len(self._blobs) > 2 else b""
-        return states.from_blobs(columns, rows)
-
 
 class Pages:
     """All pages of a bucket."""
@@ -201,7 +200,7 @@ class Pages:
         self._pages = [Page(store, *page) for page in stored]
 
     def __bool__(self) -> bool:
-        """False where nothing rests."""
+        """False if nothing rests."""
         return bool(self._pages)
 
     def all(self) -> list[Page]:
@@ -267,7 +266,7 @@ class Pages:
         return next((tier for tier in tiers.values() if len(tier) >= _MANY), [])
 
     def _rewrite(self, old: list[Page]) -> None:
-        """One page with all that is alive on the `old` ones, in place of them; none where nothing is."""
+        """One page with all that is alive on the `old` ones, in place of them; none if nothing is."""
         self._pages = [page for page in self._pages if page not in old]
         places = [page.alive() for page in old]
         if any(map(len, places)):
@@ -282,7 +281,9 @@ class Pages:
 def _together(store: BlobStore, of: Sequence[tuple[Page, np.ndarray]]) -> tuple[list[States], np.ndarray]:
     """The segments of several pages in which places of them lie, and where those are among the states of these."""
     touched = [(page, *page.touched(places)) for page, places in of if len(places)]
-    _fetch(store, [(page, numbers) for page, numbers, _ in touched])
+    missing = [(page, number, blob) for page, numbers, _ in touched for number, blob in page.lacks(numbers).items()]
+    for (page, number, _), blob in zip(missing, store.get_all([blob for _, _, blob in missing]), strict=True):
+        page.have(number, blob)
     parts: list[States] = []
     found, first = [], 0
     for page, numbers, at in touched:
@@ -293,16 +294,8 @@ def _together(store: BlobStore, of: Sequence[tuple[Page, np.ndarray]]) -> tuple[
     return parts, np.concatenate(found)
 
 
-def _fetch(store: BlobStore, of: Iterable[tuple[Page, list[int]]]) -> None:
-    """Read what pages lack of these segments."""
-    missing = [(page, number, blob) for page, numbers in of for number, blob in page.lacks(numbers).items()]
-    blobs = store.get_all([blob for _, _, blob in missing])
-    for (page, number, _), blob in zip(missing, blobs, strict=True):
-        page.have(number, blob)
-
-
 def most_by(times: Iterable[int | None]) -> int | None:
-    """When three quarters of the known times have come; None where none is known.
+    """When three quarters of the known times have come; None if none is known.
 
     Not the last of them: one key with an id of the far future would keep the ids of all others on its page, and of all
     pages that become one with it.

@@ -40,7 +40,7 @@ from waterclock.streaming.state.states import States
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """The states of keys, their hashes, and the watermarks at which each gets smaller by itself, None where it does not."""
+    """The states of keys, their hashes, and the watermarks at which each gets smaller by itself, None if it does not."""
 
     states: States
     hashes: np.ndarray
@@ -68,7 +68,10 @@ class PlainEngine:
 
     def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> None:
         """`find` wakes those of the keys looked for that rest."""
-        self._rules, self._rows, self._store, self._find = rules, rows, store, find
+        self._rules = rules
+        self._rows = rows
+        self._store = store
+        self._find = find
         self._carries = rules.carries()
         self.engine = Engine(rules, self._unpack, self._wake)
 
@@ -148,6 +151,6 @@ class PlainEngine:
 
 
 def emitted_at(watermark: int, count: int) -> pa.Array:
-    """The watermark as a column of results; null where no calendar holds it."""
+    """The watermark as a column of results; null if no calendar holds it."""
     known = EARLIEST_US <= watermark < CLOSED
     return pa.repeat(pa.scalar(watermark if known else None, pa.int64()), count).cast(frames.TIMESTAMP)

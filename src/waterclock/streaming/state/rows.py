@@ -72,7 +72,7 @@ class Rows:
         return batches[0] if batches else pa.RecordBatch.from_pylist([], self._tables[0].schema)
 
     def structs(self, numbers: pa.Array, carried: Mapping[str, CarriedColumn] | None = None) -> pa.Array | None:
-        """The user's columns of these rows as structs, null where the number is null; None where there are no rows.
+        """The user's columns of these rows as structs, null if the number is null; None if there are no rows.
 
         Where something is `carried` there is a struct too: that in its columns, and null in the others.
         """
@@ -121,13 +121,9 @@ def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
 def conditions(rules: Rules, rows: pa.Table) -> Iterator[tuple[bool, ...]]:
     """Which conditions of the rules hold of each row."""
     questions = rules.questions()
-    return map(questions.holds, _values(rows, questions.condition_columns()))
-
-
-def _values(rows: pa.Table, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The values of some columns, row by row, as conditions take them."""
+    names = questions.condition_columns()
     columns = [_comparable(rows.column(name)) for name in names]
-    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+    return (questions.holds(dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True))
 
 
 def _comparable(column: pa.ChunkedArray) -> list[Any]:

@@ -39,7 +39,7 @@ def packed(states: States, size: int) -> Iterator[bytes]:
 
 
 def unpacked(segment: bytes, schema: pa.Schema | None, count: int) -> States:
-    """The `count` states of a segment; `schema` is that of their rows. StateMismatch where it is damaged."""
+    """The `count` states of a segment; `schema` is that of their rows. StateMismatch if it is damaged."""
     is_number, states, rows = _parts(segment)
     keys, packed, held = _batch(states, _STATES[bool(is_number)]).columns
     found = States(keys, packed, held.to_numpy(), _batch(rows, schema) if rows else None)
@@ -50,7 +50,7 @@ def unpacked(segment: bytes, schema: pa.Schema | None, count: int) -> States:
 
 @lru_cache(maxsize=64)
 def schema_of(schema: bytes) -> pa.Schema | None:
-    """The schema of rows that stands behind an index; None where there are no rows, StateMismatch where it is damaged."""
+    """The schema of rows that stands behind an index; None if there are no rows, StateMismatch if it is damaged."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(schema)) if schema else None
     except (pa.ArrowException, OSError) as error:

@@ -27,7 +27,7 @@ class States:
     keys: pa.Array
     packed: pa.Array  # binary: msgpack
     held: np.ndarray  # int32: how many of the rows are each one's
-    rows: pa.RecordBatch | None  # None where nobody holds any
+    rows: pa.RecordBatch | None  # None if nobody holds any
 
     def __len__(self) -> int:
         return len(self.held)
@@ -108,7 +108,7 @@ def _rows(batches: Sequence[pa.RecordBatch], numbers: np.ndarray) -> pa.RecordBa
 
 
 def to_blobs(states: States) -> tuple[bytes, bytes]:
-    """The states, and the rows that they hold, empty where there are none."""
+    """The states, and the rows that they hold, empty if there are none."""
     columns = [states.keys, states.packed, pa.array(states.held)]
     table = pa.RecordBatch.from_arrays(columns, ["keys", "packed", "held"])
     return frames.to_bytes(table), b"" if states.rows is None else frames.to_bytes(states.rows)

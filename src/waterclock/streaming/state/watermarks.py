@@ -34,7 +34,7 @@ class Watermarks:
                 self._of[place] = before if us is None else us if before is None else max(before, us)
 
     def lowest(self) -> int:
-        """The watermark of the topic in microseconds; NO_WATERMARK while a partition has none, or where there are none."""
+        """The watermark of the topic in microseconds; NO_WATERMARK while a partition has none, or if there are none."""
         known = self._of.values()
         return NO_WATERMARK if None in known else min((us for us in known if us is not None), default=NO_WATERMARK)
 

@@ -4,5 +4,5 @@ config.py  the file as a whole: `Config`
 topics.py  [source] for topics of Kafka
 sink.py    [sink]
 paths.py   paths that a file names must not lie in each other
-values.py  values of one key: numbers, durations, one of some words
+table.py   a table of it, each value looked at as it is read: the one way for all of them
 """

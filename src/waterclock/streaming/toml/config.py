@@ -25,24 +25,19 @@ from typing import Any, TypeVar, cast
 
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
-from waterclock.rules.toml import check_names, rules_from
+from waterclock.rules.toml import rules_from
 from waterclock.sinks.destination import Destination
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.places.place import Place, is_remote
 from waterclock.streaming.toml.fitting import check_fits, check_names_of
-from waterclock.streaming.toml.paths import any_place, check_places, plain_name
+from waterclock.streaming.toml.paths import check_places, plain_name
 from waterclock.streaming.toml.readers import READERS, Reader, reader_from, reads_by_spark
 from waterclock.streaming.toml.sink import check_no_loop, destination_from, refuse_one_place
 from waterclock.streaming.toml.steps import NAMES as STEPS
 from waterclock.streaming.toml.steps import Outlet, check_takes, columns_from, step_from, takes_from
+from waterclock.streaming.toml.table import FileTable, one_of
 from waterclock.streaming.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.streaming.toml.topics import VALUES, Topics, topics_from
-from waterclock.streaming.toml.values import count as _count
-from waterclock.streaming.toml.values import duration as _duration
-from waterclock.streaming.toml.values import flat
-from waterclock.streaming.toml.values import get as _get
-from waterclock.streaming.toml.values import one_of as _one_of
-from waterclock.streaming.toml.values import part as _part
 
 Made = TypeVar("Made")
 FORMATS = ("jsonl", "parquet", "kafka", *READERS)
@@ -86,7 +81,7 @@ class Config:
         return self.outlets[0].sink
 
     def modules(self) -> Path | None:
-        """The folder in which a `transform` may have modules beside it; None where there is none."""
+        """The folder in which a `transform` may have modules beside it; None if there is none."""
         steps = (getattr(self.source, "step", None), *(outlet.step for outlet in self.outlets))
         return next((step.folder for step in steps if step is not None and step.transform is not None), None)
 
@@ -116,7 +111,8 @@ def read(path: str | Path) -> tuple[Config | None, list[UsageError]]:
     file, faults = Path(path), Faults()
     if (table := faults.of(partial(_parsed, file))) is None:
         return None, faults.found
-    config = _config(table, file.resolve(), faults)
+    whole = file.resolve()
+    config = _config(FileTable("the file", table, whole.parent), whole, faults)
     found = [UsageError(f"{file}: {fault}") for fault in faults.found]
     return None if found else config, found
 
@@ -150,27 +146,29 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise UsageError(f"{file} is not a TOML file that can be read: it is nested too deeply") from error
 
 
-def _config(table: Mapping[str, Any], file: Path, faults: Faults) -> Config:
+def _config(file: FileTable, path: Path, faults: Faults) -> Config:
     """A pipeline of which what is in `faults` afterwards is wrong."""
-    of, folder, missing = faults.of, file.parent, cast("Any", None)
-    of(lambda: check_names("the file", table, _TABLES, ()))
-    changes = of(lambda: _brings_changes(table), otherwise=True)
+    of, missing = faults.of, cast("Any", None)
+    of(lambda: file.check(_TABLES))
+    changes = of(lambda: _brings_changes(file), otherwise=True)
     for needed in ("sink", "source") if changes else ("rules", "sink", "source"):
-        of(partial(_refuse_missing, table, needed))
-    pipeline = of(lambda: _part(table, "pipeline", ("name", "checkpoint")), {})
-    time = of(lambda: _part(table, "time", ("watermark_delay", "close")), {})
-    spark = of(lambda: _part(table, "spark", ("buckets", "cores", "conf")), {})
-    name = of(lambda: plain_name("[pipeline]", _get(pipeline, "[pipeline]", "name", str, "pipeline")), "pipeline")
+        if needed not in file:
+            faults.found.append(UsageError(f"the file: {needed!r} is missing: write a table [{needed}]"))
+    none = FileTable("", {}, file.folder)
+    pipeline = of(lambda: file.part("pipeline", ("name", "checkpoint")), none)
+    time = of(lambda: file.part("time", ("watermark_delay", "close")), none)
+    spark = of(lambda: file.part("spark", ("buckets", "cores", "conf")), none)
+    name = of(lambda: plain_name("[pipeline]", pipeline.text("name", "pipeline")), "pipeline")
     config = Config(
         name=name,
-        checkpoint=of(lambda: _checkpoint(pipeline, name, folder)),
-        source=of(lambda: source_from(_part(table, "source", None), folder)) if "source" in table else missing,
-        watermark_delay_us=of(lambda: _duration(time, "[time]", "watermark_delay", 0)),
-        close=of(lambda: not changes and _get(time, "[time]", "close", bool, True)),
-        rules=of(lambda: rules_from(_part(table, "rules", None))) if "rules" in table and not changes else None,
-        outlets=_outlets(table, folder, changes, faults) if "sink" in table else (),
-        cores=of(lambda: None if "cores" not in spark else _count(spark, "[spark]", "cores", 1)),
-        spark_conf=of(lambda: dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {})))),
+        checkpoint=of(lambda: pipeline.any_place("checkpoint", pipeline.text("checkpoint", f"{name}-checkpoint"))),
+        source=of(lambda: source_from(file.part("source"))) if "source" in file else missing,
+        watermark_delay_us=of(lambda: time.duration("watermark_delay", 0)),
+        close=of(lambda: not changes and time.take("close", bool, True)),
+        rules=of(lambda: rules_from(file.part("rules"))) if "rules" in file and not changes else None,
+        outlets=_outlets(file, changes, faults) if "sink" in file else (),
+        cores=of(lambda: None if "cores" not in spark else spark.count("cores", 1)),
+        spark_conf=of(lambda: spark.flat("conf")),
         buckets=of(lambda: _buckets(spark)),
     )
     if faults.found:
@@ -178,79 +176,64 @@ def _config(table: Mapping[str, Any], file: Path, faults: Faults) -> Config:
     source = config.source
     of(partial(check_fits, source.all_columns(), config.rules))
     for outlet in config.outlets:
-        path = getattr(outlet.sink, "path", None)
+        sink_path = getattr(outlet.sink, "path", None)
         of(partial(check_no_loop, outlet.sink, source))
-        of(partial(check_places, file, getattr(source, "path", None), config.checkpoint, path))
+        of(partial(check_places, path, getattr(source, "path", None), config.checkpoint, sink_path))
     return config
 
 
-def _refuse_missing(table: Mapping[str, Any], needed: str) -> None:
-    if needed not in table:
-        raise UsageError(f"the file: {needed!r} is missing: write a table [{needed}]")
-
-
-def _checkpoint(pipeline: Mapping[str, Any], name: str, folder: Path) -> Place:
-    named = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
-    return any_place("[pipeline]", "checkpoint", named, folder)
-
-
-def _outlets(table: Mapping[str, Any], folder: Path, changes: bool, faults: Faults) -> tuple[Outlet[Destination], ...]:
+def _outlets(file: FileTable, changes: bool, faults: Faults) -> tuple[Outlet[Destination], ...]:
     """[sink], or each [[sink]]."""
-    given, before = table["sink"], len(faults.found)
+    given, before = file["sink"], len(faults.found)
     several = given if isinstance(given, list) else [given]
+
+    def check_together() -> None:
+        if not made:
+            raise UsageError("the file: 'sink' is missing: write a table [sink]")
+        check_takes([outlet.takes for outlet in made])
+        refuse_one_place([outlet.sink.place for outlet in made])
+
     made = [
-        faults.of(partial(_numbered, {**table, "sink": each}, folder, changes, number if several is given else 0))
+        faults.of(partial(_outlet, each, file.folder, changes, number if several is given else 0))
         for number, each in enumerate(several, 1)
     ]
     if len(faults.found) == before:
-        faults.of(lambda: _check_together(made))
+        faults.of(check_together)
     return tuple(made)
 
 
-def _check_together(made: list[Outlet[Destination]]) -> None:
-    if not made:
-        raise UsageError("the file: 'sink' is missing: write a table [sink]")
-    check_takes([outlet.takes for outlet in made])
-    refuse_one_place([outlet.sink.place for outlet in made])
-
-
-def _numbered(table: Mapping[str, Any], folder: Path, changes: bool, number: int) -> Outlet[Destination]:
+def _outlet(given: Any, folder: Path, changes: bool, number: int) -> Outlet[Destination]:
     """The outlet of [sink]; of one of several, `number` says which."""
     try:
-        return _outlet(table, folder, changes)
+        sink = FileTable("", {"sink": given}, folder).part("sink")
+        if changes and {*STEPS, "takes"} & set(sink):
+            raise UsageError(
+                "[sink]: 'query', 'transform' and 'takes' are for results: a mirror follows its changes as they are"
+            )
+        columns = () if changes else columns_from(sink)
+        own = () if changes else (*STEPS, "columns", "takes")
+        of_record = FileTable(sink.where, {name: sink[name] for name in sink if name not in own}, folder, changes)
+        return Outlet(destination_from(of_record), step_from(sink), columns, takes_from(sink))
     except UsageError as error:
         if not number:
             raise
         raise UsageError(f"[[sink]] number {number}: {str(error).removeprefix('[sink]: ')}") from error
 
 
-def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet[Destination]:
-    sink = _part(table, "sink", None)
-    if changes and {*STEPS, "takes"} & set(sink):
-        raise UsageError(
-            "[sink]: 'query', 'transform' and 'takes' are for results: a mirror follows its changes as they are"
-        )
-    columns = () if changes else columns_from("[sink]", sink)
-    own = () if changes else (*STEPS, "columns", "takes")
-    destination = destination_from({name: sink[name] for name in sink if name not in own}, folder, changes)
-    takes = takes_from("[sink]", sink)
-    return Outlet(destination, step_from("[sink]", sink, folder), columns, takes)
-
-
-def _buckets(spark: Mapping[str, Any]) -> int | None:
+def _buckets(spark: FileTable) -> int | None:
     try:
-        return checked("'buckets'", None if "buckets" not in spark else _get(spark, "[spark]", "buckets", int))
+        return checked("'buckets'", spark.take("buckets", int, None))
     except ValueError as error:
         raise UsageError(f"[spark]: {error}") from None
 
 
-def _brings_changes(table: Mapping[str, Any]) -> bool:
+def _brings_changes(file: FileTable) -> bool:
     """Whether the source's records are changes of tables; then nothing else may be asked of them than to be applied."""
-    source = _part(table, "source", None)
+    source = file.part("source")
     if source.get("format") != "kafka" or source.get("value") not in VALUES[1:]:
         return False
     for name in ("rules", "time"):
-        if name in table:
+        if name in file:
             raise UsageError(
                 f"the file: changes (value = {source['value']!r} in [source]) are put into tables by their positions, and "
                 f"[{name}] would do nothing: leave it out"
@@ -258,22 +241,20 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
     return True
 
 
-def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Reader:
-    """The source of a parsed table [source], whose paths are relative to `folder`; UsageError says what is wrong."""
-    where = "[source]"
+def source_from(source: FileTable) -> Files | Topics | Reader:
+    """The source that the table [source] means; UsageError says what is wrong."""
     if reads_by_spark(source):
-        return reader_from(source, folder)
-    format_ = _one_of(where, "format", _get(source, where, "format", str, "jsonl"), FORMATS)
-    check_names(where, source, TOPIC_NAMES if format_ == "kafka" else _FILE_NAMES, ())
+        return reader_from(source)
+    format_ = source.one_of("format", FORMATS, "jsonl")
+    source.check(TOPIC_NAMES if format_ == "kafka" else _FILE_NAMES)
     changes = format_ == "kafka" and source.get("value") in VALUES[1:]
-    columns = {} if changes else _get(source, where, "columns", dict)
+    columns = {} if changes else source.take("columns", dict)
     for column, kind in columns.items():
-        _one_of("[source.columns]", column, kind, COLUMN_TYPES)
-    made = topics_from(source, folder) if format_ == "kafka" else _files(source, format_, folder)
-    check_names_of(made.read_columns() if isinstance(made, Topics) else made.all_columns())
-    return made
-
-
-def _files(source: Mapping[str, Any], format_: str, folder: Path) -> Files:
-    path = any_place("[source]", "path", _get(source, "[source]", "path", str), folder)
-    return Files(format_, path, _count(source, "[source]", "files_per_batch", 16), source["columns"])
+        one_of("[source.columns]", column, kind, COLUMN_TYPES)
+    if format_ == "kafka":
+        topics = topics_from(source)
+        check_names_of(topics.read_columns())
+        return topics
+    path = source.any_place("path", source.text("path"))
+    check_names_of(columns)
+    return Files(format_, path, source.count("files_per_batch", 16), columns)

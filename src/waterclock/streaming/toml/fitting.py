@@ -11,7 +11,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.streaming.layout import check_each_once, refuse_own
-from waterclock.streaming.toml.values import LONGEST_US, one_of
+from waterclock.streaming.toml.table import LONGEST_US, one_of
 
 _KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
     "string": "text",
@@ -26,7 +26,7 @@ _KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
 def check_fits(columns: Mapping[str, str] | None, rules: Rules | None) -> None:
     """Raise UsageError if rules and the columns that are read do not fit each other.
 
-    `columns` is None where only Spark knows them.
+    `columns` is None if only Spark knows them.
     """
     if rules is None:
         return
@@ -36,7 +36,7 @@ def check_fits(columns: Mapping[str, str] | None, rules: Rules | None) -> None:
 
 
 def check_names_of(columns: Iterable[str], where: str = "[source.columns]") -> None:
-    """Raise UsageError where columns could not be those of a table, or travel beside ours."""
+    """Raise UsageError if columns could not be those of a table, or travel beside ours."""
     names = list(columns)
     for name in names:
         if not name.strip() or not name.isprintable():

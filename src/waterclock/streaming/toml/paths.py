@@ -19,21 +19,21 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 def plain_name(where: str, name: str) -> str:
-    """`name`, which becomes part of a path; UsageError where it could lead elsewhere."""
+    """`name`, which becomes part of a path; UsageError if it could lead elsewhere."""
     if not _PLAIN_NAME.fullmatch(name):
         raise UsageError(f"{where}: 'name' must be up to 100 letters (a to z), digits, - and _, got {name!r}")
     return name
 
 
 def place(where: str, name: str, given: str, folder: Path) -> Path:
-    """The path `given` under `name`, relative to `folder`; UsageError where it is none."""
+    """The path `given` under `name`, relative to `folder`; UsageError if it is none."""
     if is_uri(given):
         raise UsageError(f"{where}: {name!r} must be a path of this machine, got {given!r}")
     return Path(str(any_place(where, name, given, folder)))
 
 
 def any_place(where: str, name: str, given: str, folder: Path) -> Place:
-    """The place `given` under `name`: a path relative to `folder`, or a URI; UsageError where it is neither."""
+    """The place `given` under `name`: a path relative to `folder`, or a URI; UsageError if it is neither."""
     if not given.strip() or not given.isprintable():
         raise UsageError(f"{where}: {name!r} must be a path, got {given!r}")
     try:
@@ -43,10 +43,10 @@ def any_place(where: str, name: str, given: str, folder: Path) -> Place:
 
 
 def check_places(file: Path | None, source: Place | None, checkpoint: Place, sink: Path | None) -> None:
-    """Raise UsageError where one of the places is, or lies in, another one; None where a place is no path."""
+    """Raise UsageError if one of the places is, or lies in, another one; None if a place is no path."""
     pipeline, kept = _real(file) if file else None, _real(checkpoint)
     read = _real(source) if source else None
-    sink = _local(_real(sink)) if sink else None
+    sink = Path(str(_real(sink))) if sink else None
     if pipeline and _is_in(pipeline, kept):
         raise UsageError(
             f"[pipeline]: 'checkpoint' {kept} holds the pipeline's file, and --fresh removes it: name a folder of its own"
@@ -58,22 +58,13 @@ def check_places(file: Path | None, source: Place | None, checkpoint: Place, sin
     for other, what in ((read, "the source folder"), (kept, "the checkpoint")):
         if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
-    if (pipeline and _is_in(pipeline, sink)) or _is_other_folder(sink):
+    is_table = any((sink / name).is_dir() for name in _OF_TABLES)
+    if (pipeline and _is_in(pipeline, sink)) or (sink.is_dir() and any(sink.iterdir()) and not is_table):
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
-
-
-def _is_other_folder(sink: Path) -> bool:
-    """Whether it is a folder that holds things, and no table."""
-    return sink.is_dir() and any(sink.iterdir()) and not any((sink / name).is_dir() for name in _OF_TABLES)
 
 
 def _is_in(inner: Path | HadoopPath, outer: Path | HadoopPath) -> bool:
     return inner == outer or outer in inner.parents
-
-
-def _local(real: Path | HadoopPath) -> Path:
-    assert isinstance(real, Path)
-    return real
 
 
 def _real(place: Place) -> Path | HadoopPath:

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from waterclock.errors import UsageError
-from waterclock.rules.toml import check_names
 from waterclock.streaming.places.place import Place
-from waterclock.streaming.toml.paths import any_place
 from waterclock.streaming.toml.steps import NAMES as STEPS
 from waterclock.streaming.toml.steps import Step, step_from
-from waterclock.streaming.toml.values import count, flat, get
+from waterclock.streaming.toml.table import FileTable
 
 READERS = ("csv", "json", "orc", "text", "delta", "table")
 _NAMES = ("format", "path", "table", "files_per_batch", "columns", "options", "query", "transform")
@@ -41,12 +38,11 @@ _OWN = {
     "schema": f"columns {_SAYS}",
     "cleansource": "a file that is read stays until you take it away",
 }
-_WHERE, _OPTIONS = "[source]", "[source.options]"
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What one of Spark's readers reads. Without `columns` they are inferred; `table` is set where there is no `path`."""
+    """What one of Spark's readers reads. Without `columns` they are inferred; `table` is set if there is no `path`."""
 
     format: str
     path: Place | None
@@ -70,31 +66,31 @@ def reads_by_spark(source: Mapping[str, Any]) -> bool:
     )
 
 
-def reader_from(source: Mapping[str, Any], folder: Path) -> Reader:
+def reader_from(source: FileTable) -> Reader:
     """The reader of a table [source] that `reads_by_spark`; UsageError says what is wrong and where."""
-    check_names(_WHERE, source, _NAMES, ())
+    source.check(_NAMES)
     format_ = source.get("format", "jsonl")
     wrong = "path" if format_ == "table" else "table"
     if wrong in source:
         other = "table" if format_ == "table" else "path"
-        raise UsageError(f"{_WHERE}: {wrong!r} has no place beside format = {format_!r}: name the {other} in {other!r}")
+        raise UsageError(f"[source]: {wrong!r} has no place beside format = {format_!r}: name the {other} in {other!r}")
     return Reader(
         format="json" if format_ == "jsonl" else format_,
-        path=None if format_ == "table" else any_place(_WHERE, "path", get(source, _WHERE, "path", str), folder),
-        table=get(source, _WHERE, "table", str) if format_ == "table" else None,
-        files_per_batch=count(source, _WHERE, "files_per_batch", 16),
+        path=None if format_ == "table" else source.any_place("path", source.text("path")),
+        table=source.text("table") if format_ == "table" else None,
+        files_per_batch=source.count("files_per_batch", 16),
         columns=_columns(source, format_),
-        options=_options(get(source, _WHERE, "options", dict, {})),
-        step=step_from(_WHERE, source, folder),
+        options=_options(source.flat("options")),
+        step=step_from(source),
     )
 
 
-def _columns(source: Mapping[str, Any], format_: str) -> Mapping[str, str] | None:
+def _columns(source: FileTable, format_: str) -> Mapping[str, str] | None:
     if "columns" not in source:
         return None
     if format_ in _OWN_COLUMNS:
         raise UsageError(f"[source.columns]: format = {format_!r} has columns of its own: leave them out")
-    columns: Mapping[str, Any] = get(source, _WHERE, "columns", dict)
+    columns: Mapping[str, Any] = source.take("columns", dict)
     for name, kind in columns.items():
         if not isinstance(kind, str) or not kind.strip():
             raise UsageError(
@@ -103,12 +99,11 @@ def _columns(source: Mapping[str, Any], format_: str) -> Mapping[str, str] | Non
     return dict(columns)
 
 
-def _options(given: Mapping[str, Any]) -> dict[str, str]:
-    options = dict(flat(_OPTIONS, given))
+def _options(options: dict[str, str]) -> dict[str, str]:
     for name, value in options.items():
         why = _OWN.get(name.lower())
         if name.lower() == "mode" and value.upper() == "DROPMALFORMED":
             why = "it would drop lines in silence; without it they become dead letters"
         if why:
-            raise UsageError(f"{_OPTIONS}: {name!r} cannot be set: {why}")
+            raise UsageError(f"[source.options]: {name!r} cannot be set: {why}")
     return options

@@ -20,20 +20,18 @@ Rule 1: what keeps the promise of exactly once cannot be set: those settings are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from waterclock.changes.debezium import check_types
 from waterclock.durations import datetime_us
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import WHY_READING
-from waterclock.streaming.toml.clients import client_from, servers_from
 from waterclock.streaming.toml.steps import NAMES as STEPS
 from waterclock.streaming.toml.steps import Step, step_from
-from waterclock.streaming.toml.values import count, flat, get, one_of, texts
+from waterclock.streaming.toml.table import FileTable, one_of
 
 NAMES = (
     "format", "servers", "topics", "value", "columns", "record", "starting", "ending", "per_batch", "way", "on_loss",
@@ -55,7 +53,7 @@ _OWN = {
     "auto.offset.reset": "starting and on_loss in [source] say it",
 }
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_WHERE, _CLIENT = "[source]", "[source.client]"
+_WHERE = "[source]"
 VALUES = ("json", "maxwell", "debezium")
 
 
@@ -86,7 +84,7 @@ class Topics:
         return self.value != "json"
 
     def all_columns(self) -> dict[str, str] | None:
-        """Every column that the rules see, with its type; None behind a step, where Spark has to be asked."""
+        """Every column that the rules see, with its type; None behind a step, if Spark has to be asked."""
         return self.read_columns() if self.step is None else None
 
     def read_columns(self) -> dict[str, str]:
@@ -94,30 +92,33 @@ class Topics:
         return {**self.columns, **{column: RECORD_PARTS[part] for part, column in self.record.items()}}
 
 
-def topics_from(source: Mapping[str, Any], folder: Path) -> Topics:
-    """The topics of a parsed [source] table whose keys are known; a step's module is looked for in `folder` first.
-
-    UsageError says what is wrong and where.
-    """
-    topics, value = _topics(source), one_of(_WHERE, "value", get(source, _WHERE, "value", str, "json"), VALUES)
-    columns = get(source, _WHERE, "columns", dict) if value == "json" else {}
+def topics_from(source: FileTable) -> Topics:
+    """The topics of a table [source] whose keys are known; UsageError says what is wrong and where."""
+    topics, value = _topics(source), source.one_of("value", VALUES, "json")
+    columns = source.take("columns", dict) if value == "json" else {}
     _check_value(source, value)
+    servers, client = source.client(_OWN)
+    types = source.flat("types")
+    try:
+        check_types(types)
+    except ValueError as error:
+        raise UsageError(f"[source.types]: {error}") from None
     made = Topics(
-        servers=servers_from(source, _WHERE),
+        servers=servers,
         topics=topics,
         columns=columns,
-        record=_record(get(source, _WHERE, "record", dict, {}), columns),
+        record=_record(source.take("record", dict, {}), columns),
         starting=_offsets("starting", source.get("starting", "earliest"), topics),
         ending=_offsets("ending", source.get("ending", "latest"), topics),
-        per_batch=count(source, _WHERE, "per_batch", 100_000),
-        way=one_of(_WHERE, "way", get(source, _WHERE, "way", str, "python"), ("python", "connector")),
-        on_loss=one_of(_WHERE, "on_loss", get(source, _WHERE, "on_loss", str, "fail"), ("fail", "go on")),
-        client=client_from(get(source, _WHERE, "client", dict, {}), _CLIENT, _OWN),
-        connector=dict(flat("[source.connector]", get(source, _WHERE, "connector", dict, {}))),
+        per_batch=source.count("per_batch", 100_000),
+        way=source.one_of("way", ("python", "connector"), "python"),
+        on_loss=source.one_of("on_loss", ("fail", "go on"), "fail"),
+        client=client,
+        connector=source.flat("connector"),
         value=value,
-        tables=tuple(texts(source, _WHERE, "tables", [])),
-        types=_types(get(source, _WHERE, "types", dict, {})),
-        step=step_from(_WHERE, source, folder),
+        tables=tuple(source.texts("tables", [])),
+        types=types,
+        step=step_from(source),
     )
     _check_way(made)
     return made
@@ -134,17 +135,8 @@ def _check_value(source: Mapping[str, Any], value: str) -> None:
         raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes bring their types")
 
 
-def _types(given: Mapping[str, Any]) -> dict[str, str]:
-    types = dict(flat("[source.types]", given))
-    try:
-        check_types(types)
-    except ValueError as error:
-        raise UsageError(f"[source.types]: {error}") from None
-    return types
-
-
-def _topics(source: Mapping[str, Any]) -> tuple[str, ...]:
-    names = get(source, _WHERE, "topics", list)
+def _topics(source: FileTable) -> tuple[str, ...]:
+    names = source.take("topics", list)
     for name in names:
         if not isinstance(name, str) or not _LEGAL_TOPIC.fullmatch(name) or name in {".", ".."}:
             raise UsageError(
@@ -173,10 +165,6 @@ def _offsets(name: str, given: Any, topics: tuple[str, ...]) -> Where:
         return {topic: _partitions(name, topic, given[topic], topics) for topic in given}
     if given in ("earliest", "latest"):
         return str(given)
-    return _time_ms(name, given)
-
-
-def _time_ms(name: str, given: Any) -> int:
     try:
         moment = datetime.fromisoformat(given) if isinstance(given, str) else given
         if not isinstance(moment, datetime):
@@ -192,16 +180,14 @@ def _time_ms(name: str, given: Any) -> int:
 def _partitions(name: str, topic: str, given: Any, topics: tuple[str, ...]) -> dict[int, int]:
     if topic not in topics:
         raise UsageError(f"{_WHERE}: {name!r} names the topic {topic!r}; 'topics' has {', '.join(topics)}")
-    if not isinstance(given, Mapping) or not all(_is_offset(key, value) for key, value in given.items()):
+    if not isinstance(given, Mapping) or not all(
+        partition.isdecimal() and len(partition) < 10 and type(offset) is int and 0 <= offset < 2**63
+        for partition, offset in given.items()
+    ):
         raise UsageError(
             f"{_WHERE}: {name!r} must give offsets from 0 by partition, such as {{{topic} = {{0 = 5}}}}, got {given!r}"
         )
     return {int(partition): offset for partition, offset in given.items()}
-
-
-def _is_offset(partition: str, offset: Any) -> bool:
-    whole = isinstance(offset, int) and not isinstance(offset, bool)
-    return partition.isdecimal() and len(partition) < 10 and whole and 0 <= offset < 2**63
 
 
 # Settings of the clients ---------------------------------------------------------------------------------------
@@ -219,15 +205,11 @@ def _check_way(made: Topics) -> None:
         raise UsageError(
             "[source]: Spark's own connector reads to the end: leave out 'ending', or take way = \"python\""
         )
-    if made.way == "connector" and (strange := list(_untranslated(made.client))):
+    if made.way == "connector" and (strange := [name for name in made.client if name not in TRANSLATED]):
         raise UsageError(
             f"[source.client]: {strange[0]!r} is a setting of librdkafka that Spark's own connector does not know: give "
             'it Kafka\'s own under [source.connector], such as "kafka.ssl.truststore.location"'
         )
-
-
-def _untranslated(client: Mapping[str, str]) -> Iterator[str]:
-    return (name for name in client if name not in TRANSLATED)
 
 
 _STARTS, _ENDS = "starting in [source] says it", "Spark's own connector reads to the end"

@@ -24,7 +24,7 @@ from waterclock.streaming.topics.records import Records
 @dataclass(frozen=True, slots=True)
 class ChangeLayout:
     """What records hold: changes in the form `value` ("maxwell", "debezium") of the tables that fit a pattern of `tables`,
-    as in a shell; of all tables where there is none. `types` says what Debezium's messages do not."""
+    as in a shell; of all tables if there is none. `types` says what Debezium's messages do not."""
 
     value: str
     tables: tuple[str, ...] = ()

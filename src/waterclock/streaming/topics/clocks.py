@@ -18,5 +18,5 @@ def watermarks_of(known: Iterable[Partition], gone: Iterable[Partition]) -> dict
 
 
 def own_watermark(latest_us: int | None, delay_us: int) -> int | None:
-    """The watermark that a partition allows whose largest time is `latest_us`; None where it told no time."""
+    """The watermark that a partition allows whose largest time is `latest_us`; None if it told no time."""
     return None if latest_us is None else end_of(latest_us) - delay_us

@@ -59,7 +59,7 @@ class Fetcher:
         self._taken: dict[Partition, list[Any]] = {place: [] for place in self._left}
 
     def records(self) -> Iterator[Records]:
-        """Everything, in chunks; WaterclockError where it cannot be had."""
+        """Everything, in chunks; WaterclockError if it cannot be had."""
         self._assign()
         heard_s = self._client.clock.monotonic_s()
         try:
@@ -67,7 +67,12 @@ class Fetcher:
                 before = self._progress()
                 for message in self._next():
                     self._take(message)
-                yield from self._ready()
+                # Full chunks of every partition, and the rest of those that are over.
+                for place, messages in self._taken.items():
+                    whole = len(messages) // CHUNK * CHUNK if place in self._left else len(messages)
+                    for start in range(0, whole, CHUNK):
+                        yield _records(place, messages[start : min(start + CHUNK, whole)])
+                    del messages[:whole]
                 now_s = self._client.clock.monotonic_s()
                 heard_s = heard_s if self._progress() == before else now_s
                 if now_s - heard_s > self._client.patience_s:
@@ -113,14 +118,6 @@ class Fetcher:
             # not `pause`: a partition stays paused when it is assigned again
             self._client.consumer.incremental_unassign([TopicPartition(*place)])
 
-    def _ready(self) -> Iterator[Records]:
-        """Full chunks of every partition, and the rest of those that are over."""
-        for place, messages in self._taken.items():
-            whole = len(messages) // CHUNK * CHUNK if place in self._left else len(messages)
-            for start in range(0, whole, CHUNK):
-                yield _records(place, messages[start : min(start + CHUNK, whole)])
-            del messages[:whole]
-
     # what is no record ---------------------------------------------------------------------------------------
 
     def _trouble(self, error: Any, offset: int, each: Range | None) -> None:
@@ -137,7 +134,7 @@ class Fetcher:
                 self._lost(each, self._at[each.place])
 
     def _comes_back(self, each: Range) -> bool:
-        """Wait a little for the end of a range to be there again, and go on reading; False where it stays away.
+        """Wait a little for the end of a range to be there again, and go on reading; False if it stays away.
 
         A broker that has just started may not know its topics yet, a leader that was just elected not all of their ends.
         """

@@ -66,11 +66,7 @@ def up_to(start: Mapping[Partition, int], latest: Mapping[Partition, int], limit
     total = sum(behind.values())
     if limit is None or total <= limit:
         return {place: start.get(place, 0) + count for place, count in behind.items()}
-    return {place: start.get(place, 0) + _fair(count, limit, total) for place, count in behind.items()}
-
-
-def _fair(count: int, limit: int, total: int) -> int:
-    return max(count * limit // total, min(count, 1))
+    return {place: start.get(place, 0) + max(count * limit // total, min(count, 1)) for place, count in behind.items()}
 
 
 def ranges(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> list[Range]:

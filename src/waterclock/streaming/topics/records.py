@@ -114,7 +114,7 @@ class TopicLayout(RecordLayout):
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:
-    """What records became. `latest_us` is the largest time of an event or a heartbeat, None where there was none;
+    """What records became. `latest_us` is the largest time of an event or a heartbeat, None if there was none;
     `offsets` are those of the records that are no dead letter, heartbeat by header or tombstone."""
 
     rows: pa.Table
@@ -127,7 +127,8 @@ class ReadRecords:
 def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
     """Rows with a key, dead letters, and how far the time of the partition has come."""
     read = plain_records(records, layout)
-    rows = _with_id(read.rows, layout)
+    named = with_row_id(read.rows.select(layout.said()), layout.rules)
+    rows = read.rows.append_column(ROW_ID, named.column(ROW_ID)) if ROW_ID in named.column_names else read.rows
     latest = pc.max(rows.column(layout.rules.time).cast(pa.int64())).as_py()
     keyed = rows.filter(pc.is_valid(rows.column(layout.rules.key)))
     beats = read.counters["heartbeats"] + rows.num_rows - keyed.num_rows
@@ -175,7 +176,7 @@ def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], lis
 
 
 def _fast(bodies: Records, layout: RecordLayout) -> pa.Table | None:
-    """The rows of all records, or None where any of them needs a closer look."""
+    """The rows of all records, or None if any of them needs a closer look."""
     values: list[Any] = bodies.values
     if not values:
         return layout.schema().empty_table()
@@ -183,30 +184,20 @@ def _fast(bodies: Records, layout: RecordLayout) -> pa.Table | None:
     if block.count(b"\n") != len(values) - 1:
         return None  # a value of several lines
     rows = plain_rows(block, layout.value_schema())
-    parts = _columns(bodies, layout)
-    if rows is None or rows.num_rows != len(values) or parts is None:
+    if rows is None or rows.num_rows != len(values):
+        return None
+    try:
+        parts = [_column(bodies, part) for part in layout.record]
+    except ValueError:
         return None
     whole = pa.Table.from_arrays([*rows.columns, *parts], schema=layout.schema())
     return whole if layout.takes(whole) else None
-
-
-def _columns(bodies: Records, layout: RecordLayout) -> list[pa.Array] | None:
-    """The columns of the record, or None where a part of a record cannot be read."""
-    try:
-        return [_column(bodies, part) for part in layout.record]
-    except ValueError:
-        return None
 
 
 def _column(bodies: Records, part: str) -> pa.Array:
     kind, read = TYPES[RECORD_PARTS[part]], _PARTS[part]
     plain = pa.int64() if kind == TIMESTAMP else kind
     return pa.array((read(bodies, n) for n in range(len(bodies.offsets))), plain).cast(kind)
-
-
-def _with_id(rows: pa.Table, layout: TopicLayout) -> pa.Table:
-    named = with_row_id(rows.select(layout.said()), layout.rules)
-    return rows.append_column(ROW_ID, named.column(ROW_ID)) if ROW_ID in named.column_names else rows
 
 
 # The slow way --------------------------------------------------------------------------------------------------

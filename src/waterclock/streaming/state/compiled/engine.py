@@ -59,7 +59,10 @@ class CompiledEngine:
 
     def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> None:
         """`find` wakes those of the keys looked for that rest."""
-        self._rules, self._rows, self._store, self._find = rules, rows, store, find
+        self._rules = rules
+        self._rows = rows
+        self._store = store
+        self._find = find
         self._names = names_of(rules)
         self._engine = compiled.Engine(told(rules), self._names, KINDS)
         self._engine.load(NO_WATERMARK, Counters().to_dict())
@@ -253,7 +256,9 @@ class CompiledEngine:
     # results -------------------------------------------------------------------------------------------------
 
     def _results(self) -> pa.Table:
-        count, kind, rule, due, row, key, source, ids, others, carries = self._engine.results(self._kinds())
+        count, kind, rule, due, row, key, source, ids, others, carries = self._engine.results(
+            "".join(kind_of(f.type) for f in self._carried()).encode()
+        )
         if not count:
             return pa.table({})
         kinds, rules = np.frombuffer(kind, np.int8), np.frombuffer(rule, np.int32)
@@ -285,9 +290,6 @@ class CompiledEngine:
         schema = self._rows.schema()
         return [] if schema is None else [schema.field(name) for name in self._rules.questions().carried]
 
-    def _kinds(self) -> bytes:
-        return "".join(kind_of(f.type) for f in self._carried()).encode()
-
 
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
@@ -302,7 +304,7 @@ def _texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column of whole numbers, NONE where it is null."""
+    """A column of whole numbers, NONE if it is null."""
     one = _one(column).cast(pa.int64())
     return pc.fill_null(one, NONE) if one.null_count else one
 

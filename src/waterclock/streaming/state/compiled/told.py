@@ -21,8 +21,13 @@ def names_of(rules: Rules) -> list[str]:
 def told(rules: Rules) -> dict[str, Any]:
     """The rules as the compiled engine takes them."""
     questions, ordering = rules.questions(), rules.ordering
+    order = AS_THEY_COME
+    if ordering is not None and rules.sequence is not None:
+        order = BY_SEQUENCE
+    elif ordering is not None or rules.expects or rules.quiets:
+        order = BY_TIME
     return {
-        "ordering": _ordering(rules),
+        "ordering": order,
         "on_gap": ON_GAP[ordering.on_gap] if ordering else 0,
         "wait_us": ordering.wait_us if ordering else 0,
         "within_us": -1 if rules.within_us is None else rules.within_us,
@@ -49,12 +54,6 @@ def _named(rules: Rules) -> list[Delay | Expect | Quiet]:
     return [*rules.delays, *rules.expects, *rules.quiets]
 
 
-def _ordering(rules: Rules) -> int:
-    if rules.ordering is not None and rules.sequence is not None:
-        return BY_SEQUENCE
-    return BY_TIME if rules.ordering is not None or rules.expects or rules.quiets else AS_THEY_COME
-
-
 def _where(rules: Rules, text: str | None) -> int:
     return ALWAYS if text is None else rules.questions().conditions.index(text)
 
@@ -72,10 +71,6 @@ def _plan(rules: Rules, name: str) -> tuple[list[tuple[int, int]], list[tuple[in
     delays = [(n, _where(rules, d.where)) for n, d in enumerate(rules.delays) if name in types_of(d.after)]
     opens = [(n, _where(rules, e.where)) for n, e in enumerate(rules.expects) if name in types_of(e.after)]
     meets = [_where(rules, e.met_where) if name in types_of(e.type) else NEVER for e in rules.expects]
-    withdraws = [_withdraws(rules, e, name) for e in rules.expects]
+    withdraws = [_where(rules, e.cancel_where) if name in e.cancel_by else NEVER for e in rules.expects]
     is_closing = {*meets, *withdraws} - {NEVER}
     return delays, opens, meets if is_closing else [], withdraws if is_closing else []
-
-
-def _withdraws(rules: Rules, expect: Expect, name: str) -> int:
-    return _where(rules, expect.cancel_where) if name in expect.cancel_by else NEVER
