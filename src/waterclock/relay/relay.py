@@ -150,7 +150,7 @@ class Relay:
         return done
 
     def close(self, checkpoint: bool = True) -> None:
-        """Give everything back. Without a `checkpoint`, where a step was broken off, what was done since the last one is
+        """Give everything back. Without a `checkpoint`, if a step was broken off, what was done since the last one is
         read again from the logs."""
         with self.lock:
             self._gather(now=True)

@@ -59,8 +59,8 @@ class PartitionStatistics:
 class StandbyStatistics:
     """One input partition that another relay owns, and whose files this one keeps.
 
-    The input is filed up to `position`, and `behind` offsets of it are to be filed, None where that is not known yet; `why`
-    says why nothing of it is, where that is so.
+    The input is filed up to `position`, and `behind` offsets of it are to be filed, None if that is not known yet; `why`
+    says why nothing of it is, if that is so.
     """
 
     pending: int = 0
