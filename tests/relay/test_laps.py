@@ -9,7 +9,7 @@ import pytest
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping, owner_of, until_delivered
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.view.view import Bounds, View
+from waterclock.relay.watching.view import Bounds, View
 
 LARGE = random.Random(0).randbytes(3_000)  # it cannot be compressed
 

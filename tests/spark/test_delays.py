@@ -27,7 +27,7 @@ from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.store import State
-from waterclock.relay.view.view import Bounds
+from waterclock.relay.watching.view import Bounds
 from waterclock.relay.wire.settlement import mark_of, settlements
 from waterclock.relay.wire.topics import Topics
 from waterclock.spark import pending

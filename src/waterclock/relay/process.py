@@ -24,12 +24,12 @@ from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.patience import Backoff
-from waterclock.kafka.settings import READING, base_settings, from_text
+from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.relay.memory import MemoryTrim
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
+from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
-from waterclock.relay.watching.prometheus import prometheus
 from waterclock.relay.watching.recurring import recurring, with_series
 from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.web.option import open_server
@@ -99,18 +99,6 @@ def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
     return {"/ids/": lambda id: with_series(relay.show(id), *where), "/series/": lambda _: recurring(*where)}
 
 
-def kafka_settings(file: str | None) -> dict[str, str]:
-    """What --kafka-config holds; UsageError if it cannot be read."""
-    if file is None:
-        return {}
-    try:
-        return from_text("--kafka-config", Path(file).read_text())
-    except OSError as error:
-        raise UsageError(f"--kafka-config {file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--kafka-config {file} is no text in UTF-8: {error.reason} at {error.start}.") from None
-
-
 def begun(
     settings: Mapping[str, Any],
     topic: str,
@@ -148,7 +136,7 @@ def begun(
 
 def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:
     group = arguments.group or f"waterclock-relay-{arguments.topic}"
-    given = kafka_settings(arguments.kafka_config)
+    given = from_file("--kafka-config", arguments.kafka_config)
     name = arguments.name or name
     made = (servers, arguments.topic, folder, group, arguments.partitions, name, given, arguments.lap_bytes)
     return RelayOptions(*made, StandsBy(arguments.standby), bool(arguments.make_targets or arguments.embedded))

@@ -33,10 +33,12 @@ class Worker:
     """One function's handler, made again when it is lost."""
 
     def __init__(self, settings: Mapping[str, Any], relay: str, options: HandlerOptions) -> None:
-        self._settings, self._relay, self._options = settings, relay, options
+        self._settings = settings
+        self._relay = relay
+        self._options = options
         self._handler: Handler | None = None
         self._has_begun = False
-        self._backoff = Backoff(RECONNECTING_S, SystemClock())
+        self.backoff = Backoff(RECONNECTING_S, SystemClock())
 
     def handler(self) -> Handler:
         """The handler, connected."""
@@ -55,7 +57,7 @@ class Worker:
     def step(self) -> None:
         """Wait a moment for a message, and handle it."""
         if self.handler().step(POLL_S):
-            self._backoff.succeeded()
+            self.backoff.succeeded()
 
     def lost(self, error: WaterclockError) -> float:
         """Rule 2: let go; for how many seconds to wait. The error is raised where there was nothing to be lost yet."""
@@ -63,7 +65,7 @@ class Worker:
             raise error
         log.warning("%s begins anew: %s", self._options.group, error)
         self.close()
-        return self._backoff.failed()
+        return self.backoff.failed()
 
     def close(self) -> None:
         handler, self._handler = self._handler, None

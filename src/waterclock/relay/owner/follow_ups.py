@@ -23,9 +23,8 @@ from waterclock.durations import from_us
 from waterclock.relay.owner.context import Context
 from waterclock.relay.store import Payload, pack, unpack
 from waterclock.relay.store.rows import MOST_DUE, Array
-from waterclock.relay.wire.headers import headers_of, request_in
+from waterclock.relay.wire.cron import next_ms
 from waterclock.relay.wire.letters import Letter
-from waterclock.relay.wire.occurrences import next_ms
 from waterclock.relay.wire.request import (
     AT,
     CRON,
@@ -42,7 +41,9 @@ from waterclock.relay.wire.request import (
     Flag,
     Header,
     expiry_ms,
+    headers_of,
     occurrence_of,
+    request_in,
 )
 
 TOLD_EVERY: Final = 10_000  # records

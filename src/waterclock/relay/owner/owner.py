@@ -32,9 +32,9 @@ from waterclock.relay.owner.pace import MOST, Pace, Rest
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.store.rows import Array
-from waterclock.relay.wire.headers import headers_of
-from waterclock.relay.wire.incoming import Requests, read
+from waterclock.relay.wire.columns import Requests, read
 from waterclock.relay.wire.letters import Command, Letter
+from waterclock.relay.wire.request import headers_of
 
 SOON_MS: Final = 600_000
 SLICE: Final = 100_000  # rows loaded at once: 50 ms

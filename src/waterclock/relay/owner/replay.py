@@ -19,7 +19,7 @@ from confluent_kafka import Message
 
 from waterclock.errors import UsageError
 from waterclock.relay.logs.logs import fingerprint_of, offset_of
-from waterclock.relay.logs.settled import told_by
+from waterclock.relay.logs.settled import record_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.log_span import LogSpan
 from waterclock.relay.store import PartitionStore
@@ -125,7 +125,7 @@ class Replay:
         place = f"{self._context.topics.settled}-{self._number}-{message.offset()}"
         value = message.value() or b""
         try:
-            record = told_by(value)
+            record = record_of(value)
         except NoSettlement as error:
             if error.later:
                 raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None

@@ -47,7 +47,7 @@ from waterclock.relay.owner.pace import MOST
 from waterclock.relay.owner.refusals import AbortedTurn, Reports, learn
 from waterclock.relay.statistics import Counts
 from waterclock.relay.store import State, handed_on, unpack
-from waterclock.relay.store.found import Found
+from waterclock.relay.store.ids import Found
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.wire.request import AT, FROM, ID, TO, UNTIL, Header

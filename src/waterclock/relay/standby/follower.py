@@ -30,9 +30,8 @@ from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.replay import Replay
 from waterclock.relay.store import StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
-from waterclock.relay.wire.headers import headers_of
-from waterclock.relay.wire.incoming import read
-from waterclock.relay.wire.request import ORIGIN
+from waterclock.relay.wire.columns import read
+from waterclock.relay.wire.request import ORIGIN, headers_of
 
 CHECKPOINT_NS: Final = 5_000_000_000
 CHECKPOINT_BYTES: Final = 16 << 20  # of messages, since the last one: more at once would keep the disk for long

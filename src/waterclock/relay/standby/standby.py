@@ -26,9 +26,10 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.kafka.partitions import Partition
 from waterclock.kafka.patience import Backoff
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.logs.tails import Place, Tails
+from waterclock.relay.logs.tails import TailConsumer
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.standby.follower import Follower
@@ -70,7 +71,7 @@ class Standby:
         self._owners = owners
         self.followers: dict[int, Follower] = {}
         self.is_ready = False
-        self._tails = Tails(context.settings)
+        self._tails = TailConsumer(context.settings)
         self._queue: deque[Message] = deque()
         self._failed: dict[int, _Failure] = {}
         now_ns = context.clock.monotonic_ns()
@@ -157,7 +158,7 @@ class Standby:
 
     # Which are followed
 
-    def _places(self, number: int) -> tuple[Place, Place]:
+    def _places(self, number: int) -> tuple[Partition, Partition]:
         return (self._context.topics.settled, number), (self._context.topics.input, number)
 
     def _begin(self, wanted: Collection[int]) -> None:
