@@ -21,39 +21,6 @@ def pass_s(world: World, relay: Relay, seconds: int) -> None:
     step_quietly(relay)
 
 
-def test_what_is_cancelled_is_not_delivered_and_the_others_are(world: World) -> None:
-    relay = world.started()
-    world.send("a", in_ms=5_000, id="one")
-    world.send("b", in_ms=5_000, id="two")
-    cancel(world, "one")
-    pass_s(world, relay, 5)
-    assert (world.values(), world.replies()) == (["b"], [("one", "cancelled", 1)])
-
-
-def test_all_messages_of_an_id_are_cancelled(world: World) -> None:
-    relay = world.started()
-    world.send("a", "b", "c", in_ms=86_400_000, id="x")
-    cancel(world, "x")
-    pass_s(world, relay, 90_000)
-    assert (world.values(), world.replies()) == ([], [("x", "cancelled", 3)])
-
-
-def test_what_was_delivered_is_said_to_be(world: World) -> None:
-    relay = world.started()
-    world.send("a", in_ms=1_000, id="x")
-    pass_s(world, relay, 1)
-    cancel(world, "x")
-    step_quietly(relay)
-    assert (world.values(), world.replies()) == (["a"], [("x", "already delivered", 0)])
-
-
-def test_an_id_that_was_never_sent_is_unknown(world: World) -> None:
-    relay = world.started()
-    cancel(world, "x")
-    step_quietly(relay)
-    assert world.replies() == [("x", "unknown", 0)]
-
-
 def test_a_cancel_takes_only_what_stands_before_it_in_the_input(world: World) -> None:
     """All of it is read at once here: what comes behind must not be taken for what stood before."""
     cancel(world, "x")
@@ -89,14 +56,6 @@ def test_a_message_that_is_due_in_the_same_turn_is_cancelled_before_it_is_delive
             relay._ingest(relay._read(0.1))
     step_quietly(relay)
     assert (world.values(), world.replies()) == ([], [("x", "cancelled", 1)])
-
-
-def test_a_replace_delivers_the_new_one_and_not_the_old_one(world: World) -> None:
-    relay = world.started()
-    world.send("old", in_ms=1_000, id="x")
-    world.send("new", in_ms=2_000, id="x", delay_action="replace")
-    pass_s(world, relay, 2)
-    assert (world.values(), world.replies()) == (["new"], [("x", "replaced", 1)])
 
 
 def test_a_replace_of_what_was_delivered_or_never_sent_is_scheduled_and_told_so(world: World) -> None:

@@ -15,7 +15,6 @@ from tests.relay.test_kills import Death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, UsageError
-from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
@@ -185,7 +184,7 @@ def test_two_of_a_group_share_the_partitions_and_what_one_gives_back_is_done(
     world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waterclock.relay.handlers.handler.COMMIT_S", 1000.0)
-    Admin(base_settings(world.broker.bootstrap, {})).make(topic := f"{world.topic}.two", 4)
+    world.admin.make(topic := f"{world.topic}.two", 4)
     write = partial(written, world, topic)
     write(range(40))
     one, two = Failing(), Failing()
@@ -245,13 +244,11 @@ def test_a_message_that_is_too_large_to_be_sent_on_is_named_in_its_letter(
 ) -> None:
     import os
 
-    from tests.relay.test_letters import limit
-
     relay, seen = world.started(), Failing(ValueError("bad"))
     handler = own(seen)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms)
     deliver(world, relay, 0)
-    limit(world, world.topic, 5_000)
+    world.alter(world.topic, "max.message.bytes", 5_000)
     handle(handler)
     (letter,) = world.seen(f"{world.topic}.group.dead")
     assert dict(letter.headers)["dead-record"] == f"it stands at {world.target}-0-0".encode()
@@ -287,7 +284,7 @@ def test_run_calls_the_handlers_of_several_topics_until_it_is_stopped(world: Wor
 
 
 def world_topics(world: World) -> dict[str, int]:
-    return Admin(base_settings(world.broker.bootstrap, {})).topics()
+    return world.admin.topics()
 
 
 def test_coroutine_functions_are_awaited_and_tried_again_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

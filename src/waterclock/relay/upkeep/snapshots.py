@@ -68,7 +68,7 @@ class SnapshotTurn:
         owner = self._owner
         owner.log_span.snapshotted(self._snapshot.replay_from, self._size)
         owner.settled_position = self._settled_position
-        owner.changed()
+        owner.checkpoints.is_changed = True
         self._counts.snapshots += 1
 
 
