@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -30,12 +30,19 @@ Function = Callable[..., Any]
 @pytest.fixture
 def own(world: World) -> Iterator[Callable[..., Handler]]:
     """Makes a handler for the world's target, of a group of the test's own."""
+    with making(world, waits=("1 s", "1 min")) as one:
+        yield one
+
+
+@contextmanager
+def making(world: World, **options: Any) -> Iterator[Callable[..., Handler]]:
+    """Handlers with these options are made, and closed in the end."""
     made: list[Handler] = []
 
     def one(function: Function, **more: Any) -> Handler:
-        named = {"topic": world.target, "group": f"{world.topic}.group", "waits": ("1 s", "1 min"), **more}
-        options = HandlerOptions(function=function, **named)
-        made.append(Handler(base_settings(world.broker.bootstrap, {}), world.topic, options, SystemClock()))
+        named = {"topic": world.target, "group": f"{world.topic}.group", "function": function, **options, **more}
+        settings = base_settings(world.broker.bootstrap, {})
+        made.append(Handler(settings, world.topic, HandlerOptions(**named), SystemClock()))
         return made[-1]
 
     yield one
@@ -61,6 +68,22 @@ def deliver(world: World, relay: Any, after_ms: int) -> None:
 def requests(world: World) -> int:
     """How many requests there are to try again."""
     return sum(dict(seen.headers).get("retry-attempts") is not None for seen in world.seen(world.topic))
+
+
+@contextmanager
+def death(patch: pytest.MonkeyPatch, where: type, step: str, when: str) -> Iterator[None]:
+    """The process dies before or after a step, which is a method of that class."""
+    real = getattr(where, step)
+
+    def dying(*arguments: Any, **named: Any) -> None:
+        if when == "after":
+            real(*arguments, **named)
+        raise Death
+
+    with patch.context() as patched:
+        patched.setattr(where, step, dying)
+        with pytest.raises(Death):
+            yield
 
 
 class Failing:
@@ -147,17 +170,8 @@ def test_a_death_while_it_is_sent_on_leaves_one_retry(
     deliver(world, relay, 0)
     handler = own(seen)
     handle(handler)
-    with monkeypatch.context() as patch:
-        real = getattr(TransactionalProducer, step)
-
-        def dying(self: TransactionalProducer, *arguments: Any, **named: Any) -> None:
-            if when == "after":
-                real(self, *arguments, **named)
-            raise Death
-
-        patch.setattr(TransactionalProducer, step, dying)
-        with pytest.raises(Death):
-            handle(handler)
+    with death(monkeypatch, TransactionalProducer, step, when):
+        handle(handler)
     handler.close()  # what is open is thrown away, as Kafka does when time is over
     again = own(seen)
     step_until(lambda: again.step(0.05) or requests(world))

@@ -45,7 +45,9 @@ class HandledOffsets:
     away: what was not committed is undone, and the message comes again."""
 
     def __init__(self, url: str, group: str, ids: Mapping[str, str]) -> None:
-        self._session, self._group, self._ids = Session(url), group, ids
+        self._session = Session(url)
+        self._group = group
+        self._ids = ids
         self._session.begin(TABLE)  # two that make the table at once are in each other's way
         if self._session.run("SELECT to_regclass(%s)", TABLE) == [(None,)]:  # who may not make it may use it
             self._session.run(_MAKE)

@@ -146,7 +146,9 @@ class Files:
         self._flush = Flush(
             self, self._unflushed | last.written, self._dropped | last.dropped, self._new_names or last.new_names
         )
-        self._unflushed, self._dropped, self._new_names = set(), set(), False
+        self._unflushed = set()
+        self._dropped = set()
+        self._new_names = False
         return self._flush
 
     def flush(self, name: str) -> None:

@@ -137,7 +137,9 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
         return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), id, others)
     if len(asked) != len(headers or ()) or not _OURS.issuperset(asked):
         asked, others = _sorted(headers or ())
-    action = _action(asked) if ACTION in asked else Action.SCHEDULE
+    action = _ACTIONS.get(asked[ACTION]) if ACTION in asked else Action.SCHEDULE
+    if action is None:
+        raise BadRequest(f"{ACTION} must be cancel or replace, got {_shown(asked[ACTION])}: to schedule, leave it out.")
     id = _id(asked, action) if ID in asked or action is not Action.SCHEDULE else b""
     if action is Action.CANCEL:
         return Request(action, "", 0, id, others)
@@ -188,13 +190,6 @@ def _sorted(headers: Sequence[Header]) -> tuple[_Asked, list[Header]]:
         else:
             asked[name] = header[1]
     return asked, others
-
-
-def _action(asked: _Asked) -> Action:
-    text = asked[ACTION]
-    if (action := _ACTIONS.get(text)) is None:
-        raise BadRequest(f"{ACTION} must be cancel or replace, got {_shown(text)}: to schedule, leave it out.")
-    return action
 
 
 def _id(asked: _Asked, action: Action) -> bytes:
@@ -291,8 +286,8 @@ def _flags(asked: _Asked, due_ms: int, id: bytes) -> int:
         raise BadRequest(f"it would expire before it is due: {EXPIRES} is {end_ms}, and it is due at {due_ms}.")
     if end_ms == due_ms and OCCURRENCE not in asked:  # the next one of a series may be due at the end of that
         raise BadRequest(f"it would expire when it is due, at {due_ms}, and is delivered a little later: give it time.")
-    told = ((CRON, Flag.SERIES), (OCCURRENCE, Flag.NEXT), (EXPIRES, Flag.EXPIRES), (TTL, Flag.EXPIRES))
-    return sum({flag.value for name, flag in told if name in asked})
+    flags = ((CRON, Flag.SERIES), (OCCURRENCE, Flag.NEXT), (EXPIRES, Flag.EXPIRES), (TTL, Flag.EXPIRES))
+    return sum({flag.value for name, flag in flags if name in asked})
 
 
 def _number(name: str, text: bytes | None) -> int:
