@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.postgres_server import PostgresServer
-from tests.relay.test_handlers import Failing, death, deliver, handle, making, requests
+from tests.relay.handler_steps import Failing, death, deliver, handle, making, requests
 from tests.relay.world import World, step_until
 from waterclock.errors import SinkLost, UsageError
 from waterclock.kafka.transactions import TransactionalProducer

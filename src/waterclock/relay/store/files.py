@@ -49,7 +49,7 @@ class DiskRefused(OSError):
         self.wanted = wanted
 
 
-class Files:
+class StoreFiles:
     """The files of one folder, of which a few are open at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -202,7 +202,7 @@ class Files:
 class Flush:
     """A flush that is on its way; what is written, made or dropped from now on waits for the next. Rule 4."""
 
-    def __init__(self, files: Files, written: set[str], dropped: set[str], new_names: bool) -> None:
+    def __init__(self, files: StoreFiles, written: set[str], dropped: set[str], new_names: bool) -> None:
         self._files = files
         self.written = written  # names of files whose bytes are to be flushed
         self.dropped = dropped  # names of files that go once the new manifest is there
@@ -232,19 +232,19 @@ class Flush:
 class AppendedFile:
     """A file that grows at its end. What is read of it is checked by who reads: each message has its checksum."""
 
-    def __init__(self, files: Files, name: str, mark: bytes, length: int) -> None:
+    def __init__(self, files: StoreFiles, name: str, mark: bytes, length: int) -> None:
         self.files = files
         self.name = name
         self.mark = mark
         self.length = length  # bytes that count, the header among them
 
     @classmethod
-    def create(cls, files: Files, name: str) -> Self:
+    def create(cls, files: StoreFiles, name: str) -> Self:
         """An empty one."""
         return cls(files, name, files.create(name), HEADER)
 
     @classmethod
-    def restore(cls, files: Files, stored: list[Any]) -> Self:
+    def restore(cls, files: StoreFiles, stored: list[Any]) -> Self:
         """As a manifest has it: `stored()`. `StoreDamaged` if the file is not like that."""
         name, mark, length, *rest = stored
         files.restore(name, bytes.fromhex(mark), length)
@@ -268,7 +268,7 @@ class AppendedFile:
         self.grow(data)
 
     def read(self, size: int, at: int) -> bytes:
-        """So many bytes, from the start of the file; see `Files.read`."""
+        """So many bytes, from the start of the file; see `StoreFiles.read`."""
         return self.files.read(self.name, size, at)
 
     def drop(self) -> None:
@@ -283,7 +283,7 @@ class AppendedFile:
 class CheckedFile(AppendedFile):
     """One with the checksum of all that is in it."""
 
-    def __init__(self, files: Files, name: str, mark: bytes, length: int, crc: int = 0) -> None:
+    def __init__(self, files: StoreFiles, name: str, mark: bytes, length: int, crc: int = 0) -> None:
         super().__init__(files, name, mark, length)
         self.crc = crc
 

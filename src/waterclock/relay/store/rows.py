@@ -45,11 +45,11 @@ def rows_of(dues: Iterable[int], origins: Iterable[int]) -> Array:
     return rows
 
 
-class Targets:
+class TopicNumbers:
     """The topics that messages of a partition were ever for, by number: a row has room for two bytes, not for a name. A
     number is given once.
 
-    >>> targets = Targets(["mails"])
+    >>> targets = TopicNumbers(["mails"])
     >>> targets.numbers(["reminders", "mails"]), targets.names
     ([1, 0], ['mails', 'reminders'])
     """

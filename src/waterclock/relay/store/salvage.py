@@ -19,8 +19,8 @@ import numpy as np
 
 from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
-from waterclock.relay.store.files import HEADER, Files, StoreDamaged
-from waterclock.relay.store.ledger import Ledger
+from waterclock.relay.store.files import HEADER, StoreDamaged, StoreFiles
+from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import Origins, State
 from waterclock.relay.store.packing import Payload, unpack
 from waterclock.relay.store.rows import ROW, Array
@@ -57,9 +57,9 @@ class Salvage:
     def _read_manifest(self, folder: Path) -> None:
         stored: dict[str, Any] = json.loads((folder / manifest.NAME).read_bytes().partition(b"\n")[0])
         self._targets, self._filed_to = stored["targets"], stored["data_position"]
-        files = Files(folder)
+        files = StoreFiles(folder)
         try:
-            ledger = Ledger(files, lambda: 0)
+            ledger = OriginLedger(files, lambda: 0)
             ledger.restore(stored["ledger"])
         finally:
             files.close()

@@ -20,7 +20,7 @@ from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
-from waterclock.relay.wire.snapshot import Capture, Snapshot
+from waterclock.relay.wire.snapshot import SettledSnapshot, SnapshotCapture
 
 TIMES: Final = 4
 PART_OF_LAP: Final = 16
@@ -29,7 +29,7 @@ PART_OF_LAP: Final = 16
 class SnapshotTurn:
     """Steps 2 to 4, once."""
 
-    def __init__(self, owner: Owner, counts: Counts, snapshot: Snapshot) -> None:
+    def __init__(self, owner: Owner, counts: Counts, snapshot: SettledSnapshot) -> None:
         self._owner, self._counts, self._snapshot = owner, counts, snapshot
         self._size, self._settled_position = 0, owner.settled_position
         self._own: KafkaError | None = None  # why TOPIC.settled does not take it
@@ -76,7 +76,7 @@ class SnapshotSchedule:
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int) -> None:
         self._owner, self._counts, self._least = owner, counts, lap_bytes // PART_OF_LAP
-        self._capture: Capture | None = None
+        self._capture: SnapshotCapture | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -94,7 +94,7 @@ class SnapshotSchedule:
         SnapshotTurn(self._owner, self._counts, snapshot).run()
         return 1
 
-    def _begun(self) -> Capture:
+    def _begun(self) -> SnapshotCapture:
         """Step 1."""
         owner, moves = self._owner, self._owner.log_span.moves
-        return Capture(owner.store, owner.settled_position, owner.position, moves.swept, moves.stretches)
+        return SnapshotCapture(owner.store, owner.settled_position, owner.position, moves.swept, moves.stretches)
