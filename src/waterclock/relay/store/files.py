@@ -80,15 +80,11 @@ class StoreFiles:
         try:
             yield
         except OSError:
-            self.scrap(name)
+            self._close(name)
+            self._unflushed.discard(name)
+            self._flush.written.discard(name)
+            (self.folder / name).unlink(missing_ok=True)
             raise
-
-    def scrap(self, name: str) -> None:
-        """Remove a file that no manifest has named yet."""
-        self._close(name)
-        self._unflushed.discard(name)
-        self._flush.written.discard(name)
-        (self.folder / name).unlink(missing_ok=True)
 
     @contextmanager
     def _refusing(self, name: str, wanted: int) -> Iterator[None]:

@@ -146,7 +146,7 @@ def _warn(missing: Sequence[int]) -> None:
     if missing:
         numbers = ", ".join(map(str, missing))
         print(
-            f"waterclock: of the partitions {numbers} nothing is told: another relay owns them (ask it too, --at; or leave "
+            f"waterclock: nothing is known of the partitions {numbers}: another relay owns them (ask it too, --at; or leave "
             "--at out), or none",
             file=sys.stderr,
         )
