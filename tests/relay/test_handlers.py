@@ -188,13 +188,11 @@ def test_a_message_that_is_too_large_to_be_sent_on_is_named_in_its_letter(
 ) -> None:
     import os
 
-    from tests.relay.test_letters import limit
-
     relay, seen = world.started(), Failing(ValueError("bad"))
     handler = own(seen)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms)
     deliver(world, relay, 0)
-    limit(world, world.topic, 5_000)
+    world.alter(world.topic, "max.message.bytes", 5_000)
     handle(handler)
     (letter,) = world.seen(f"{world.topic}.group.dead")
     assert dict(letter.headers)["dead-record"] == f"it stands at {world.target}-0-0".encode()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.relay.lapping import (
     LAP_BYTES,
@@ -28,7 +29,6 @@ from waterclock.relay.relay import Relay
 from waterclock.relay.store import manifest
 from waterclock.relay.upkeep.lap import LapTurn
 from waterclock.relay.upkeep.snapshots import SnapshotTurn
-from waterclock.relay.upkeep.trim import Cutter
 from waterclock.testing import Broker
 
 LAP = ("choose", "copy", "settle", "commit", "mark")
@@ -94,8 +94,8 @@ def check(world: World, relay: Relay) -> None:
     [
         *(pytest.param(LapTurn, *one.values, marks=one.marks) for one in each(LAP)),
         *(pytest.param(SnapshotTurn, *one.values, marks=one.marks) for one in each(SNAPSHOT)),
-        pytest.param(Cutter, "cut", "before", marks=pytest.mark.long(seconds=4)),
-        pytest.param(Cutter, "cut", "after"),
+        pytest.param(AdminClient, "delete_records", "before", marks=pytest.mark.long(seconds=4)),
+        pytest.param(AdminClient, "delete_records", "after"),
     ],
 )
 def test_a_death_at_each_step_of_a_lap_a_snapshot_and_a_trim_loses_nothing_and_doubles_nothing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
 
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping, owner_of, until_delivered
 from tests.relay.world import World, step_quietly, step_until
@@ -237,11 +237,7 @@ def test_a_copy_that_kafka_does_not_take_stays_where_it_is_and_the_log_from_ther
     world.send("far", in_ms=YEAR_MS)
     world.put(LARGE, deliver_to=world.target, deliver_at=world.now_ms + YEAR_MS)
     step_quietly(relay)
-    limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, world.topic, incremental_configs=[limit])
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    (changed,) = admin.incremental_alter_configs([resource]).values()
-    changed.result()
+    world.alter(world.topic, "max.message.bytes", 2_000)
     for _ in range(15):
         fill(world, relay, 10)
     step_until(lambda: "stays where it is" in caplog.text, relay)

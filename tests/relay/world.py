@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from waterclock.clock import ManualClock, WallClock
 from waterclock.errors import WaterclockError
@@ -129,6 +130,13 @@ class World:
 
     def advance_ms(self, ms: int) -> None:
         self.clock.advance_s(ms / 1000)
+
+    def alter(self, topic: str, name: str, value: object) -> None:
+        """As `kafka-configs.sh --alter` does."""
+        entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        admin = AdminClient(base_settings(self.broker.bootstrap, {}))
+        admin.incremental_alter_configs([resource])[resource].result()
 
     # What readers see
 

@@ -21,6 +21,7 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from tests.relay.draw import lives
 from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
 from tests.relay.life import Life
+from tests.relay.test_last_copy import cut
 from tests.relay.world import World, step_quietly, step_until
 from tests.test_readme import ROOT, blocks, run_block
 from waterclock.errors import ConnectionLost, UsageError
@@ -28,7 +29,6 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.store import State
-from waterclock.relay.upkeep.trim import Cutter
 from waterclock.relay.watching.view import LogBounds
 from waterclock.relay.wire.settlement import mark_of, settlements
 from waterclock.relay.wire.topics import Topics
@@ -241,8 +241,7 @@ def test_where_no_snapshot_says_what_was_settled_before_the_view_is_refused(worl
     world.send("later")
     step_quietly(world.started())
     settled = f"{world.topic}.settled"
-    admin = Admin(base_settings(world.broker.bootstrap, {}))
-    Cutter(admin.client).cut(settled, 0, 1).result(10)
+    cut(world, 1, settled)
     with pytest.raises(UsageError, match=f"{settled}-0 begins at offset 1, and no snapshot"):
         values_of(logs, world, part_of(logs, world))
 

@@ -70,7 +70,9 @@ class TransactionalProducer:
         if self._notes:
             own["on_delivery"] = _noting(self._refused)
         self.producer = Producer({**settings, **wins, **own})
-        self.is_open, self.has_failed, self._is_given_up, self._sent = False, False, False, 0
+        self.is_open = self.has_failed = False
+        self._is_given_up = False
+        self._sent = 0
 
     def fence(self, topic: str | None = None) -> None:
         """Step 1, quicker with the name of a `topic` that is there.
@@ -147,11 +149,11 @@ class TransactionalProducer:
     def send_offsets(self, offsets: Offsets, group: Any, note: str = "") -> None:
         """Step 3: `offsets`, of the next record to read, count for the group from the commit on; `note` stands beside them.
 
-        `group` is the consumer's own `consumer_group_metadata()`: where the group has gone on without this member, the
+        `group` is the consumer's own `consumer_group_metadata()`: if the group has gone on without this member, the
         transaction cannot be committed any more.
         """
-        asked = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in offsets.items()]
-        self._ask(partial(self.producer.send_offsets_to_transaction, asked, group), _OFFSETS_S)
+        places = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in offsets.items()]
+        self._ask(partial(self.producer.send_offsets_to_transaction, places, group), _OFFSETS_S)
 
     def commit(self) -> None:
         """Step 4; when it returns, Kafka has it all."""
@@ -166,7 +168,7 @@ class TransactionalProducer:
 
     def look_again(self, topic: str) -> None:
         """Have librdkafka ask about a topic that refused: it would refuse for it, for 5 minutes."""
-        with suppress(KafkaException):  # what is wrong is told by the next record
+        with suppress(KafkaException):  # the next record says what is wrong
             self.producer.list_topics(topic, timeout=CALL_S)
 
     def give_up(self) -> None:

@@ -26,7 +26,8 @@ class MemoryTrim:
     """Hears how much a process does, and when it has nothing to do."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock, self._done, self._next_ns = clock, 0, 0
+        self._clock = clock
+        self._done = self._next_ns = 0
 
     def step(self, done: int, free_s: float) -> None:
         """So many records were dealt with, and there is nothing to do for so long."""
@@ -36,12 +37,9 @@ class MemoryTrim:
             give_back()
 
 
-def _found() -> Callable[[int], Any] | None:
-    """glibc's malloc_trim."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-
-
-_trim: Final = _found()
+_trim: Final[Callable[[int], Any] | None] = (
+    getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # glibc has it
+)
 
 
 def give_back() -> None:

@@ -38,10 +38,13 @@ _NAME = re.compile(rb"[\w.-]{1,100}")
 
 
 def serve(arguments: Namespace) -> int:
-    """The relay, with a broker of its own where --embedded asks for one."""
+    """The relay, with a broker of its own if --embedded asks for one."""
     check_names(Topics.of(arguments.topic))  # Kafka would be waited for
     clock = SystemClock()
-    _collect_seldom()
+    # Records come in tens of thousands and live until they are filed: after each few hundred the garbage collector would
+    # look at all of them for circles, find none, and take a third of the time
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
         stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
@@ -89,15 +92,8 @@ def _reading(shown: Progress, stop: list[int], log: str, done: int, all: int) ->
 
 def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
     """What `show` and `ls` ask besides the statistics."""
-    asked = relay.owners, relay.lock, relay.topics.input
-    return {"/ids/": lambda id: with_series(relay.show(id), *asked), "/series/": lambda _: recurring(*asked)}
-
-
-def _collect_seldom() -> None:
-    """Have the garbage collector look for circles seldom. Records come in tens of thousands and live until they are filed:
-    after each few hundred it would look at all of them, find none, and take a third of the time."""
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
+    where = relay.owners, relay.lock, relay.topics.input
+    return {"/ids/": lambda id: with_series(relay.show(id), *where), "/series/": lambda _: recurring(*where)}
 
 
 def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:
@@ -110,7 +106,7 @@ def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> Rel
 
 @contextmanager
 def _folder_alone(folder: Path) -> Iterator[str]:
-    """The folder for this process alone; the name that lies in it, made the first time."""
+    """The folder for this process alone; the name that lies in it, a new one if there is none, or it is damaged."""
     make_folder(folder)
     lock = FolderLock(folder, "lock", WithoutLocks.REFUSE)
     try:
@@ -120,18 +116,14 @@ def _folder_alone(folder: Path) -> Iterator[str]:
             f"Another relay works in {folder}: stop it, or give this one a folder of its own (--folder)."
         ) from None
     try:
-        yield _name_in(folder / "name")
+        file = folder / "name"
+        name = file.read_bytes().strip() if file.exists() else b""
+        if not _NAME.fullmatch(name):
+            name = uuid4().hex[:12].encode()
+            write_whole(file, name)
+        yield name.decode()
     finally:
         lock.release()
-
-
-def _name_in(file: Path) -> str:
-    """What stands there; where there is none, or it is damaged, a new one."""
-    found = file.read_bytes().strip() if file.exists() else b""
-    if not _NAME.fullmatch(found):
-        found = uuid4().hex[:12].encode()
-        write_whole(file, found)
-    return found.decode()
 
 
 def _note(came: list[int], number: int, frame: FrameType | None) -> None:

@@ -65,7 +65,8 @@ class Relay:
         lost: Callable[[WaterclockError], object] = lambda error: None,
         reading: Reading = in_silence,
     ) -> None:
-        self._options, self._clock, self._lost = options, clock or SystemClock(), lost
+        self._options, self._lost = options, lost
+        self._clock = clock or SystemClock()
         self._settings = staying(base_settings(options.servers, options.settings or {}))
         self.topics = Topics.of(options.topic)
         self._admin = Admin(self._settings)
@@ -149,7 +150,7 @@ class Relay:
         return done
 
     def close(self, checkpoint: bool = True) -> None:
-        """Give everything back. Without a `checkpoint`, where a step was broken off, what was done since the last one is
+        """Give everything back. Without a `checkpoint`, if a step was broken off, what was done since the last one is
         read again from the logs."""
         with self.lock:
             self._gather(now=True)

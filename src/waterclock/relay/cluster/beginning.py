@@ -40,8 +40,8 @@ def begun(
             return begin()
         except (EnvironmentMissing, ConnectionLost) as error:
             if backoff.is_over:
-                told = str(error).rstrip(".")
-                raise EnvironmentMissing(f"{told}. It was waited for, for {PATIENCE_S:.0f} seconds.") from None
+                why = str(error).rstrip(".")
+                raise EnvironmentMissing(f"{why}. It was waited for, for {PATIENCE_S:.0f} seconds.") from None
         servers = settings["bootstrap.servers"]
         said(ConnectionLost(f"Kafka at {servers} is away: it is waited for, for {PATIENCE_S:.0f} seconds at most."))
         backoff.sleep()

@@ -37,7 +37,7 @@ _BROKERS: Final = -1  # as many partitions and replicas as the broker gives
 @dataclass(slots=True)
 class _Topic:
     """`absent`: why nothing can go there, now or later; `refuses`: why this relay may send nothing there now. `limit`: the
-    largest batch in bytes, None where that is not known; `has_all`: its settings were asked for too."""
+    largest batch in bytes, None if that is not known; `has_all`: its settings were asked for too."""
 
     until_s: float
     absent: str | None = None
@@ -50,7 +50,9 @@ class Targets:
     """Asks by `client`. `makes`: a topic that is not there is made."""
 
     def __init__(self, client: AdminClient, topics: Topics, clock: Clock | None = None, makes: bool = False) -> None:
-        self._client, self._own, self._makes = client, frozenset(topics), makes
+        self._client = client
+        self._own = frozenset(topics)
+        self._makes = makes
         self._clock = clock or SystemClock()
         self._known: dict[str, _Topic] = {}
 
@@ -77,7 +79,7 @@ class Targets:
             self._known.pop(topic, None)
 
     def own_refusal(self) -> str | None:
-        """Which of the relay's own topics it may not write to, and why; None where Kafka names none."""
+        """Which of the relay's own topics it may not write to, and why; None if Kafka names none."""
         found = self._asked(sorted(self._own), False)
         return next((why for one in found.values() if (why := one.absent or one.refuses)), None)
 
@@ -144,7 +146,7 @@ class Targets:
 
 
 def _without(name: str, error: KafkaError, until_s: float) -> _Topic:
-    """A topic of which Kafka says no more than this. ConnectionLost where it says nothing."""
+    """A topic of which Kafka says no more than this. ConnectionLost if it says nothing."""
     meaning = meaning_of(error)
     if meaning is Meaning.UNKNOWN:
         return _Topic(until_s, absent=f"there is no topic {name} to deliver to.")

@@ -39,14 +39,13 @@ class Volume:
 
     def since(self, offset: int) -> int:
         """The bytes from an offset to the end."""
-        return self._sums[-1] - self._before(offset)
-
-    def _before(self, offset: int) -> int:
         which = bisect_left(self._offsets, offset)
         if which in (0, len(self._offsets)):
-            return self._sums[0 if which == 0 else -1]
-        (start, end), (least, most) = self._offsets[which - 1 : which + 1], self._sums[which - 1 : which + 1]
-        return least + (most - least) * (offset - start) // (end - start)
+            before = self._sums[0 if which == 0 else -1]
+        else:
+            (start, end), (least, most) = self._offsets[which - 1 : which + 1], self._sums[which - 1 : which + 1]
+            before = least + (most - least) * (offset - start) // (end - start)
+        return self._sums[-1] - before
 
     def forget(self, below: int) -> None:
         """Nothing is asked of what was before."""
@@ -67,13 +66,14 @@ class LogSpan:
     """How much of both logs of one partition there is.
 
     `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
-    snapshot, which had `saved` bytes. `answered`: the command position, -1 where none is known. `snapshots`: from where
+    snapshot, which had `saved` bytes. `answered`: the command position, -1 if none is known. `snapshots`: from where
     TOPIC.settled is read beside the last one, and beside that before it.
     """
 
     def __init__(self) -> None:
         self.moves, self.volume = Moves(), Volume()
-        self.low = self.settled_low = self.unsaved = self.saved = 0
+        self.low = self.settled_low = 0
+        self.unsaved = self.saved = 0
         self.answered = -1
         self.snapshots: list[int] = []
 
@@ -85,7 +85,8 @@ class LogSpan:
             numbers = numbers_of(notes["copies"])
             made.moves = Moves(notes["swept"], zip(numbers[::2], numbers[1::2], strict=True))
             made.volume = Volume.restored(notes["volume"])
-            made.unsaved, made.saved, made.snapshots = notes["unsaved"], notes["saved"], notes["snapshots"]
+            made.unsaved, made.saved = notes["unsaved"], notes["saved"]
+            made.snapshots = notes["snapshots"]
             made.answered = notes.get("answered", -1)  # files of an earlier version do not say it
         return made
 

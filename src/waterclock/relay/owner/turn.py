@@ -20,7 +20,7 @@ Rule 1: nothing in the files changes before 8: a crash, an error or an answer th
         take-over, which reads from the logs what became of the turn. A turn that is undone was aborted first: its
         messages cannot be there, and its owner is the one that Kafka knows.
 Rule 2: a command sees what stands before it in the input, and what this turn settled before it. What is delivered by this
-        turn was not: its cancel, which can only come later, is told so.
+        turn was not: its cancel, which can only come later, hears so.
 Rule 3: a target that refuses, or may, is delivered to in turns of its own (doubts.py), in between the others'. What is
         known before is not tried: a message whose target is not there, or takes nothing of this relay, is put aside.
 Rule 4: a turn carries no more than the owner's pace says. Where more commands wait, it answers the first of them, and
@@ -193,7 +193,8 @@ class Turn:
         chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
         self._letters += self._put_aside(chosen.aside, chosen.reasons)
         self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
-        self._rows, self._alone, self._probes = chosen.rows, chosen.is_alone, chosen.is_probe
+        self._rows = chosen.rows
+        self._alone, self._probes = chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
@@ -220,7 +221,8 @@ class Turn:
         blobs = list(owner.store.read(self._rows))
         if self._rows["flags"].any():
             found = follow_ups(self._rows, blobs, owner.store.targets, self._context.clock.wall_ms())
-            self._rows, blobs, self._nexts, self._missed = found.rows, found.blobs, found.nexts, found.missed
+            self._rows, blobs = found.rows, found.blobs
+            self._nexts, self._missed = found.nexts, found.missed
             self._letters += found.letters
             self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
         self._blobs = blobs
@@ -290,8 +292,13 @@ class Turn:
     def mark(self) -> None:
         """Step 8."""
         owner = self.owner
-        owner.settled(self._rows["origin"], State.FIRED)
-        owner.settled(np.array(list(self._gone), "<i8"), State.CANCELLED)
+        gone = np.array(list(self._gone), "<i8")
+        for origins, state in ((self._rows["origin"], State.FIRED), (gone, State.CANCELLED)):
+            if len(origins):
+                owner.log_span.unsaved += 64 + origins.nbytes
+                with owner.disk.asking():  # it is settled all the same, and the next checkpoint writes it down
+                    owner.store.settle(origins, state)
+        owner.checkpoints.is_changed = True
         owner.settled_position = self._settled_position
         owner.answered(self._position)
         owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
@@ -307,7 +314,7 @@ class Turn:
         self._counts.turn(self._context.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def abort(self) -> None:
-        """Step 9; when it returns, nothing of what was sent is there. ConnectionLost where that is not known."""
+        """Step 9; when it returns, nothing of what was sent is there. ConnectionLost if that is not known."""
         if self._is_probe and self._refusal is None:
             self.owner.producer.arrive(PROBED_S)
         self.owner.producer.abort()

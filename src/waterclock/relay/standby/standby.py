@@ -5,7 +5,7 @@ Rule 2: following yields to owning. Where nothing is due within `QUIET_MS`, a st
         in `EACH_NS`. The relay has one thread, and what is due in it is worth more than what may be due in it some day.
 Rule 3: whatever goes wrong with a partition that is followed, its follower is let go, that is said, and another one begins
         after a pause that grows. Nothing of it ends the relay, or an owner: the logs have it all.
-Rule 4: the disk is for the owners first. With less than `RESERVE` free, nothing is filed here; and where an owner's files
+Rule 4: the disk is for the owners first. With less than `RESERVE` free, nothing is filed here; and if an owner's files
         were refused, those that are kept here are removed, and not begun again for `AGAIN_NS`: what they hold is in the
         log, and Kafka is asked whether it is. What is a last copy, or may be one, stays.
 Rule 5: a follower that falls behind where a log was cut off begins anew with what is left: a snapshot says what it missed.
@@ -66,14 +66,18 @@ class Standby:
     owns. It begins once `is_ready`."""
 
     def __init__(self, context: Context, numbers: Iterable[int], owners: Mapping[int, Owner]) -> None:
-        self._context, self._numbers, self._owners = context, frozenset(numbers), owners
+        self._context = context
+        self._numbers = frozenset(numbers)
+        self._owners = owners
         self.followers: dict[int, Follower] = {}
         self.is_ready = False
         self._tails = TailConsumer(context.settings)
         self._queue: deque[Message] = deque()
         self._failed: dict[int, _Failure] = {}
         now_ns = context.clock.monotonic_ns()
-        self._next_ns = self._look_ns = self._say_ns = self._again_ns = now_ns
+        self._next_ns = now_ns  # the next step while owners have something to do
+        self._look_ns = self._say_ns = now_ns  # the next look at the disk; when it is said again that it is nearly full
+        self._again_ns = now_ns  # nothing is followed before
         self._has_room, self._has_more = True, False
         self._logs: Logs | None = None
 
@@ -121,7 +125,7 @@ class Standby:
 
     @cached_property
     def _careful(self) -> Context:
-        """With readers that wait `PATIENCE_S` for an answer: where a leader is away, owners are not kept for longer."""
+        """With readers that wait `PATIENCE_S` for an answer: if a leader is away, owners are not kept for longer."""
         context = self._context
         self._logs = Logs(context.settings, patience_s=PATIENCE_S)
         return replace(context, logs=self._logs)
@@ -136,18 +140,18 @@ class Standby:
 
     def statistics(self) -> dict[int, StandbyStatistics]:
         """Of each partition that is followed, or that was to be."""
-        told = {number: StandbyStatistics(why=failed.why) for number, failed in self._failed.items()}
-        return dict(sorted({**told, **{number: self._of(one) for number, one in self.followers.items()}}.items()))
-
-    def _of(self, follower: Follower) -> StandbyStatistics:
-        bounds = self._tails.bounds((self._context.topics.input, follower.number))
-        return StandbyStatistics(
-            pending=follower.store.pending,
-            position=follower.position,
-            behind=None if bounds is None else follower.behind(bounds[1]),
-            bytes_on_disk=follower.store.bytes_on_disk,
-            why="" if self._has_room else "the disk is nearly full",
-        )
+        failed = {number: StandbyStatistics(why=failure.why) for number, failure in self._failed.items()}
+        found = dict[int, StandbyStatistics]()
+        for number, follower in self.followers.items():
+            bounds = self._tails.bounds((self._context.topics.input, number))
+            found[number] = StandbyStatistics(
+                pending=follower.store.pending,
+                position=follower.position,
+                behind=None if bounds is None else follower.behind(bounds[1]),
+                bytes_on_disk=follower.store.bytes_on_disk,
+                why="" if self._has_room else "the disk is nearly full",
+            )
+        return dict(sorted({**failed, **found}.items()))
 
     def _is_quiet(self) -> bool:
         return all(owner.has_caught_up and owner.is_quiet(QUIET_MS) for owner in self._owners.values())
@@ -185,16 +189,13 @@ class Standby:
         try:
             return action(number)
         except (WaterclockError, OSError, KafkaException) as error:
-            self._fail(number, error)
+            failure = self._failed.get(number) or _Failure(Backoff(_PAUSES_S, self._context.clock), "")
+            self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
+            pause_s, failure.why = failure.backoff.failed(), str(error)
+            self._failed[number] = failure
+            log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
+                        self._context.place_of(number), pause_s, failure.why)  # fmt: skip
         return 0
-
-    def _fail(self, number: int, error: Exception) -> None:
-        failure = self._failed.get(number) or _Failure(Backoff(_PAUSES_S, self._context.clock), "")
-        self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
-        pause_s, failure.why = failure.backoff.failed(), str(error)
-        self._failed[number] = failure
-        log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
-                    self._context.place_of(number), pause_s, failure.why)  # fmt: skip
 
     # What comes
 
@@ -204,42 +205,29 @@ class Standby:
             self._queue.extend(self._tails.take(TAKEN))
         self._has_more = len(self._queue) >= TAKEN
         while self._queue:
-            done += self._take_in(self._run())
+            run = [self._queue.popleft()]  # with as many records of the same partition of the input as stand behind it
+            is_of_input = run[0].error() is None and run[0].topic() == self._context.topics.input
+            while is_of_input and self._queue and len(run) < TOGETHER and _are_beside(run[0], self._queue[0]):
+                run.append(self._queue.popleft())
+            if run[0].partition() in self.followers:
+                done += self._deal(run[0].partition(), partial(self._take_in, run))
             if clock.monotonic_ns() >= until_ns:
                 break
         self._has_more |= bool(self._queue)
         return done
 
-    def _run(self) -> list[Message]:
-        """The next record, and as many of the same partition of the input as stand behind it."""
-        run = [self._queue.popleft()]
-        is_of_input = run[0].error() is None and run[0].topic() == self._context.topics.input
-        while is_of_input and self._queue and len(run) < TOGETHER and _is_beside(self._queue[0], run[0]):
-            run.append(self._queue.popleft())
-        return run
-
-    def _take_in(self, run: list[Message]) -> int:
-        number = run[0].partition()
-        return self._deal(number, lambda number: self._taken(number, run)) if number in self.followers else 0
-
-    def _taken(self, number: int, run: list[Message]) -> int:
-        follower, is_of_input = self.followers[number], run[0].topic() == self._context.topics.input
-        if (error := run[0].error()) is not None:
-            self._heard(follower, run[0], error)
-        elif is_of_input:
-            follower.file(run)
-        else:
-            follower.settle(run[0])
+    def _take_in(self, run: list[Message], number: int) -> int:
+        follower, first, error = self.followers[number], run[0], run[0].error()
+        is_of_input = first.topic() == self._context.topics.input
+        if error is None:
+            follower.file(run) if is_of_input else follower.settle(first)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            (follower.reached if is_of_input else follower.settle_reached)(first.offset())
+        elif error.code() not in _PASSING:
+            raise ConnectionLost(f"{first.topic()}-{number} cannot be read: {error.str()}.")
         self._read_input(follower)
         self._tails.pause(self._places(number)[1], len(follower.held) > MOST_HELD)
         return len(run) if error is None else 0
-
-    def _heard(self, follower: Follower, message: Message, error: KafkaError) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            of_input = message.topic() == self._context.topics.input
-            (follower.reached if of_input else follower.settle_reached)(message.offset())
-        elif error.code() not in _PASSING:
-            raise ConnectionLost(f"{message.topic()}-{message.partition()} cannot be read: {error.str()}.")
 
     # Now and then
 
@@ -247,7 +235,8 @@ class Standby:
         """A step of each one's checkpoint, or of what else is better done early."""
         for number in list(self.followers):
             self._deal(number, partial(self._kept_up, is_quiet))
-        if is_quiet and any(follower.is_busy for follower in self.followers.values()):
+        busy = (one for one in self.followers.values() if one.checkpoints.is_under_way or one.has_work)
+        if is_quiet and next(busy, None) is not None:
             self._has_more = True
 
     def _kept_up(self, is_quiet: bool, number: int) -> int:
@@ -259,26 +248,22 @@ class Standby:
             follower.tidy()
         return 0
 
-    # Room
+    # The disk
 
     def _is_roomy(self, now_ns: int) -> bool:
         """Rule 4."""
         if any(owner.disk.is_refusing for owner in self._owners.values()):
             self._make_room(now_ns)
         if now_ns >= self._look_ns:
-            self._look_ns, self._has_room = now_ns + _LOOK_NS, self._looked()
+            self._look_ns, self._has_room = now_ns + _LOOK_NS, True
+            with suppress(OSError):  # whoever writes hears of it
+                disk = shutil.disk_usage(self._context.folder)
+                self._has_room = disk.free >= min(RESERVE, disk.total // 20)
             if not self._has_room and now_ns >= self._say_ns:
                 self._say_ns = now_ns + _SAID_EVERY_NS
                 log.warning("the disk of %s is nearly full: this relay stands by for nothing until it has room again",
                             self._context.folder)  # fmt: skip
         return self._has_room and now_ns >= self._again_ns
-
-    def _looked(self) -> bool:
-        try:
-            disk = shutil.disk_usage(self._context.folder)
-        except OSError:
-            return True  # whoever writes hears of it
-        return disk.free >= min(RESERVE, disk.total // 20)
 
     def _make_room(self, now_ns: int) -> None:
         self._again_ns = now_ns + AGAIN_NS
@@ -296,6 +281,6 @@ class Standby:
             self.let_go(follower.number, checkpoint=False)
 
 
-def _is_beside(message: Message, other: Message) -> bool:
-    """Whether they are records of one partition."""
-    return message.error() is None and (message.topic(), message.partition()) == (other.topic(), other.partition())
+def _are_beside(message: Message, next: Message) -> bool:
+    """Whether the next one is a record of the same partition."""
+    return next.error() is None and (message.topic(), message.partition()) == (next.topic(), next.partition())

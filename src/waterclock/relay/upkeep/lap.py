@@ -13,10 +13,10 @@ Rule 1: a lap is a matter of volume. It goes on while the input from the swept m
         as all that is pending has, or more.
 Rule 2: should what is pending be larger than it is taken to be, the input is not copied again and again: a lap ends where
         the input ended when it began, and the next one begins when `lap_bytes` more were written.
-Rule 3: what is not pending is not read, but where copies stand: there nothing tells what is.
+Rule 3: what is not pending is not read, but where copies stand: there nothing shows what is pending.
 Rule 4: no position of commands moves. A copy is a request that came long ago, and was answered: moves.py.
 Rule 5: a copy that Kafka does not take stays where it is, and the swept mark before it, until it is not pending any more.
-Rule 6: where somebody else cut the input off, and the files are the last copy of what is pending before its beginning,
+Rule 6: if somebody else cut the input off, and the files are the last copy of what is pending before its beginning,
         there is no lap until that is delivered: the swept mark would say that the input has all.
 """
 
@@ -53,7 +53,10 @@ class LapTurn:
     most."""
 
     def __init__(self, owner: Owner, counts: Counts, records: Sequence[Message], until: int, most: int) -> None:
-        self._owner, self._counts, self._records, self._until, self._most = owner, counts, records, until, most
+        self._owner, self._counts = owner, counts
+        self._records = records
+        self._until = until
+        self._most = most
         self.swept = until
         self._chosen: list[tuple[Message, Original]] = []
         self._offsets: list[int] = []
@@ -130,7 +133,7 @@ class LapTurn:
         owner = self._owner
         owner.log_span.moved(self._moved)
         owner.settled_position = self._settled_position
-        owner.changed()
+        owner.checkpoints.is_changed = True
         self._counts.moved += len(self._chosen)
 
 
@@ -138,7 +141,9 @@ class Laps:
     """When a partition's laps go on. `stuck` outlives the owner: place and origin of what Kafka did not take."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]) -> None:
-        self._owner, self._counts, self._lap_bytes, self._stuck = owner, counts, lap_bytes, stuck
+        self._owner, self._counts = owner, counts
+        self._lap_bytes = lap_bytes
+        self._stuck = stuck
         self._until = self._ended = (
             owner.log_span.moves.swept
         )  # of the lap; where the input ended when the last one did
@@ -153,14 +158,12 @@ class Laps:
     @property
     def is_wanted(self) -> bool:
         """Whether there is something to sweep."""
-        return self._is_too_long(1) and self._from < self._limit() and not self._has_last_copies
-
-    @property
-    def _has_last_copies(self) -> bool:
-        """Rule 6."""
+        if not self._is_too_long(1) or self._from >= self._limit():
+            return False
         log_span = self._owner.log_span
         first = self._owner.store.ledger.origins.next_pending(0)
-        return log_span.moves.swept < log_span.low and first is not None and first < log_span.low
+        has_last_copies = log_span.moves.swept < log_span.low and first is not None and first < log_span.low
+        return not has_last_copies  # rule 6
 
     @property
     def is_urgent(self) -> bool:
@@ -183,7 +186,7 @@ class Laps:
         return log_bytes > times * (2 * self._pending_bytes() + self._lap_bytes)
 
     def _pending_bytes(self) -> int:
-        """Counted seldom: it takes a millisecond where there are many spans."""
+        """Counted seldom: it takes a millisecond if there are many spans."""
         owner = self._owner
         now_s, written = owner.context.clock.monotonic_ns() // 1_000_000_000, owner.log_span.volume.since(0)
         counted = self._from, now_s, written // max(1, self._lap_bytes // 64)

@@ -30,7 +30,8 @@ class SnapshotTurn:
     """Steps 2 to 4, once."""
 
     def __init__(self, owner: Owner, counts: Counts, snapshot: SettledSnapshot) -> None:
-        self._owner, self._counts, self._snapshot = owner, counts, snapshot
+        self._owner, self._counts = owner, counts
+        self._snapshot = snapshot
         self._size, self._settled_position = 0, owner.settled_position
         self._own: KafkaError | None = None  # why TOPIC.settled does not take it
 
@@ -67,7 +68,7 @@ class SnapshotTurn:
         owner = self._owner
         owner.log_span.snapshotted(self._snapshot.replay_from, self._size)
         owner.settled_position = self._settled_position
-        owner.changed()
+        owner.checkpoints.is_changed = True
         self._counts.snapshots += 1
 
 
@@ -75,7 +76,8 @@ class SnapshotSchedule:
     """Takes snapshots of one owner's partition when they are due."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int) -> None:
-        self._owner, self._counts, self._least = owner, counts, lap_bytes // PART_OF_LAP
+        self._owner, self._counts = owner, counts
+        self._least = lap_bytes // PART_OF_LAP
         self._capture: SnapshotCapture | None = None
 
     @property
@@ -86,15 +88,13 @@ class SnapshotSchedule:
 
     def step(self) -> int:
         """One chunk, or at last the transaction; whether it was that."""
-        if self._capture is None:
-            self._capture = self._begun()
+        owner, moves = self._owner, self._owner.log_span.moves
+        if self._capture is None:  # step 1
+            self._capture = SnapshotCapture(
+                owner.store, owner.settled_position, owner.position, moves.swept, moves.stretches
+            )
         if self._capture.step():
             return 0
-        snapshot, self._capture = self._capture.made(self._owner.command_position), None
-        SnapshotTurn(self._owner, self._counts, snapshot).run()
+        snapshot, self._capture = self._capture.made(owner.command_position), None
+        SnapshotTurn(owner, self._counts, snapshot).run()
         return 1
-
-    def _begun(self) -> SnapshotCapture:
-        """Step 1."""
-        owner, moves = self._owner, self._owner.log_span.moves
-        return SnapshotCapture(owner.store, owner.settled_position, owner.position, moves.swept, moves.stretches)

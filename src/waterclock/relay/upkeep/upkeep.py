@@ -2,7 +2,7 @@
 
 Rule 1: paced below deliveries. A step is a transaction of some ten milliseconds, at a moment when nothing is due within
         `QUIET_MS` in any partition of this relay, and a rest of `REST_NS` follows: the input gets no burst.
-Rule 2: where there is no such moment, and the input is twice as long as it should be, a step is made all the same, each
+Rule 2: if there is no such moment, and the input is twice as long as it should be, a step is made all the same, each
         `URGENT_NS`.
 """
 
@@ -25,7 +25,7 @@ REST_NS: Final = 100_000_000  # so 20,000 messages or 40 MB a second are moved a
 URGENT_NS: Final = 500_000_000
 
 
-class _Care:
+class _OwnerUpkeep:
     """What is done for one owner."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]):
@@ -40,8 +40,11 @@ class Upkeep:
     """For the owners of one relay, `owners` by their partitions."""
 
     def __init__(self, context: Context, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
-        self._clock, self._owners, self._counts, self._lap_bytes = context.clock, owners, counts, lap_bytes
-        self._cares: dict[int, _Care] = {}
+        self._clock = context.clock
+        self._owners = owners
+        self._counts = counts
+        self._lap_bytes = lap_bytes
+        self._cares: dict[int, _OwnerUpkeep] = {}
         self._stuck: dict[int, set[tuple[int, int]]] = {}
 
     def step(self, owner: Owner) -> int:
@@ -56,7 +59,12 @@ class Upkeep:
         doing = self._wanted(care)
         if doing is not care.laps:
             care.laps.close()  # what is read ahead takes memory, in each partition
-        if doing is None or not self._is_time(care):
+        since_ns = self._clock.monotonic_ns() - care.done_ns
+        if all(each.is_quiet(QUIET_MS) for each in self._owners.values()):
+            is_time = since_ns >= REST_NS
+        else:
+            is_time = since_ns >= URGENT_NS and care.laps.is_urgent  # rule 2
+        if doing is None or not is_time:
             return 0
         if done := doing.step():
             care.done_ns = self._clock.monotonic_ns()
@@ -76,22 +84,16 @@ class Upkeep:
             care.laps.close()
         self._cares.clear()
 
-    def _of(self, owner: Owner) -> _Care:
+    def _of(self, owner: Owner) -> _OwnerUpkeep:
         care = self._cares.get(owner.number)
         if care is not None and care.owner is owner:
             return care
         if care is not None:
             care.laps.close()
         stuck = self._stuck.setdefault(owner.number, set())
-        made = _Care(owner, self._counts, self._lap_bytes, stuck)
+        made = _OwnerUpkeep(owner, self._counts, self._lap_bytes, stuck)
         self._cares[owner.number] = made
         return made
 
-    def _wanted(self, care: _Care) -> Laps | SnapshotSchedule | None:
+    def _wanted(self, care: _OwnerUpkeep) -> Laps | SnapshotSchedule | None:
         return care.laps if care.laps.is_wanted else care.snapshots if care.snapshots.is_wanted else None
-
-    def _is_time(self, care: _Care) -> bool:
-        since_ns = self._clock.monotonic_ns() - care.done_ns
-        if all(owner.is_quiet(QUIET_MS) for owner in self._owners.values()):
-            return since_ns >= REST_NS
-        return since_ns >= URGENT_NS and care.laps.is_urgent

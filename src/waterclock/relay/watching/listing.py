@@ -146,8 +146,8 @@ def _warn(missing: Sequence[int]) -> None:
     if missing:
         numbers = ", ".join(map(str, missing))
         print(
-            f"waterclock: nothing is known of the partitions {numbers}: another relay owns them (ask it too, --at; or leave "
-            "--at out), or none",
+            f"waterclock: nothing is known of the partitions {numbers}: another relay owns them (ask it too, --at; or "
+            "leave --at out), or none",
             file=sys.stderr,
         )
 
