@@ -131,7 +131,7 @@ class Delays:
         if place is not None:
             places = [place]
         else:
-            places = list(range(self._partitions)) if key is None else [partition_of(_bytes(key), self._partitions)]
+            places = list(range(self._partitions)) if key is None else [self._place(key, id)]
         return self._ask(None, key, cancel_headers(id), id, places)
 
     def replace(
@@ -201,7 +201,8 @@ class Delays:
     def _place(self, key: Text | None, id: str) -> int:
         if key is None and not id:
             return -1  # any
-        return partition_of(_bytes(key) if key is not None else id.encode(), self._partitions)
+        by = id if key is None else key
+        return partition_of(by.encode() if isinstance(by, str) else by, self._partitions)
 
     def _write(self, value: Text | None, key: Text | None, headers: list[Header], id: str, place: int) -> Receipt:
         self._refuse_fork()
@@ -282,7 +283,3 @@ def _named(which: str | Receipt) -> tuple[str, int | None]:
     if not isinstance(which, str):
         raise TypeError(f"a message is named by its id, a text, or by the receipt of send, not by {which!r}")
     return which, None
-
-
-def _bytes(text: Text) -> bytes:
-    return text.encode() if isinstance(text, str) else text

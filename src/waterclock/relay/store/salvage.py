@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -50,20 +50,15 @@ class Salvage:
         self._filed_to = 0
         self._origins: Origins | None = None
         try:
-            self._read_manifest(folder)
+            stored: dict[str, Any] = json.loads((folder / manifest.NAME).read_bytes().partition(b"\n")[0])
+            self._targets = stored["targets"]
+            self._filed_to = stored["data_position"]
+            with closing(StoreFiles(folder)) as files:
+                ledger = OriginLedger(files, lambda: 0)
+                ledger.restore(stored["ledger"])
+            self._origins = ledger.origins
         except (StoreDamaged, OSError, ValueError, KeyError):
-            self._origins = None  # rule 2
-
-    def _read_manifest(self, folder: Path) -> None:
-        stored: dict[str, Any] = json.loads((folder / manifest.NAME).read_bytes().partition(b"\n")[0])
-        self._targets, self._filed_to = stored["targets"], stored["data_position"]
-        files = StoreFiles(folder)
-        try:
-            ledger = OriginLedger(files, lambda: 0)
-            ledger.restore(stored["ledger"])
-        finally:
-            files.close()
-        self._origins = ledger.origins
+            pass  # rule 2
 
     @property
     def is_known(self) -> bool:

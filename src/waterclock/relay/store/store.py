@@ -236,20 +236,16 @@ class PartitionStore:
         Returns whether there is more. Without it, spans are split when they are loaded, and look-ups of ids grow slower.
         OSError if the disk refuses; `StoreDamaged` if a file is not what was written.
         """
-        job = self._job or self._next_job()
-        self._job = None  # of one that fails, nothing more
+        job, self._job = self._job, None  # of one that fails, nothing more
+        if job is None:
+            now_ms = self._clock.wall_ms()
+            self._table.raise_edges(now_ms, self.loaded_until)
+            far = [span for span in self._table.coarse() if span.start_ms >= self.loaded_until]
+            job = (None for _ in self._split(far[0], TIDY_ROWS)) if far else self._ids.merge(now_ms)
         if job is None:
             return False
         self._job = job if next(job, self) is None else None
         return True
-
-    def _next_job(self) -> Iterator[None] | None:
-        now_ms = self._clock.wall_ms()
-        self._table.raise_edges(now_ms, self.loaded_until)
-        for span in self._table.coarse():
-            if span.start_ms >= self.loaded_until:
-                return (None for _ in self._split(span, TIDY_ROWS))
-        return self._ids.merge(now_ms)
 
     # What is there
 
