@@ -141,10 +141,9 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "standby": {"logs", "owner", "statistics", "store", "wire"},
     "upkeep": {"logs", "owner", "statistics", "wire"},
     "client": {"handlers", "wire"},
-    "options": {"upkeep"},
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
-    "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"cluster", "options", "owner", "relay", "memory", "watching", "wire"},
+    "relay": {"cluster", "logs", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
+    "process": {"memory", "owner", "relay", "watching", "wire"},
     "asking": {"client", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip

@@ -13,7 +13,6 @@ import pytest
 from tests.relay.handler_steps import Failing, death, deliver, handle, making, requests
 from tests.relay.world import World, step_until
 from waterclock.errors import ConnectionLost, UsageError
-from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
@@ -130,7 +129,7 @@ def test_two_of_a_group_share_the_partitions_and_what_one_gives_back_is_done(
     world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waterclock.relay.handlers.handler.COMMIT_S", 1000.0)
-    Admin(base_settings(world.broker.bootstrap, {})).make(topic := f"{world.topic}.two", 4)
+    world.admin.make(topic := f"{world.topic}.two", 4)
 
     def write(numbers: Iterable[int]) -> None:
         for number in numbers:
@@ -267,7 +266,7 @@ def test_run_calls_the_handlers_of_several_topics_until_it_is_stopped(world: Wor
 
 
 def world_topics(world: World) -> dict[str, int]:
-    return Admin(base_settings(world.broker.bootstrap, {})).topics()
+    return world.admin.topics()
 
 
 def test_coroutine_functions_are_awaited_and_tried_again_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

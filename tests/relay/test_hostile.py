@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.broker import raw_client
 from tests.broker.raw_client import RawClient
@@ -185,8 +184,7 @@ def test_a_topic_of_its_own_that_is_deleted_is_made_again(name: str, world: Worl
     """Each turn was refused for it: nothing was delivered any more."""
     relay = world.started()
     topic = f"{world.topic}.{name}"
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([topic])[topic].result()
+    world.remove(topic)
     world.put(b"bad")
     world.put(None, delay_id="a", delay_action="cancel")
     goes_on(world, relay)

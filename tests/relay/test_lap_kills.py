@@ -176,7 +176,7 @@ def test_a_cancel_that_stands_before_the_copy_is_not_answered_before_the_copy_is
         patch.setattr(LapTurn, "copy", cancelled_meanwhile)
         dying(patch, LapTurn, "commit", "after")
         until_death(world, relay)
-    relay._upkeep._cutter.cut(world.topic, 0, lows[0]).result()  # as far as it is swept, and answered
+    world.cut(lows[0])  # as far as it is swept, and answered
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)
     monkeypatch.setattr("waterclock.relay.owner.turns.MOST_WAITING", 0)
     relay = lapping(world, folder=world.folder / "empty")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping, owner_of, until_delivered
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.upkeep.lap import LapTurn
 from waterclock.relay.watching.view import LogBounds, View
 
@@ -257,8 +255,7 @@ def test_a_dead_letter_of_what_was_cut_off_holds_what_the_files_have(world: Worl
     world.put_raw(b"value", [*headers, ("delay-id", b"an id")], b"key")
     step_quietly(relay)
     cut_off(world, relay)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([target])[target].result()
+    world.remove(target)
     relay._context.targets._fresh_until_s = 0.0
     world.advance_ms(YEAR_MS)
     step_until(world.letters, relay)

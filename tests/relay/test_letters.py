@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.owner.turn import Turn
 
 BAD = [
@@ -82,8 +80,7 @@ def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(worl
     world.put(b"value", deliver_to=gone, deliver_at=world.now_ms + 5_000)
     world.send("good", in_ms=5_000)
     step_quietly(relay)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([gone])[gone].result()
+    world.remove(gone)
     relay._context.targets.forget([gone])  # five seconds later
     world.advance_ms(5_000)
     step_until(world.values, relay)
@@ -105,8 +102,7 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
         if n == 30:
             world.send("good", in_ms=5_000)
     step_quietly(relay)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([gone])[gone].result()
+    world.remove(gone)
     relay._context.targets.forget([gone])  # five seconds later
     real, readings = relay._logs.read, []
     monkeypatch.setattr(relay._logs, "read", lambda *where: readings.append(where) or real(*where))

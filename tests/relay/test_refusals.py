@@ -9,11 +9,9 @@ import os
 import pytest
 from confluent_kafka import KafkaError
 
-from tests.relay.world import QUICK, World, step_quietly, step_until
+from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
-from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -89,11 +87,10 @@ def test_a_target_that_was_deleted_gets_what_comes_when_it_is_made_again(world: 
     was put aside."""
     relay, gone = world.started(), other_topic(world)
     relay._context.targets.refusing([gone])  # it is there, and is believed to be
-    admin = Admin(base_settings(world.broker.bootstrap, QUICK))
-    admin.remove([gone])
+    world.admin.remove([gone])
     world.put(b"too early", deliver_to=gone, deliver_at=world.now_ms)
     step_until(lambda: passes(world) or world.letters(), relay)
-    admin.make(gone, 1)
+    world.admin.make(gone, 1)
     relay._context.targets.forget([gone])  # five seconds later
     world.put(b"in time", deliver_to=gone, deliver_at=world.now_ms)
     step_until(lambda: passes(world) or world.values(gone) or len(world.letters()) > 1, relay)

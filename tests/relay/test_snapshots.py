@@ -23,7 +23,6 @@ from tests.relay.lapping import (
     saved,
     until_delivered,
 )
-from tests.relay.test_last_copy import cut
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
@@ -235,7 +234,7 @@ def test_what_was_deleted_by_hand_is_said(world: World, caplog: pytest.LogCaptur
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS)
     fill(world, relay, 10)
-    cut(world, 5)
+    world.cut(5)
     empty(world, relay)
     assert "begins at offset 5: nothing is known of what was before" in caplog.text
 

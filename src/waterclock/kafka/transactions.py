@@ -200,10 +200,10 @@ class TransactionalProducer:
             self._fail(raised)
 
     def _patiently(self, call: Callable[[float], object], patience_s: float) -> None:
-        patiently(partial(call, CALL_S), self._is_no_use, patience_s, self._clock)
+        def is_no_use(error: KafkaError) -> bool:
+            return self._is_given_up or not error.retriable()
 
-    def _is_no_use(self, error: KafkaError) -> bool:
-        return self._is_given_up or not error.retriable()
+        patiently(partial(call, CALL_S), is_no_use, patience_s, self._clock)
 
     def _fail(self, raised: KafkaException) -> NoReturn:
         self.has_failed = True

@@ -11,28 +11,33 @@ import re
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from waterclock.clock import SystemClock
+from waterclock.clock import Clock, SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
-from waterclock.errors import UsageError
-from waterclock.kafka.settings import base_settings, from_file
-from waterclock.relay.cluster.beginning import begun
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.patience import Backoff
+from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.relay.memory import MemoryTrim
-from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner.context import staying
-from waterclock.relay.relay import IDLE_S, Relay
+from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.watching.prometheus import prometheus
 from waterclock.relay.watching.recurring import recurring, with_series
 from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.web.option import open_server
 
+T = TypeVar("T")
+PATIENCE_S: Final = 300.0
+ATTEMPT_S: Final = 2.0
+AGAIN_AFTER_S: Final = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NAME = re.compile(rb"[\w.-]{1,100}")
 
@@ -63,10 +68,8 @@ def serve(arguments: Namespace) -> int:
         stack.enter_context(_heard(partial(_note, stop)))
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
-            print(
-                f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}",
-                flush=True,
-            )
+            ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
+            print(ready, flush=True)
             with suppress(_Interrupted):
                 while not stop:
                     memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
@@ -94,6 +97,41 @@ def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
     """What `show` and `ls` ask besides the statistics."""
     where = relay.owners, relay.lock, relay.topics.input
     return {"/ids/": lambda id: with_series(relay.show(id), *where), "/series/": lambda _: recurring(*where)}
+
+
+def begun(
+    settings: Mapping[str, Any],
+    topic: str,
+    begin: Callable[[], T],
+    said: Callable[[WaterclockError], object],
+    clock: Clock,
+) -> T:
+    """What `begin` makes, once there is a Kafka; `said` hears that it is away.
+
+    1. reach     a broker that answers
+    2. begin     the topics are made and looked at, the group is joined (relay.py)
+
+    A broker that does not answer, at 1 or at 2, is waited for, for `PATIENCE_S` in all. Then it is EnvironmentMissing, with
+    what to mend: a service that waits for ever for a wrong address would look well. A refusal is an error at once: asking
+    again is no use before a password or a right is mended.
+    """
+    backoff = Backoff((AGAIN_AFTER_S,), clock, PATIENCE_S)
+    while True:
+        try:
+            reading = {**settings, **READING, "group.id": "unused"}
+            client = Client(reading, min(ATTEMPT_S, PATIENCE_S), Remedies("--kafka-config", "--bootstrap"), clock)
+            try:
+                client.partitions([topic])  # 1
+            finally:
+                client.close()
+            return begin()  # 2
+        except (EnvironmentMissing, ConnectionLost) as error:
+            if backoff.is_over:
+                why = str(error).rstrip(".")
+                raise EnvironmentMissing(f"{why}. It was waited for, for {PATIENCE_S:.0f} seconds.") from None
+        servers = settings["bootstrap.servers"]
+        said(ConnectionLost(f"Kafka at {servers} is away: it is waited for, for {PATIENCE_S:.0f} seconds at most."))
+        backoff.sleep()
 
 
 def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:

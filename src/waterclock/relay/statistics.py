@@ -11,21 +11,8 @@ import numpy as np
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.letters import Letter, Reply
 
-LATENESS_MS: Final = (
-    1,
-    2,
-    5,
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    10_000,
-    60_000,
-    3_600_000,
-)  # upper edges of the histogram
+# upper edges of the histogram
+LATENESS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 60_000, 3_600_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,10 +128,9 @@ class Delays:
         id, place = _named(which)
         if not id:
             raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
-        if place is not None:
-            places = [place]
-        else:
-            places = list(range(self._partitions)) if key is None else [self._place(key, id)]
+        if place is None and key is not None:
+            place = self._place(key, id)
+        places = list(range(self._partitions)) if place is None else [place]
         return self._ask(None, key, cancel_headers(id), id, places)
 
     def replace(

@@ -16,6 +16,7 @@ Rule 5: nothing is delivered to the relay's own topics, nor to Kafka's, whose na
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,7 +118,9 @@ class Targets:
         until_s = self._clock.monotonic_s() + FRESH_S
         found = {topic: self._topic(topic, future, until_s) for topic, future in described.items()}
         for topic, resource in resources.items():
-            found[topic].limit, found[topic].has_all = _limit_of(settings[resource]), True
+            found[topic].has_all = True
+            with suppress(KafkaException, KeyError, ValueError):  # rule 3
+                found[topic].limit = int(settings[resource].result()["max.message.bytes"].value)
         return found
 
     def _topic(self, name: str, future: Any, until_s: float) -> _Topic:
@@ -157,10 +160,3 @@ def _without(name: str, error: KafkaError, until_s: float) -> _Topic:
     if error.code() < 0:  # librdkafka's own word, not the broker's
         raise ConnectionLost(f"Kafka does not say which topics there are: {error.str()}.")
     return _Topic(until_s)  # rule 3
-
-
-def _limit_of(future: Any) -> int | None:
-    try:
-        return int(future.result()["max.message.bytes"].value)
-    except (KafkaException, KeyError, ValueError):
-        return None  # rule 3

@@ -189,11 +189,7 @@ class Owner:
 
     def heard(self) -> None:
         """Something came of the input just now."""
-        self._heard_ns = self.context.clock.monotonic_ns()
-
-    def idle_ns(self) -> int:
-        """For how long nothing came."""
-        return self.context.clock.monotonic_ns() - self._heard_ns
+        self.heard_ns = self.context.clock.monotonic_ns()
 
     def is_quiet(self, for_ms: int) -> bool:
         """Whether nothing is due for so long, and nothing waits for its answer."""
@@ -206,12 +202,6 @@ class Owner:
         """Whether it has read what stood in the input when it took over."""
         read = self.position if self.held else max(self.position, self._reached)
         return not self.is_in_doubt and read >= self.reads_to
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the group should hear how far the input was read: seldom, if nothing is delivered."""
-        since_ns = self.context.clock.monotonic_ns() - self.rest_until_ns
-        return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
     # What is due
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.owner import CHECKPOINT_NS, Owner
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.statistics import Counts
 
@@ -51,8 +51,11 @@ class Turns:
             are_many = len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
             # one that waits may be for what a copy is of that was not read yet
             return are_many and owner.log_span.moves.end <= owner.position
-        is_due = (due_ms := owner.next_due_ms()) is not None and due_ms <= context.clock.wall_ms()
-        return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
+        if not owner.is_quiet(0):
+            return True
+        # the group hears how far the input was read: seldom, if nothing is delivered
+        since_ns = context.clock.monotonic_ns() - owner.rest_until_ns
+        return owner.command_position < owner.position and since_ns >= CHECKPOINT_NS
 
     def run(self, owners: Sequence[Owner]) -> int:
         """A turn of each; how much was committed, and so nothing if none was."""

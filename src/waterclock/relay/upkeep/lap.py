@@ -150,10 +150,8 @@ class Laps:
         self._ended = min(self._ended, owner.log_span.low)
         self._most = MOST
         self._reading: Reader | None = None
-        self._pending, self._counted = (
-            0,
-            (-1, -1, 0),
-        )  # bytes of what is pending; how far all was when they were counted
+        self._pending = 0  # bytes of what is pending
+        self._counted = (-1, -1, 0)  # how far all was when they were counted
 
     @property
     def is_wanted(self) -> bool:
