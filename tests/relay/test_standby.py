@@ -16,8 +16,8 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay, StandsBy
+from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
-from waterclock.relay.watching.prometheus import prometheus
 from waterclock.testing import Broker
 
 _numbers = count()

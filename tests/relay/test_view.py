@@ -7,7 +7,6 @@ import json
 import pytest
 
 from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
-from tests.relay.test_last_copy import cut
 from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
 
@@ -79,7 +78,7 @@ def test_where_no_snapshot_says_what_was_settled_before_nothing_is_listed(
     relay = world.started()
     step_until(world.values, relay)
     step_quietly(relay)
-    cut(world, 1, f"{world.topic}.settled")
+    world.cut(1, f"{world.topic}.settled")
     assert ask(world, "ls") == 2
     assert "no snapshot of what was settled before can be read" in capsys.readouterr().err
 
