@@ -101,7 +101,7 @@ class AsyncDelays:
 
 
 async def _called(handler: Handler, message: Any) -> Exception | None:
-    """What the function raised, if it did; to be cancelled is its failure where nobody cancels the task that it runs in."""
+    """What the function raised, if it did; to be cancelled is its failure if nobody cancels the task that it runs in."""
     try:
         return await handler.awaited(message)
     except asyncio.CancelledError:

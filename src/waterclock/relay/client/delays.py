@@ -1,7 +1,7 @@
 """`Delays`: messages to be delivered later, from a Python program. It talks to Kafka; a relay elsewhere does the work.
 
 Rule 1: when `send` returns, the request is in the log, acknowledged by all replicas in sync.
-Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or where there is no key, for the
+Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or if there is no key, for the
         id. Who cancels says the key again, or shows the receipt; else all partitions are asked.
 Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing. The
         replies are looked for anew then: the topic may have been made again, or have more partitions.
@@ -43,7 +43,7 @@ class Delays:
     """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL;
     `patience_s`: how long Kafka, or a relay's answer, is waited for. Any thread may call it.
 
-    EnvironmentMissing where there is no Kafka, no such topic, or no relay that answers. UsageError for settings that make
+    EnvironmentMissing if there is no Kafka, no such topic, or no relay that answers. UsageError for settings that make
     no client. RuntimeError in a process that was forked since: make another one there.
     """
 

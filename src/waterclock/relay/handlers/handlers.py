@@ -60,7 +60,7 @@ class HandlerWorker:
             self.backoff.succeeded()
 
     def lost(self, error: WaterclockError) -> float:
-        """Rule 2: let go; for how many seconds to wait. The error is raised where there was nothing to be lost yet."""
+        """Rule 2: let go; for how many seconds to wait. The error is raised if there was nothing to be lost yet."""
         if not self._has_begun:
             raise error
         log.warning("%s begins anew: %s", self._options.group, error)
@@ -113,7 +113,7 @@ class Handlers:
             raise ValueError(f"there is a handler of the group {group} already: give this one another group=")
 
     def workers(self) -> list[HandlerWorker]:
-        """One for each function; UsageError where there is none."""
+        """One for each function; UsageError if there is none."""
         if not self._all:
             raise UsageError("There is no handler to run: write @delays.handler(TOPIC) above a function.")
         return [HandlerWorker(self._settings, self._relay, options) for options in self._all]

@@ -60,7 +60,7 @@ class SettledOrigins:
                     self._chunk(number)[record.origins[which] % CHUNK] = record.state
 
     def state(self, origin: int) -> State:
-        """What became of it; UNKNOWN where it is not settled."""
+        """What became of it; UNKNOWN if it is not settled."""
         chunk = self._chunks.get(origin // CHUNK)
         return self._elsewhere(origin) if chunk is None else State(int(chunk[origin % CHUNK]))
 

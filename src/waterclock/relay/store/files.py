@@ -32,7 +32,7 @@ from waterclock.errors import WaterclockError
 MAGIC: Final = b"wcrelay1"
 HEADER: Final = 16  # bytes: the magic, the mark
 MOST_OPEN: Final = 32  # files of one partition; a relay may own dozens
-READ_BYTES: Final = 4 << 20  # at a time, where a whole file is read
+READ_BYTES: Final = 4 << 20  # at a time, if a whole file is read
 OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
 
 
@@ -76,7 +76,7 @@ class StoreFiles:
 
     @contextmanager
     def scrapping(self, name: str) -> Iterator[None]:
-        """Remove a file that no manifest has named yet, where the disk refuses what is done with it. Rule 5."""
+        """Remove a file that no manifest has named yet, if the disk refuses what is done with it. Rule 5."""
         try:
             yield
         except OSError:
@@ -107,7 +107,7 @@ class StoreFiles:
                 raise
 
     def read(self, name: str, size: int, at: int) -> bytes:
-        """So many bytes; `StoreDamaged` where the file ends before, is gone, or the disk cannot read it."""
+        """So many bytes; `StoreDamaged` if the file ends before, is gone, or the disk cannot read it."""
         try:
             data = os.pread(self._fd(name), size, at)
             while len(data) < size and (more := os.pread(self._fd(name), size - len(data), at + len(data))):
@@ -272,7 +272,7 @@ class AppendedFile:
         self.files.drop(self.name)
 
     def scrapping(self) -> AbstractContextManager[None]:
-        """Remove it at once, where the disk refuses what is done with it and no manifest has named it yet."""
+        """Remove it at once, if the disk refuses what is done with it and no manifest has named it yet."""
         return self.files.scrapping(self.name)
 
 

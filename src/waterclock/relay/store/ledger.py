@@ -59,7 +59,7 @@ class OriginLedger:
 
     def begin_with(self, chunks: Mapping[int, Array], end: int) -> None:
         """Below `end`, all is settled that these do not name: by number of a chunk, the states of its origins, a byte each,
-        0 where it is not settled. The next checkpoint writes it down."""
+        0 if it is not settled. The next checkpoint writes it down."""
         self._has_gap = True
         below = end - end % CHUNK
         for number in {*chunks, *(known for known in self.origins.numbers(below))}:

@@ -23,7 +23,7 @@ ROW: Final = np.dtype(
         ("pos", "<u8"),  # the store fills in this and the rest
         ("length", "<u4"),
         ("crc", "<u4"),  # of the bytes
-        ("id", "<u4"),  # the lower half of the id's hash; 0 where there is no id
+        ("id", "<u4"),  # the lower half of the id's hash; 0 if there is no id
         ("target", "<u2"),  # PartitionStore.targets[target] is the topic
         ("flags", "<u2"),  # the owner's
     ]

@@ -146,7 +146,7 @@ class RunWriter:
         self.file.append(b"".join(blocks))
 
     def finish(self, least_last_due: int = 0) -> IdRun | None:
-        """The run; None, and no file, where there is no entry."""
+        """The run; None, and no file, if there is no entry."""
         if len(self._left):
             rest = np.array([(2**64 - 1, 2**32 - 1, -1, 0)] * (IN_BLOCK - len(self._left)), ENTRY)
             self._write(np.concatenate([self._left, rest]))

@@ -1,6 +1,6 @@
 """The two files of a span: data (messages end to end) and index (rows). Both grow at their ends.
 
-Rule 1: where messages are filed together, each span gets one write of data and one of index.
+Rule 1: if messages are filed together, each span gets one write of data and one of index.
 Rule 2: the index is verified whole before a row of it is believed; a message by the checksum in its row.
 Rule 3: of a span that is being split, the first `moved` rows lie in finer spans already.
 """

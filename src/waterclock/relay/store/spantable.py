@@ -150,6 +150,6 @@ class SpanTable:
 
 
 def past_ms(now_ms: int, loaded_until: int) -> int:
-    """What is due before lies in the span of the past. Never behind `loaded_until`, where something is loaded: rule 2."""
+    """What is due before lies in the span of the past. Never behind `loaded_until` if something is loaded: rule 2."""
     near = min(now_ms, loaded_until) if loaded_until else now_ms
     return near - near % HOUR_MS - DAY_MS

@@ -80,7 +80,7 @@ class StagedRows:
         self._table = table
         self._ledger = ledger
         self._ids = ids
-        self._entries: Array | None = None  # ENTRY, one for each id; None where no message has one
+        self._entries: Array | None = None  # ENTRY, one for each id; None if no message has one
         self._written: list[StagedSpan] = []  # one for each span
         self._pending: tuple[Array, Array] | None = None  # origins (i8) and their slots (u2)
 

@@ -9,7 +9,7 @@ Rule 3: a message is known by its origin, however often it was appended to the l
     not filed again.
 Rule 4: an edge, `loaded_until`, divides what is near from what is far. What is filed before it is the owner's at once; what
     lies behind it comes with a `load`, once.
-Rule 5: where the input was cut off, these files may be the last copy of what is pending: `last_copies`.
+Rule 5: if the input was cut off, these files may be the last copy of what is pending: `last_copies`.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class PartitionStore:
 
     @property
     def next_due(self) -> int | None:
-        """Nothing pending is due before this, in ms since the epoch; None where nothing is pending."""
+        """Nothing pending is due before this, in ms since the epoch; None if nothing is pending."""
         waiting = {number for number, _, count in self.ledger.slots.pending() if count}
         return min((self._table.by_number[n].first_due or 0 for n in waiting), default=None)
 

@@ -159,5 +159,5 @@ def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def moment(ms: int | None) -> str:
-    """A due time; `-` where there is none."""
+    """A due time; `-` if there is none."""
     return "-" if ms is None else from_us(1000 * ms).strftime("%Y-%m-%dT%H:%M:%SZ")

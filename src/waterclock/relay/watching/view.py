@@ -49,7 +49,7 @@ class LogBounds(NamedTuple):
 
 class SeenMessage(NamedTuple):
     """A message: where its request stood first, the record that it stands in now, what it asks for, and what became of it.
-    `asked`: rule 3; None where nothing was."""
+    `asked`: rule 3; None if nothing was."""
 
     origin: int
     message: Message
@@ -59,7 +59,7 @@ class SeenMessage(NamedTuple):
 
 
 def bounds_of(admin: Admin, logs: Logs, topics: Topics) -> list[LogBounds]:
-    """Step 1, of all partitions. UsageError where the topics are not a relay's."""
+    """Step 1, of all partitions. UsageError if the topics are not a relay's."""
     there = admin.topics()
     for topic in (topics.input, topics.settled):
         if topic not in there:

@@ -10,8 +10,8 @@ Rule 1: below `end`, what is in no chunk is settled. The chunks are those in whi
 Rule 2: it need not be of one moment: who uses it applies what stands in TOPIC.settled from `replay from` on, where its
         making began. To settle again is the same.
 Rule 3: its records are written in one transaction. A snapshot that lacks one, or has a damaged one, is none.
-Rule 4: TOPIC.settled is cut off where the reading for the last snapshot but one begins: where the last one is damaged,
-        that one holds. Where no snapshot covers what was cut off, no relay starts: it would deliver that again.
+Rule 4: TOPIC.settled is cut off where the reading for the last snapshot but one begins: if the last one is damaged,
+        that one holds. If no snapshot covers what was cut off, no relay starts: it would deliver that again.
 """
 
 from __future__ import annotations

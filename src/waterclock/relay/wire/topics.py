@@ -42,7 +42,7 @@ class Topics(NamedTuple):
 
 
 def check_names(topics: Topics) -> None:
-    """UsageError where one of them cannot be the name of a topic."""
+    """UsageError if one of them cannot be the name of a topic."""
     for topic in topics:
         if not names_a_topic(topic):
             raise UsageError(
@@ -85,7 +85,7 @@ def make_what_is_gone(admin: Admin, topics: Topics, partitions: int) -> None:
 
 
 def deletes(topic: str, settings: Mapping[str, str], servers: str) -> str | None:
-    """What Kafka deletes of a topic with these settings, as a sentence with the remedy; None where it deletes nothing."""
+    """What Kafka deletes of a topic with these settings, as a sentence with the remedy; None if it deletes nothing."""
     wrong = {name: settings.get(name, value) for name, value in KEPT.items() if settings.get(name, value) != value}
     if not wrong:
         return None
