@@ -67,13 +67,18 @@ def test_a_moment_is_a_datetime_or_milliseconds_and_a_delay_a_text_or_a_timedelt
     step_until(lambda: {"at", "ms", "delta"} <= set(running.values()))
 
 
+KEYS = ("some key", "key", "another")  # each lies in another of the three partitions
+
+
 def test_a_cancel_is_answered_by_id_by_key_and_by_receipt(running: World, delays: Delays) -> None:
     delays.send(running.target, "never 1", delay="1 hour", id="one")
-    delays.send(running.target, "never 2", delay="1 hour", id="two", key="some key")
+    for number, key in enumerate(KEYS):
+        delays.send(running.target, "never 2", delay="1 hour", id=f"two {number}", key=key)
     delays.send(running.target, "never 3", delay="1 hour", id="three", key="some key")
     receipt = delays.send(running.target, "never 4", delay="1 hour", id="four", key="another")
     assert delays.cancel("one") == Answer("one", "cancelled", 1)
-    assert delays.cancel("two", key="some key") == Answer("two", "cancelled", 1)
+    for number, key in enumerate(KEYS):
+        assert delays.cancel(f"two {number}", key=key) == Answer(f"two {number}", "cancelled", 1)
     assert delays.cancel("three") == Answer("three", "cancelled", 1)
     assert delays.cancel(receipt) == Answer("four", "cancelled", 1)
     assert delays.cancel("five") == Answer("five", "unknown", 0)

@@ -59,16 +59,18 @@ def test_what_was_moved_on_is_listed_once_and_what_is_due_next_is_said(
     assert (message["origin"], message["state"], message["due_ms"]) == (f"{world.topic}-0-0", "pending", due_ms)
 
 
-def test_a_message_and_its_copy_are_one(
+def test_a_message_and_its_copy_are_one_and_what_was_delivered_before_is_shown_for_as_long_as_the_log_has_it(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waterclock.relay.upkeep.trim.Trims.step", lambda trims: None)  # both stand in the log
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS, id="a")
+    world.send("now", in_ms=0, id="b")
     step_quietly(relay)
     fill(world, relay)
     step_until(lambda: relay._counts.laps, relay)
     assert len(told(capsys, world, "show", "a")["messages"]) == 1
+    assert [one["state"] for one in told(capsys, world, "show", "b")["messages"]] == ["fired"]
 
 
 def test_where_no_snapshot_says_what_was_settled_before_nothing_is_listed(
