@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.broker import raw_client
 from tests.broker.raw_client import RawClient
+from tests.conformance import batches
 from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
 from waterclock.errors import UsageError
@@ -36,19 +37,17 @@ def goes_on(world: World, *relays: object) -> None:
 # Records
 
 
-def with_a_header(place: int, value: bytes) -> bytes:
-    """A record with the header 0xFF = "x"."""
-    number = raw_client._varint
-    header = number(1) + number(1) + b"\xff" + number(1) + b"x"
-    body = b"\0" + number(0) + number(place) + number(-1) + number(len(value)) + value + header
-    return number(len(body)) + body
+def with_a_header(*values: bytes) -> bytes:
+    """A batch of records with the header 0xFF = "x"."""
+    made = batches.batch(*(batches.Record(value, headers=(("~", b"x"),)) for value in values))
+    return made.but(records=made.records.replace(b"\x02~\x02x", b"\x02\xff\x02x")).encode()
 
 
 def test_a_header_whose_name_is_no_text_stops_nobody(world: World) -> None:
     relay = world.started()
     world.send(*map(str, range(50)), in_ms=0, trace="x")  # enough to warm Python up
     step_quietly(relay)
-    with RawClient(world.broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):
+    with RawClient(world.broker.bootstrap) as raw, patch.object(raw_client, "batch", with_a_header):
         assert raw.produce(world.topic, b"a", b"b") == (0, 50)
     goes_on(world, relay)
     assert reasons(world) == ["its headers cannot be read: a name in them is not UTF-8."] * 2

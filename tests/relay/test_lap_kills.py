@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,6 @@ from waterclock.relay.relay import Relay
 from waterclock.relay.store import manifest
 from waterclock.relay.upkeep.lap import LapTurn
 from waterclock.relay.upkeep.snapshots import SnapshotTurn
-from waterclock.testing import Broker
 
 LAP = ("choose", "copy", "settle", "commit", "mark")
 SNAPSHOT = ("write", "commit", "mark")
@@ -210,13 +208,6 @@ def test_a_zombie_in_a_lap_moves_nothing(world: World, monkeypatch: pytest.Monke
     step_until(lambda: heir._counts.laps, heir)
     world.advance_ms(YEAR_MS)
     until_delivered(world, heir, "far", "too")
-
-
-@pytest.fixture
-def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    """A world of two partitions."""
-    with World(relay_broker, tmp_path, f"laps-{tmp_path.name}", 2) as made:
-        yield made
 
 
 @pytest.mark.long(seconds=8)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Message
 
@@ -18,15 +14,6 @@ from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay, StandsBy
 from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
-from waterclock.testing import Broker
-
-_numbers = count()
-
-
-@pytest.fixture
-def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    with World(relay_broker, tmp_path, f"standby{next(_numbers)}", 2) as made:
-        yield made
 
 
 def test_what_is_filed_and_settled_elsewhere_is_filed_and_settled_here(world: World, beside: Beside) -> None:

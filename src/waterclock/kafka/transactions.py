@@ -180,7 +180,8 @@ class TransactionalProducer:
         if self.is_open:
             self.is_open = False
             with suppress(KafkaException):
-                self._patiently(self.producer.abort_transaction, _CLOSING_S)
+                abort = partial(self.producer.abort_transaction, CALL_S)
+                patiently(abort, self._is_no_use, _CLOSING_S, self._clock)
 
     def _serve(self, wait_s: float) -> None:
         """Have librdkafka report what became of records."""
@@ -195,15 +196,12 @@ class TransactionalProducer:
 
     def _ask(self, call: Callable[[float], object], patience_s: float) -> None:
         try:
-            self._patiently(call, patience_s)
+            patiently(partial(call, CALL_S), self._is_no_use, patience_s, self._clock)
         except KafkaException as raised:
             self._fail(raised)
 
-    def _patiently(self, call: Callable[[float], object], patience_s: float) -> None:
-        def is_no_use(error: KafkaError) -> bool:
-            return self._is_given_up or not error.retriable()
-
-        patiently(partial(call, CALL_S), is_no_use, patience_s, self._clock)
+    def _is_no_use(self, error: KafkaError) -> bool:
+        return self._is_given_up or not error.retriable()
 
     def _fail(self, raised: KafkaException) -> NoReturn:
         self.has_failed = True

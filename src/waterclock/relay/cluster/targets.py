@@ -88,25 +88,20 @@ class Targets:
         reserved = {topic for topic in topics if topic in self._own or is_kafkas_own(topic)}
         whose = {True: "the relay's own", False: "Kafka's own"}
         found = {topic: f"{topic} is {whose[topic in self._own]}: nothing is delivered there." for topic in reserved}
-        self._look(topics - reserved, is_due)
-        for topic in topics - reserved:
-            known = self._known[topic]
-            why = known.absent or (known.refuses if is_due else None)
+        now_s, known = self._clock.monotonic_s(), self._known
+        asked = topics - reserved
+        stale = [t for t in asked if (one := known.get(t)) is None or one.until_s <= now_s or is_due > one.has_all]
+        if stale:
+            if len(known) + len(stale) > _MOST:
+                self._known = known = {topic: known[topic] for topic in asked if topic in known}
+            known.update(self._asked(stale, is_due))
+            if self._makes and (absent := [topic for topic in stale if known[topic].absent]):
+                known.update(self._made(absent))
+        for topic in asked:
+            why = known[topic].absent or (known[topic].refuses if is_due else None)
             if why is not None:
                 found[topic] = why
         return found
-
-    def _look(self, topics: Collection[str], is_due: bool) -> None:
-        now_s = self._clock.monotonic_s()
-        known = self._known
-        stale = [t for t in topics if (one := known.get(t)) is None or one.until_s <= now_s or is_due > one.has_all]
-        if not stale:
-            return
-        if len(known) + len(stale) > _MOST:
-            self._known = known = {topic: known[topic] for topic in topics if topic in known}
-        known.update(self._asked(stale, is_due))
-        if self._makes and (absent := [topic for topic in stale if known[topic].absent]):
-            known.update(self._made(absent))
 
     def _asked(self, topics: Collection[str], is_due: bool) -> dict[str, _Topic]:
         """Both questions at once: an answer takes as long as both."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -73,7 +73,7 @@ class Context:
     member: Callable[[], Any]
     reading: Reading
 
-    @property
+    @cached_property
     def mark(self) -> bytes:
         """What stands for the input in settlements."""
         return mark_of(self.topic_id)

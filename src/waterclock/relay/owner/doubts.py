@@ -137,6 +137,11 @@ class Doubts:
     # What there is
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no target is in doubt, and nothing waits to be put aside."""
+        return not self._doubts and not len(self._refused)
+
+    @property
     def origins(self) -> Array:
         """Of all that waits here."""
         return np.concatenate([each["origin"] for each in (self._refused, *(d.rows for d in self._doubts.values()))])

@@ -221,12 +221,6 @@ class Owner:
         """These are for the next turn: what `due` gave last, from some row on."""
         self.ready = np.concatenate([rows, self.ready])
 
-    def answered(self, position: int) -> None:
-        """It is committed that what stands before this is answered."""
-        self.command_position = position
-        self.waiting = [command for command in self.waiting if command.offset >= position]
-        self.letters = [letter for letter in self.letters if letter.offset >= position]
-
     def drop(self, origins: Sequence[int]) -> None:
         """These are not to be delivered."""
         gone = np.array(origins, "<i8")

@@ -272,7 +272,7 @@ class Turn:
         owner.producer.send_many(repeat(topics.replies, len(self._replies)), replies)
         for letter in self._letters:
             place = self._context.place(owner.number, letter.offset)
-            headers = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
+            headers: list[Header] = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
             if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
                 headers.append(("dead-record", f"too much for this topic: it stands at {place}".encode()))
                 owner.producer.send(topics.dead, None, None, headers=headers)
@@ -300,8 +300,11 @@ class Turn:
                     owner.store.settle(origins, state)
         owner.checkpoints.is_changed = True
         owner.settled_position = self._settled_position
-        owner.answered(self._position)
-        owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
+        owner.command_position = answered = self._position
+        owner.waiting = [command for command in owner.waiting if command.offset >= answered]
+        owner.letters = [letter for letter in owner.letters if letter.offset >= answered]
+        if owner.nexts or self._written:
+            owner.nexts = open_nexts(owner.nexts, self._written, answered)
         owner.rest_until_ns = self._context.clock.monotonic_ns() + owner.rest.ns
         for letter in self._letters:  # what was learned of refusals
             owner.refused.pop(letter.offset, None)
