@@ -81,7 +81,7 @@ def test_a_message_and_its_copy_are_one_and_what_was_delivered_before_is_shown_f
 
 def test_what_was_asked_of_a_message_and_not_answered_yet_came_behind_it(world: World) -> None:
     world.close(world.started())
-    for id, value in (("a", None), ("a", "after its cancel"), ("b", "before its cancel"), ("b", None)):
+    for id, value in (("b", "before its cancel"), ("a", None), ("a", "after its cancel"), ("b", None)):
         if value is None:
             world.put(None, delay_id=id, delay_action="cancel")
         else:
@@ -90,7 +90,7 @@ def test_what_was_asked_of_a_message_and_not_answered_yet_came_behind_it(world: 
         topics = Topics.of(world.topic)
         (bounds,) = bounds_of(world.admin, logs, topics)
         seen = [(one.message.value(), one.asked) for one in View(logs, topics, bounds).pending()]
-    assert seen == [(b"after its cancel", None), (b"before its cancel", Action.CANCEL)]
+    assert seen == [(b"before its cancel", Action.CANCEL), (b"after its cancel", None)]
 
 
 def test_where_no_snapshot_says_what_was_settled_before_nothing_is_listed(
