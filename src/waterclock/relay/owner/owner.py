@@ -134,7 +134,8 @@ class Owner:
             rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
             self.disk.took()
             self.due_soon.add(rows[rows["due"] < self.store.loaded_until])
-        self._note(news, absent)  # what was filed is filed: from here on nothing fails
+        if absent or news.bad or news.commands or news.nexts:
+            self._note(news, absent)  # what was filed is filed: from here on nothing fails
         self.position = news.last.offset() + 1
         self.log_span.volume.grow(self.position, sum(map(len, news.blobs)) + EACH * news.looked_at)
         if self.position > self._filed:
@@ -181,7 +182,7 @@ class Owner:
     def look_ahead(self) -> None:
         """Before commands are answered of an input that was not read to its end (there are too many to keep): know the next
         occurrences that stand further on. One of them may be what a command is for."""
-        if self._looked_to >= self.reads_to or self.has_caught_up:
+        if self._looked_to >= self.reads_to:
             return
         for id, offset, began in next_occurrences(self.context, self.number, range(self.position, self.reads_to)):
             self.nexts.setdefault(id, {})[offset] = began

@@ -108,7 +108,8 @@ class Turn:
 
     def begin(self) -> None:
         """Steps 1 to 5. Whatever is raised, here and later, the owner is of no more use."""
-        self.owner.look_ahead()
+        if not self.owner.has_caught_up:
+            self.owner.look_ahead()
         with self._smaller_where_it_fails():
             self.answer()
             if self.owner.has_caught_up and self._position == self.owner.position:
@@ -172,10 +173,11 @@ class Turn:
             self._position = position
         self._letters = sorted(letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
-        ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
-        known = dict(zip(ids, map(_Known, owner.store.find_many(ids)), strict=True))
-        place = self._context.place(owner.number, 0)[:-1]
-        self._replies = [self._reply(command, known[command.id], place) for command in waiting]
+        if waiting:
+            ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
+            known = dict(zip(ids, map(_Known, owner.store.find_many(ids)), strict=True))
+            place = self._context.place(owner.number, 0)[:-1]
+            self._replies = [self._reply(command, known[command.id], place) for command in waiting]
         if self._gone:
             owner.drop(list(self._gone))
 
@@ -191,8 +193,9 @@ class Turn:
     def take(self) -> None:
         """Step 2."""
         chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
-        self._letters += self._put_aside(chosen.aside, chosen.reasons)
-        self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
+        if len(chosen.aside):  # else Kafka would be asked for the bounds of the log
+            self._letters += self._put_aside(chosen.aside, chosen.reasons)
+            self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
         self._rows = chosen.rows
         self._alone, self._probes = chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
@@ -200,8 +203,6 @@ class Turn:
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
         origins, owner, letters = rows["origin"].tolist(), self.owner, list[Letter]()
-        if not origins:
-            return letters  # Kafka would be asked for the bounds of the log
         records = self._context.logs.records(self._context.topics.input, owner.number, origins)
         for place, origin in enumerate(origins):
             if origin in records:
