@@ -9,7 +9,7 @@ import pytest
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping, owner_of, until_delivered
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.watching.view import Bounds, View
+from waterclock.relay.watching.view import LogBounds, View
 
 LARGE = random.Random(0).randbytes(3_000)  # it cannot be compressed
 
@@ -276,6 +276,6 @@ def test_the_view_of_what_is_pending_has_what_was_moved_on_once(world: World) ->
     logs, topics = relay._logs, relay.topics
     assert logs.bounds(topics.input, 0)[0] > 2
     settled = 0, logs.bounds(topics.settled, 0)[1]
-    bounds = Bounds(0, logs.bounds(topics.input, 0), settled, relay._context.mark)
+    bounds = LogBounds(0, logs.bounds(topics.input, 0), settled, relay._context.mark)
     seen = [(one.origin, one.message.value(), one.request.id) for one in View(logs, topics, bounds).pending()]
     assert seen == [(0, b"far", b"x"), (1, b"farther", b"x")]

@@ -27,7 +27,7 @@ from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.store import State
-from waterclock.relay.watching.view import Bounds
+from waterclock.relay.watching.view import LogBounds
 from waterclock.relay.wire.settlement import mark_of, settlements
 from waterclock.relay.wire.topics import Topics
 from waterclock.spark import pending
@@ -196,7 +196,7 @@ def part_of(logs: Logs, world: World) -> Part:
     """The only partition, as it is planned now."""
     topics = Topics.of(world.topic)
     mark = mark_of(world.admin.topic_id(world.topic))
-    return Part(Bounds(0, logs.bounds(topics.input, 0), logs.bounds(topics.settled, 0), mark))
+    return Part(LogBounds(0, logs.bounds(topics.input, 0), logs.bounds(topics.settled, 0), mark))
 
 
 def values_of(logs: Logs, world: World, part: Part) -> list[bytes]:

@@ -25,7 +25,7 @@ from waterclock.relay.owner.log_span import LogSpan
 from waterclock.relay.store import PartitionStore
 from waterclock.relay.wire.moves import Move
 from waterclock.relay.wire.settlement import NoSettlement, Settlement
-from waterclock.relay.wire.snapshot import Assembly, Part, restore
+from waterclock.relay.wire.snapshot import Assembly, SnapshotPart, restore
 
 log = logging.getLogger("waterclock.relay")
 
@@ -134,7 +134,7 @@ class Replay:
         is_ours = record.mark == self._context.mark
         if not is_ours:
             log.warning("%s is of an earlier topic %s, and is passed over", place, self._context.topics.input)
-        if isinstance(record, Part):
+        if isinstance(record, SnapshotPart):
             self._take(record, is_ours)
         elif is_ours:
             self._settle(record, len(value))
@@ -148,7 +148,7 @@ class Replay:
             with suppress(OSError):  # it is settled all the same; the owner hears of such a disk, and says so
                 self._store.settle(record.origins, record.state)
 
-    def _take(self, part: Part, is_ours: bool) -> None:
+    def _take(self, part: SnapshotPart, is_ours: bool) -> None:
         """Take in a part of a snapshot, and with the last one, the snapshot, if what it covers is not known otherwise. That
         of an earlier topic says that nothing of this one was cut off."""
         snapshot = self._snapshots.take(part)
