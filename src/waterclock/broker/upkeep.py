@@ -129,11 +129,11 @@ class Upkeep:
             lambda error: self._compacted(partition, work, error),
         )
 
-    def _steps(self, plan: compaction.Plan, work: compaction.Compaction) -> Iterator[compaction.Swap | None]:
+    def _steps(self, plan: compaction.CompactionPlan, work: compaction.Compaction) -> Iterator[compaction.Swap | None]:
         self._stands(plan.segments)
         yield from work.steps()
 
-    def _plans(self) -> Iterator[tuple[Partition, compaction.Plan]]:
+    def _plans(self) -> Iterator[tuple[Partition, compaction.CompactionPlan]]:
         now_ms = self._wall_ms()
         for partition in self._topics.partitions():
             free = not partition.upkept and partition not in self._damaged

@@ -20,7 +20,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_anew
 from waterclock.broker.replication import fetcher
-from waterclock.broker.replication.fetcher import Fetcher
+from waterclock.broker.replication.fetcher import ReplicaFetcher
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
@@ -74,7 +74,7 @@ def test_two_logs_part_where_their_epochs_do(
     ours: list[tuple[int, int]], start: int, theirs: list[tuple[int, int]], expected: int
 ) -> None:
     node: Any = SimpleNamespace(node=2)
-    copying = Fetcher(SimpleNamespace(journal=None), Leader(theirs, 20), node)  # type: ignore[arg-type]
+    copying = ReplicaFetcher(SimpleNamespace(journal=None), Leader(theirs, 20), node)  # type: ignore[arg-type]
     assert asyncio.run(copying._common_end(log_of(ours, start, 15))) == expected
 
 
@@ -101,7 +101,7 @@ class Copy:
         patch.setattr(fetcher, "cut", cut)
         replica: Any = SimpleNamespace(journal=None, replace=lambda old, new: None)
         link: Any = Leader(leader.memo.epochs, len(leader.said))
-        asyncio.run(Fetcher(replica, link, SimpleNamespace(node=2))._agree([found]))  # type: ignore[arg-type]
+        asyncio.run(ReplicaFetcher(replica, link, SimpleNamespace(node=2))._agree([found]))  # type: ignore[arg-type]
         del self.said[found.end :]
 
     def copy(self, leader: Copy, count: int) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.replication.campaign import Node, check, free_port
+from tests.broker.consistency.node import Node, free_port
+from tests.broker.replication.campaign import SETTINGS, check
 from tests.broker.replication.pairs import client, pair, partition, until
 from waterclock.broker import Broker
 from waterclock.broker.wire.errors import Error
@@ -79,11 +80,10 @@ def test_a_process_that_cannot_follow_ends_with_a_sentence(tmp_path: Path) -> No
 
 
 def test_a_follower_process_says_that_it_is_one(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    node = Node(tmp_path / "one")
+    node = Node(tmp_path / "one", SETTINGS)
     node.start(follow=f"127.0.0.1:{free_port()}")
     assert node.process is not None
-    until(lambda: "cannot be reached" in (tmp_path / "one.log").read_text())
+    until(lambda: "cannot be reached" in "".join(node.said))
     os.kill(node.process.pid, 15)
     assert node.process.wait(20) == 0
     node.end()

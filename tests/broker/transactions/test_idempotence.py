@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,6 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import Producers
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.wire.errors import Error
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Broker() as broker:
-        client = Client(broker.bootstrap)
-        client.create("t")
-        yield client
-        client.close()
 
 
 def sent(client: Client, producer: Id, *sequences: int, count: int = 1) -> list[tuple[str, int]]:
@@ -92,7 +82,7 @@ def test_of_two_batches_on_their_way_the_second_is_not_taken_where_the_first_is_
     error: Error, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a producer that nobody knew it was, and the first one then was out of order for ever."""
-    with Broker() as broker, closing(Client(broker.bootstrap)) as client:
+    with Broker() as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         refuse_one(broker, error, monkeypatch)
@@ -103,7 +93,7 @@ def test_of_two_batches_on_their_way_the_second_is_not_taken_where_the_first_is_
 def test_a_producer_that_gave_up_what_was_refused_goes_on_once_nothing_can_be_on_its_way_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Broker() as broker, closing(Client(broker.bootstrap)) as client:
+    with Broker() as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         refuse_one(broker, Error.KAFKA_STORAGE_ERROR, monkeypatch)

@@ -14,7 +14,7 @@ from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.states import State
+from waterclock.broker.transactions.states import TransactionState
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -150,7 +150,7 @@ def _listed(request: Request, transaction: Transaction) -> Any:
 
 def _states(names: tuple[str, ...]) -> tuple[set[str], tuple[str, ...]]:
     """The names that are states, and those that are none."""
-    every = {str(state) for state in State}
+    every = {str(state) for state in TransactionState}
     return every & set(names), tuple(name for name in names if name not in every)
 
 

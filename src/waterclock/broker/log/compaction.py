@@ -11,7 +11,7 @@
     without a value: a deletion                           until delete.retention.ms after a compaction first met it
     of an aborted transaction                             no
     a transaction's marker                                until then too, counted from when its last record went
-    a batch that a producer's last sequence stands in     its header, where its records go
+    a batch that a producer's last sequence stands in     its header, if its records go
     the last batch of a file                              the same: offsets go on where they were, whatever a crash takes
 
 Rule 1: offsets never change. The active segment is not touched, nor anything at or after the last stable offset, nor
@@ -54,7 +54,7 @@ NOWHERE: Final = -1  # its epoch stands in a marker
 UNSURE: Final = -2  # all its batches that are kept in memory may be lost
 
 
-class Plan(NamedTuple):
+class CompactionPlan(NamedTuple):
     """What is compacted: `segments`, up to offset `upto`; what comes from offset `dirty` on is new."""
 
     folder: str
@@ -77,7 +77,7 @@ class Swap(NamedTuple):
     aborted: list[AbortedTransaction]
 
 
-def plan(partition: Partition, now_ms: int) -> Plan | None:
+def plan(partition: Partition, now_ms: int) -> CompactionPlan | None:
     """What a compaction would do now; None if there is too little to do."""
     settings = partition.settings
     dirty = max(partition.memo.cleaned, partition.start)
@@ -101,7 +101,7 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
     aborted = [row for row in partition.aborted.between(0, upto) if row.last >= chosen[0].base]
     last = {pid: _last(known, partition) for pid, known in partition.producers.known.items()}
     keep_ms = settings["delete.retention.ms"]
-    return Plan(
+    return CompactionPlan(
         partition.folder, chosen, dirty, upto, now_ms, keep_ms, settings.segment_bytes, aborted, new / (old + new), last
     )
 
@@ -116,7 +116,7 @@ def _last(known: Producer, partition: Partition) -> Last:
 class Compaction:
     """One compaction, done in steps by whoever iterates. `covered` is the offset up to which it has come."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CompactionPlan) -> None:
         self._plan = plan
         for segment in plan.segments:
             segment.pin()  # who reads it needs its index longer than that has its name

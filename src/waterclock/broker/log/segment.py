@@ -312,7 +312,9 @@ class Segment:
         """Drop everything from byte `size` on, in the index first: it must not say that the file was longer."""
         self.index.forget(size)
         os.ftruncate(self.fd, size)
-        self.size, self.durable, self.settled = size, min(self.durable, size), min(self.settled, size)
+        self.size = size
+        self.durable = min(self.durable, size)
+        self.settled = min(self.settled, size)
 
     def flush(self) -> None:
         """Put what was written onto the disk; the first time, and after `name_anew`, the folder's label and names too."""

@@ -30,7 +30,7 @@ class DamagedRow(Exception):
     """A row that is not what was written."""
 
 
-class Rows:
+class StoredRows:
     """The rows in the file `fd` of the segment from offset `base` on, each read when it is asked for."""
 
     def __init__(self, fd: int, base: int) -> None:
@@ -56,7 +56,10 @@ class StoredIndex:
     __slots__ = ("_base", "_mended", "_path", "_pinned")
 
     def __init__(self, path: str, base: int, pinned: int | None, mended: Callable[[], Index | StoredIndex]) -> None:
-        self._path, self._base, self._pinned, self._mended = path, base, pinned, mended
+        self._path = path
+        self._base = base
+        self._pinned = pinned
+        self._mended = mended
 
     def before_offset(self, offset: int) -> int:
         """As `Index.before_offset`, and so are the others."""
@@ -83,7 +86,7 @@ class StoredIndex:
         try:
             if fd is None:
                 fd = os.open(self._path, os.O_RDONLY)
-            rows = Rows(fd, self._base)
+            rows = StoredRows(fd, self._base)
             number = bisect(rows, value, key=itemgetter(column)) + shift
             return rows[number] if 0 <= number < len(rows) else NOTHING
         except (FileNotFoundError, DamagedRow):
