@@ -31,11 +31,7 @@ BIG = b"v" * 700
 def settings() -> TopicSettings:
     settings = TopicSettings(Settings({"log.segment.bytes": "100000"}))
     settings.replace(
-        {
-            "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": "0.01",
-            "delete.retention.ms": str(KEEP_MS),
-        }
+        {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": str(KEEP_MS)}
     )
     return settings
 

@@ -36,6 +36,15 @@ from waterclock.errors import WaterclockError
 IN_FLIGHT = 5
 SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "3000", "auto.create.topics.enable": "false"}
 GONE = (OSError, ValueError, IndexError)
+GROUP = "g"
+FETCHED = {"group_id": GROUP, "topics": [{"name": "t", "partition_indexes": (0,)}], "require_stable": False}
+
+
+def commit_of(offset: int) -> dict[str, Any]:
+    """OffsetCommit of the group for t-0."""
+    row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+    given = {"group_id": GROUP, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    return {**given, "topics": [{"name": "t", "partitions": [row]}]}
 
 
 class Load:
@@ -134,17 +143,13 @@ class Load:
 
     def commit(self) -> None:
         """The group's offset is how many records were acknowledged."""
-        rows = [{"partition_index": 0, "committed_offset": self.acked, "committed_leader_epoch": -1}]
-        topics = [{"name": "t", "partitions": [{**rows[0], "committed_metadata": ""}]}]
-        given = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         with contextlib.suppress(*GONE):
-            answer = self.leader().ask("OffsetCommit", 8, **given, topics=topics)
+            answer = self.leader().ask("OffsetCommit", 8, **commit_of(self.acked))
             if not answer.topics[0].partitions[0].error_code.value:
                 self.committed = self.acked
 
     def fetched_commit(self) -> int:
-        asked = [{"name": "t", "partition_indexes": (0,)}]
-        answer = self.leader().ask("OffsetFetch", 7, group_id="g", topics=asked, require_stable=False)
+        answer = self.leader().ask("OffsetFetch", 7, **FETCHED)
         return int(answer.topics[0].partitions[0].committed_offset)
 
 

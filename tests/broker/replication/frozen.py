@@ -24,21 +24,15 @@ from typing import Any
 
 from tests.broker.consistency.node import Node
 from tests.broker.raw_client import RawClient
-from tests.broker.replication.campaign import GONE, SETTINGS
+from tests.broker.replication.campaign import FETCHED, GONE, SETTINGS, commit_of
 from tests.broker.replication.pairs import until
 from waterclock.broker.replication.promoting import promote
 from waterclock.errors import WaterclockError
 
-GROUP = "g"
-
 
 def committed(raw: RawClient, offset: int) -> None:
     """Commit the group's offset of t-0, and see that it was acknowledged."""
-    row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
-    answer = raw.ask(
-        "OffsetCommit", 8, group_id=GROUP, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
-        topics=[{"name": "t", "partitions": [row]}],
-    )  # fmt: skip
+    answer = raw.ask("OffsetCommit", 8, **commit_of(offset))
     assert answer.topics[0].partitions[0].error_code.value == 0
 
 
@@ -57,8 +51,7 @@ class Asker:
         self._raw = raw
         self._refused = False
         try:
-            asked = [{"name": "t", "partition_indexes": (0,)}]
-            raw.send("OffsetFetch", 7, group_id=GROUP, topics=asked, require_stable=stable)
+            raw.send("OffsetFetch", 7, **FETCHED | {"require_stable": stable})
         except OSError:
             self._refused = True
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.replication.pairs import Pair, client, following, log_bytes, pair, partition, until, values
+from tests.broker.replication.pairs import Pair, client, following, log_bytes, partition, until, values
 from waterclock.broker import Broker
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
@@ -132,12 +131,6 @@ def test_a_follower_that_has_agreed_has_nothing_that_its_leader_has_not(monkeypa
 # Two brokers
 
 
-@pytest.fixture
-def both(tmp_path: Path) -> Iterator[Pair]:
-    with pair(tmp_path) as brokers:
-        yield brokers
-
-
 @pytest.mark.parametrize("name", ["t", TOPIC])
 def test_a_follower_that_begins_beyond_its_leaders_end_copies_what_comes_and_counts_when_it_has(
     both: Pair, tmp_path: Path, name: str
@@ -163,9 +156,7 @@ def test_a_follower_that_begins_beyond_its_leaders_end_copies_what_comes_and_cou
     until(lambda: both.one.call(lambda: "later" in following(both.one).topics.by_name))
 
 
-def test_the_old_leaders_log_that_begins_behind_the_new_leaders_end_is_copied_from_where_they_part(
-    both: Pair,
-) -> None:
+def test_the_old_leaders_log_that_begins_behind_the_new_leaders_end_is_copied_from_where_they_part(both: Pair) -> None:
     with client(both.one) as raw:
         raw.produce("t", b"both have it")
         both.freeze()

@@ -13,9 +13,8 @@ pytest.importorskip("kio")
 
 from tests.broker.consistency.node import Node, free_port
 from tests.broker.replication.campaign import SETTINGS, check
-from tests.broker.replication.pairs import client, pair, partition, until
+from tests.broker.replication.pairs import pair, until
 from waterclock.broker import Broker
-from waterclock.broker.wire.errors import Error
 
 BROKER = [sys.executable, "-m", "waterclock.cli", "broker"]
 
@@ -31,18 +30,6 @@ def test_fifty_kills_lose_and_repeat_nothing_that_was_acknowledged(
     tmp_path: Path, campaign_seed: int, part: int
 ) -> None:
     assert check(tmp_path, seed=campaign_seed, kills=10)
-
-
-def test_a_promoted_leader_alone_is_too_few_for_two_in_sync(tmp_path: Path) -> None:
-    with pair(tmp_path, {"min.insync.replicas": "2"}) as both:
-        both.one.close()
-        both.two.promote()
-        with client(both.two) as raw:
-            assert raw.produce("t", b"x") == (Error.NOT_ENOUGH_REPLICAS, -1)
-            both.again("one").start()
-            both.synced(both.two)
-            until(lambda: both.two.call(lambda: both.two.inside.replicas.in_sync(partition(both.two))) == (2, 1))
-            assert raw.produce("t", b"x") == (Error.NONE, 0)
 
 
 def run(*words: str) -> tuple[int, str, str]:

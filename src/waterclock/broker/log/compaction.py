@@ -17,19 +17,27 @@
 Rule 1: offsets never change. The active segment is not touched, nor anything at or after the last stable offset, nor
     what is younger than min.compaction.lag.ms.
 Rule 2: a batch that cannot be decoded stays as it is: its sender made it so, and every reader gets it so.
+
+    a batch of        whose records are still there    then its marker
+    an aborted one    they go now                      stays, and answers to readers list the transaction
+    an aborted one    they went before                 may go, once its time is over
+    a committed one   (as the keys say)                may go once no batch of it is left
+
+Source: KIP-98, KIP-534; the cleaner of Apache Kafka behaves so.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from waterclock.broker.buffers import Buffer
 from waterclock.broker.log.aborted import ROW
-from waterclock.broker.log.batch import Batch
-from waterclock.broker.log.decided import DecidedTransactions
+from waterclock.broker.log.batch import Batch, commits
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction, Producer
@@ -111,6 +119,45 @@ def _last(known: Producer, partition: Partition) -> Last:
     if offset is None:
         offset = NOWHERE if partition.durable == partition.end else UNSURE
     return Last(offset, known.epoch)
+
+
+class DecidedTransactions:
+    """`aborted`: the transactions that readers of the log pass over, in any order.
+
+    `listed` are those of them that answers to readers must list still. What is fed in comes in the order of the log, from
+    its start, every batch of it.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._coming = deque(sorted(aborted, key=lambda row: row.first))
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()  # producers with a transaction, decided by a marker to come, that has batches
+        self.listed: list[AbortedTransaction] = []
+
+    def goes(self, batch: Batch) -> bool:
+        """Whether a batch of records belongs to an aborted transaction."""
+        if not batch.transactional:
+            return False
+        self._reach(batch.last)
+        self._seen.add(batch.producer_id)
+        return batch.producer_id in self._aborted
+
+    def needless(self, batch: Batch, data: Buffer) -> bool:
+        """Whether no batch of a marker's transaction is left before it."""
+        if not batch.records:
+            return True
+        self._reach(batch.last)
+        seen = batch.producer_id in self._seen
+        self._seen.discard(batch.producer_id)
+        row = None if commits(data) else self._aborted.pop(batch.producer_id, None)
+        if row is not None and seen:
+            self.listed.append(row)
+        return not seen
+
+    def _reach(self, offset: int) -> None:
+        while self._coming and self._coming[0].first <= offset:
+            row = self._coming.popleft()
+            self._aborted[row.producer_id] = row
 
 
 class Compaction:

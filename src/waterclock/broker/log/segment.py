@@ -25,8 +25,7 @@ from crc32c import crc32c
 from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
-from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
-from waterclock.broker.log.stored_index import StoredIndex
+from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, StoredIndex, last_row
 from waterclock.disk import flush_file, flush_folder, write_all
 
 CHUNK: Final = 1 << 20

@@ -9,7 +9,7 @@
 
 Rule 1: it is deposed by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leader.py.
 Rule 2: a new leader lets clients in once the old one has heard of it, or refuses its connection, or OVER_S has passed: by
-    then the old one's lease is over, and it asks before it serves: lease.py. That holds at every start of a promoted broker.
+    then the old one's lease is over, and it asks before it serves: lease.py. So at every start of a promoted broker.
 """
 
 from __future__ import annotations
