@@ -1,4 +1,4 @@
-"""A broker in a process of its own that dies at a numbered step of a transaction's end (ending.py), as by kill -9.
+"""A broker in a process of its own that dies at a numbered step of a transaction's end (markers.py), as by kill -9.
 
     python -m tests.broker.transactions.stopping_broker DATA STEP
 

@@ -8,7 +8,8 @@
 
 Rule 1: the log goes on at the largest of them, and if more may have followed, so many offsets later as that can have
     been. A reader that stands anywhere before gets the first new record, and none twice.
-Rule 2: what lies outside of the folder (named.py) counts too, but proves nothing: whoever commits an offset may say any.
+Rule 2: what lies outside of the folder (named_offsets.py) counts too, but proves nothing: whoever commits an
+    offset may say any.
 Rule 3: what is cut off as torn is kept beside its file if a whole batch stands in it: a write that was torn leaves none.
 Rule 4: a file that was renamed to `.damaged` is read for this and nothing else. It may go once the log has gone on: its new
     beginning has a snapshot then, which says the same.

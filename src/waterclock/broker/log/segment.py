@@ -30,7 +30,7 @@ from waterclock.disk import flush_file, flush_folder, write_all
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
-LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (labels.py)
+LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (folder/labels.py)
 log = logging.getLogger("waterclock.broker")
 FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
 

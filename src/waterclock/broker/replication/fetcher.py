@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from waterclock.broker.identity import beside
+from waterclock.broker.folder.identity import beside
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
@@ -35,7 +35,7 @@ from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
 
 WAIT_MS: Final = 500
 MOST: Final = 16 << 20

@@ -24,7 +24,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.security.link import LinkAccess
 
 ENVELOPE: Final = 58

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.replication.journal import TOPIC, Journal, copied, nobody_waits
-from waterclock.broker.replication.lease import ClientConnection
+from waterclock.broker.replication.lease import AskingConnection
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.statistics import ReplicationStatistics
 from waterclock.broker.store import Entry, Forget, Store, Then
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.wire.fetch import FetchRequest
 
 NAME: Final = re.compile(r"waterclock-follower@(.+)/([0-9a-f]{32})")
@@ -133,7 +133,7 @@ class Leader:
         """The journal, for a follower that asks for it."""
         return self.journal.partition if self.journal is not None and key in JOURNAL_KEYS and not number else None
 
-    def admits(self, client: ClientConnection) -> bool:
+    def admits(self, client: AskingConnection) -> bool:
         """Whether a connection may do what followers do. Rule 5."""
         if self._user is None or (self._user and client.principal == self._user):
             return True

@@ -32,7 +32,7 @@ FOREVER_NS: Final = 1 << 62
 log = logging.getLogger("waterclock.broker")
 
 
-class ClientConnection(Protocol):
+class AskingConnection(Protocol):
     """The connection that a request came by, as far as it is asked who it is, or closed."""
 
     fd: int
@@ -61,7 +61,7 @@ class LeaderLease:
         self.asked = asyncio.Event()
         """Set if somebody waits for the follower's word."""
         self._until_ns, self._lost = FOREVER_NS, False
-        self._held: list[tuple[ClientConnection, bytearray]] = []  # Produce writes offsets into what it was sent
+        self._held: list[tuple[AskingConnection, bytearray]] = []  # Produce writes offsets into what it was sent
         self._bytes = 0
 
     @property
@@ -109,7 +109,7 @@ class LeaderLease:
 
     # For each request
 
-    def keeps(self, connection: ClientConnection, key: int, request: memoryview) -> bool:
+    def keeps(self, connection: AskingConnection, key: int, request: memoryview) -> bool:
         """Whether a request, with its header, must not be served now."""
         if self.now_ns() <= self._until_ns:
             return False
@@ -123,6 +123,6 @@ class LeaderLease:
         self.asked.set()
         return True
 
-    def _taken(self) -> list[tuple[ClientConnection, bytearray]]:
+    def _taken(self) -> list[tuple[AskingConnection, bytearray]]:
         held, self._held, self._bytes = self._held, [], 0
         return [(connection, request) for connection, request in held if connection.fd >= 0]

@@ -18,8 +18,7 @@ import struct
 from contextlib import suppress
 from typing import Any, Final
 
-from waterclock.broker.security.link import OPEN, LinkAccess
-from waterclock.broker.security.plain import PLAIN
+from waterclock.broker.security.link import OPEN, PLAIN, LinkAccess
 from waterclock.broker.security.scram import AccessDenied
 from waterclock.broker.security.scram_client import ScramClient
 from waterclock.broker.wire import client as asking

@@ -21,7 +21,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final, NamedTuple
 
-from waterclock.broker.identity import NO_NODE
+from waterclock.broker.folder.identity import NO_NODE
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.lease import ASKER, LEASE_S, LeaderLease
 from waterclock.broker.replication.link import Link, LinkLost, NobodyListens

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.inventory import JOURNAL, NAMESPACE
+from waterclock.broker.folder.inventory import JOURNAL, NAMESPACE
 from waterclock.broker.log.batch import PREFIX, header_of
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import flush_files
@@ -30,7 +30,7 @@ from waterclock.disk import make_folder
 from waterclock.errors import WaterclockError
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
 
 CHUNK: Final = 4 << 20
 FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -13,7 +13,7 @@ Rule 4: what a coordinator changes in memory before that it takes back in `then(
     `then(True)`.
 Rule 5: a flush that fails ends the process: what was to be refused may stand on the disk all the same.
 Rule 6: what is damaged costs no more than itself. It is moved aside and said, with the commits that are missing, and the
-    store is written anew without it. What can be known of them otherwise is found by inventory.py.
+    store is written anew without it. What can be known of them otherwise is found by folder/inventory.py.
 """
 
 from __future__ import annotations
