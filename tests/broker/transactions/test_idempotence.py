@@ -140,27 +140,22 @@ def test_a_batch_over_the_end_of_the_sequences_is_known_again(client: Client) ->
 
 
 def test_what_was_sent_before_a_stop_is_known_after_it(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker:
-        client = Client(broker.bootstrap)
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         sent(client, producer, 0, 1, 2)
-        client.close()
     for remove in (False, True):
         if remove:  # a crash: no snapshot, the log is walked
             for snapshot in tmp_path.rglob("*.snapshot"):
                 snapshot.unlink()
-        with Broker(tmp_path) as broker:
-            client = Client(broker.bootstrap)
+        with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
             assert sent(client, producer, 1, 2) == [("NONE", 1), ("NONE", 2)]
             assert sent(client, producer, 4) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
-            client.close()
 
 
 def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
     settings = {"connections.max.idle.ms": "1000000000"}
-    with Broker(clock=ManualClock(), settings=settings) as broker:
-        client = Client(broker.bootstrap)
+    with Broker(clock=ManualClock(), settings=settings) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         sent(client, producer, 0, 1)
@@ -169,4 +164,3 @@ def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
         broker.advance_s(1_800)
         assert client.producers("t").active_producers == ()
         assert sent(client, producer, 57) == [("NONE", 2)]
-        client.close()

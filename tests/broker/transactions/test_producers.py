@@ -29,10 +29,8 @@ def test_every_version_is_answered(client: Client, version: int) -> None:
 def test_ids_are_never_handed_out_twice_whatever_happens(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
-        with Broker(tmp_path) as broker:
-            client = Client(broker.bootstrap)
+        with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
             seen += [client.ready(None).producer_id for _ in range(3)]
-            client.close()
     assert seen == [0, 1, 2, 1000, 1001, 1002]
 
 
@@ -212,8 +210,10 @@ def _full(size: int, timestamp: int) -> None:
 
 def test_a_name_that_nobody_uses_is_forgotten_after_its_time(tmp_path: Path) -> None:
     clock = ManualClock()
-    with Broker(tmp_path, clock=clock, settings={"transactional.id.expiration.ms": "10000"}) as broker:
-        client = Client(broker.bootstrap)
+    with (
+        Broker(tmp_path, clock=clock, settings={"transactional.id.expiration.ms": "10000"}) as broker,
+        Client(broker.bootstrap) as client,
+    ):
         client.create("t")
         producer = client.ready("n")
         broker.advance_s(9)
@@ -225,18 +225,18 @@ def test_a_name_that_nobody_uses_is_forgotten_after_its_time(tmp_path: Path) -> 
         broker.advance_s(0.001)
         client.until("TRANSACTIONAL_ID_NOT_FOUND")
         assert client.add("n", producer, "t") == ["INVALID_PRODUCER_ID_MAPPING"]
-        client.close()
     with Broker(tmp_path, clock=clock) as broker:
         assert list(broker.call(lambda: broker.inside.transactions.ledger.by_name)) == ["m"]
 
 
 def test_a_name_with_an_open_transaction_is_not_forgotten(tmp_path: Path) -> None:
-    with Broker(clock=ManualClock(), settings={"transactional.id.expiration.ms": "1000"}) as broker:
-        client = Client(broker.bootstrap)
+    with (
+        Broker(clock=ManualClock(), settings={"transactional.id.expiration.ms": "1000"}) as broker,
+        Client(broker.bootstrap) as client,
+    ):
         client.create("t")
         client.add("n", client.ready("n"), "t")
         broker.advance_s(30)
         client.ready("m")  # the store has done all that it was asked before
         assert client.state("n") == "Ongoing"
         assert "n" in broker.call(lambda: broker.inside.store.load("transaction"))
-        client.close()
