@@ -96,8 +96,9 @@ def recorded(monkeypatch: Any, *names: str) -> list[str]:
 
 
 def append(log: Partition, *recs: Rec, now_ms: int = NOW, **fields: Any) -> None:
-    """A batch of these records, which is taken."""
-    assert log.append(memoryview(bytearray(batch(recs, **fields))), now_ms)[0] == Error.NONE
+    """A batch of these records, which is taken at the log's end."""
+    base = log.end
+    assert log.append(memoryview(bytearray(batch(recs, **fields))), now_ms) == (Error.NONE, base)
 
 
 def end(log: Partition, pid: int, commit: bool) -> None:
