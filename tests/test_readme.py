@@ -97,7 +97,7 @@ TOML = [block for file in DOCUMENTS for block in blocks(file, "toml")]
 @pytest.mark.parametrize("content", [c for _, c in TOML], ids=[name for name, _ in TOML])
 def test_a_pipeline_in_a_document_is_a_pipeline(content: str, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming.toml.config import load
 
     file = tmp_path / "pipeline.toml"
     file.write_text(content)
@@ -107,7 +107,7 @@ def test_a_pipeline_in_a_document_is_a_pipeline(content: str, tmp_path: Path) ->
 
 def test_the_sinks_that_there_are_stand_in_readme_and_in_the_guide() -> None:
     pytest.importorskip("pyspark")
-    from waterclock.spark.toml import sink
+    from waterclock.streaming.toml import sink
 
     table = README.split("| `format` of the sink |")[1].split("\n\n")[0]
     guide = (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8")

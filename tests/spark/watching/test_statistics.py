@@ -17,11 +17,11 @@ from tests.web.reading import read_back
 from waterclock.clock import ManualClock
 from waterclock.rules.engine import CLOSED
 from waterclock.sinks import Batch
-from waterclock.spark import frames
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
 from waterclock.spark.watching.prometheus import COUNTED, prometheus
-from waterclock.spark.watching.statistics import Gatherer, Phase, PipelineStatistics
+from waterclock.streaming import frames
+from waterclock.streaming.statistics import Gatherer, Phase, PipelineStatistics
+from waterclock.streaming.toml.config import load
 
 HOUR_US = 3_600_000_000
 

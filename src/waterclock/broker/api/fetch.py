@@ -222,7 +222,7 @@ class FetchApi:
             for _, rows in request.topics:
                 for row in rows:
                     if (partition := next(partitions)) is not None:
-                        self._leading.fetches(partition, row.offset)
+                        self._leading.replicas.fetched(partition, row.offset)
         return request, error
 
     def _forbidden(self, rights: Rights, request: FetchRequest, version: int) -> frozenset[bytes]:

@@ -1,6 +1,6 @@
 """DeleteRecords: what lies before an offset is hidden at once, and its files go with the next retention.
 
-A `DelayedDeleteRecords` waits in the purgatory until every partition's new start is durable; if its time is up first,
+A `DelayedOperation` waits in the purgatory until every partition's new start is durable; if its time is up first,
 each that is not gets REQUEST_TIMED_OUT, and its records are gone all the same.
 """
 

@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.sealed import read_sealed, write_sealed
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
+from waterclock.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings

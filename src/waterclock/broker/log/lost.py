@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
 from waterclock.broker.log.batch import MAGIC
-from waterclock.broker.log.index import INDEX_EVERY, last_row
+from waterclock.broker.log.index import last_row
 from waterclock.broker.log.scrubbing import MAGIC_AT, RenamedLog, SegmentScrub, is_whole
 from waterclock.disk import free_name, write_whole
 
@@ -45,11 +45,6 @@ class Witness(NamedTuple):
     base: int | None
     known: int
     unseen: int = 0
-
-
-def unseen(max_message_bytes: int) -> int:
-    """How many records at most follow the start of an index's last row: each takes a byte at least."""
-    return max_message_bytes + INDEX_EVERY
 
 
 def of_index(path: str, base: int, more: int) -> Witness | None:
@@ -100,9 +95,3 @@ def keep_batches(segment: Segment, at: int) -> str | None:
     place = free_name(f"{segment.path}.log.{at}{UNKNOWN}")
     write_whole(place, raw)
     return place
-
-
-def goes_on_at(witnesses: Iterable[Witness], named: int) -> int:
-    """Where the log goes on; `named` is the largest offset that is named outside of its folder."""
-    last = max(witnesses, key=lambda one: (one.known, -one.unseen), default=Witness(None, 0))
-    return max(last.known + last.unseen, named)

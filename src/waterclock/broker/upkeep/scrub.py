@@ -5,7 +5,7 @@ Rule 1: the worker's thread reads, a portion at a time, and rests after each: RA
 Rule 2: what it finds is looked at in the loop's thread: a segment that is the log's no more, or a log that was opened anew,
     says nothing.
 Rule 3: damage is an error in the log with the file, the bytes and the offsets that are lost. Nothing is mended or removed;
-    from then on who asks for those offsets gets an error, and the rest is read as ever (log/damage.py, log/sound.py).
+    from then on who asks for those offsets gets an error, and the rest is read as ever (log/segment.py, log/scrubbing.py).
 Rule 4: a segment that is written to is read as far as it is durable.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from waterclock.spark.watching.statistics import Phase, PipelineStatistics
+from waterclock.streaming.statistics import Phase, PipelineStatistics
 from waterclock.web.metrics import Metric, Sample, text
 
 # counter of the sink -> what it counts
