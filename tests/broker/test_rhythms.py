@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ import waterclock.broker
 from tests.broker.admin import BROKER, SET, TOPIC, change
 from tests.broker.record_batches import Rec, batch
 from tests.broker.transactions.client import Client
+from tests.conformance.waiting import until
 from tests.conformance.wire import Wire
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
@@ -118,16 +117,6 @@ def fill(broker: Broker, topic: str = "t", count: int = 5, key: bytes | None = N
             answer = wire.ask("produce", 9, transactional_id=None, acks=-1, timeout=10_000, topic_data=rows)
             assert answer.responses[0].partition_responses[0].error_code == 0
     until(lambda: broker.statistics().connections == 0)
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """What other threads do is seen a moment later here."""
-    breath = threading.Event()
-    for _ in range(5000):
-        if holds():
-            return
-        breath.wait(0.004)
-    raise AssertionError("it never came true")
 
 
 def there(broker: Broker, topic: str = "t") -> list[int]:
