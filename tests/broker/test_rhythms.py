@@ -174,20 +174,14 @@ def test_so_do_those_that_a_transaction_has_committed_for_a_group_that_nobody_is
 # Who makes work wakes
 
 
-def test_a_shorter_retention_holds_on_a_broker_that_is_idle(broker: Broker) -> None:
+@pytest.mark.parametrize(("kind", "name", "key"), [(TOPIC, "t", "retention.ms"), (BROKER, "", "log.retention.ms")])
+def test_a_shorter_retention_of_a_topic_or_the_broker_holds_on_a_broker_that_is_idle(
+    broker: Broker, kind: int, name: str, key: str
+) -> None:
     fill(broker)
     broker.advance_s(DAY_S + 1200)  # within an hour's sleep
     with Wire(broker.bootstrap) as wire:
-        change(wire, TOPIC, "t", ("retention.ms", SET, "1000"))
-    broker.advance_s(300)
-    until(lambda: there(broker) == [5])
-
-
-def test_a_shorter_retention_of_the_broker_does_too(broker: Broker) -> None:
-    fill(broker)
-    broker.advance_s(DAY_S + 1200)  # within an hour's sleep
-    with Wire(broker.bootstrap) as wire:
-        change(wire, BROKER, "", ("log.retention.ms", SET, "1000"))
+        change(wire, kind, name, (key, SET, "1000"))
     broker.advance_s(300)
     until(lambda: there(broker) == [5])
 
