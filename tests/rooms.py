@@ -17,9 +17,9 @@ MAY_IMPORT = {
     "postgres": {"errors"},
     "rules": {"durations", "errors"},
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres"},
-    "web": {"__init__", "arguments", "clock", "errors"},
+    "web": {"__init__", "arguments", "errors"},
     "changes": {"errors"},
-    "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks"},
+    "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks", "web"},
     "spark": {
         "streaming",
         "rules",
@@ -77,7 +77,7 @@ INSIDE_SPARK: dict[str, set[str]] = {
     "checking": {"batch", "checkpoint", "fixed", "session", "source", "streams"},
     "fresh": {"checkpoint", "streams"},
     "pipeline": {"batch", "checkpoint", "fixed", "fresh", "packing", "session", "streams", "watching"},
-    "command": {"checking", "fresh", "pipeline", "progress", "session", "watching"},
+    "command": {"checking", "fresh", "pipeline", "progress", "session"},
     "rescale": {"checkpoint", "packing", "pipeline", "session", "source"},
     "writing": {"batch", "pipeline"},
 }  # fmt: skip
@@ -89,7 +89,6 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "interpreter": set(),
     "rhythm": set(),
     "statistics": set(),
-    "prometheus": {"statistics"},
     "settings": {"bounds"},
     "worker": {"interpreter"},
     "net": {"buffers", "interpreter", "rhythm", "settings"},
@@ -114,7 +113,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "follower": {"api", "faults", "folder", "log", "net", "replication", "security", "settings", "statistics", "store",
                  "topics", "upkeep", "wire", "worker"},
     "broker": {"core", "faults", "follower", "net", "replication", "security", "settings", "statistics", "store", "wire"},
-    "process": {"broker", "interpreter", "prometheus", "replication", "security", "settings", "statistics"},
+    "process": {"broker", "interpreter", "replication", "security", "settings", "statistics"},
     "command": {"process", "replication"},
 }  # fmt: skip
 INSIDE_RELAY: dict[str, set[str]] = {
@@ -133,7 +132,7 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "asking": {"client", "watching", "wire"},
     "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"cluster", "memory", "options", "owner", "relay", "watching", "wire"},
+    "process": {"cluster", "memory", "options", "owner", "relay", "statistics", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {

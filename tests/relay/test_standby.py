@@ -19,8 +19,8 @@ from waterclock.kafka.settings import base_settings
 from waterclock.relay.options import StandsBy
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
+from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
-from waterclock.relay.watching.prometheus import prometheus
 from waterclock.testing import Broker
 
 _numbers = count()

@@ -18,12 +18,11 @@ from typing import Final
 
 from waterclock.broker import interpreter
 from waterclock.broker.broker import Broker
-from waterclock.broker.prometheus import prometheus
 from waterclock.broker.replication.promoting import checked
 from waterclock.broker.security.access import Access, users_of
 from waterclock.broker.security.link import LinkAccess, login_of
 from waterclock.broker.settings import SETTINGS, Settings
-from waterclock.broker.statistics import BrokerStatistics
+from waterclock.broker.statistics import BrokerStatistics, prometheus
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.web.option import open_server
 

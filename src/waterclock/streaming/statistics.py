@@ -1,9 +1,7 @@
 """What a running pipeline reports about itself: one frozen record, whoever asks and whenever.
 
-    statistics.py   the record, and how it is gathered batch by batch
-    spark/watching/listening.py    Spark's part of it: times of phases, rows and memory of the state
-    spark/watching/behind.py       how much of the source is not taken yet
-    spark/watching/prometheus.py   the record as Prometheus's text
+Each field says how it is shown to Prometheus. spark/watching/listening.py brings Spark's part (times of phases, rows and
+memory of the state), spark/watching/behind.py how much of the source is not taken yet.
 
 Rule 1: two threads write, each its own fields, and each field is replaced whole: a reader needs no lock. All that a batch
         changes is one field.
@@ -16,13 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from waterclock.clock import WallClock
+from waterclock.web.record import LABEL, Each, Shown, counter, gauge, page, summary
 
 WINDOW_S = 60.0
 BehindOf = Callable[[Mapping[str, int] | None], Mapping[str, int] | None]  # the sink's totals -> what no batch took
 Recent = tuple[tuple[float, int, int], ...]  # (when, events, results) of the batches of the last minute
+COUNTED = {  # counter of the sink -> what it counts; docs/operations.md has the metrics in a table
+    "events": "Events taken from the source, duplicates and late ones too.",
+    "results": "Results written to the sink.",
+    "released": "Events released in their order.",
+    "reordered": "Events that came out of order.",
+    "duplicates": "Events removed as seen before.",
+    "late": "Events that came behind the watermark.",
+    "dead_letters": "Lines and records that could not be read, or not be kept.",
+    "heartbeats": "Rows that carry nothing but a time.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +44,43 @@ class Phase:
     """
 
     last_s: float
-    total_s: float  # of all batches of this run
+    # of all batches of this run
+    total_s: float = field(
+        metadata=summary("batch_phase_seconds", "Seconds of this run's batches by phase.", count="count")
+    )
     count: int
 
     def plus(self, seconds: float) -> Phase:
         """With one batch more."""
         return Phase(seconds, self.total_s + seconds, self.count + 1)
+
+
+def _total(name: str) -> Callable[[PipelineStatistics], int | None]:
+    """None before the sink is open: a 0 in between would look like a counter that was set back."""
+    return lambda record: None if record.totals is None else record.count(name)
+
+
+def _totals() -> dict[str, Shown]:
+    """How the sink's counters are shown."""
+    return {
+        **{name: shown for name, what in COUNTED.items()
+           for shown in counter(name, what, " Over all runs.", of=_total(name)).values()},
+        **gauge("held_events", "Events that wait for their order.", of=_total("held")),
+        **gauge("pending_deadlines", "Deadlines that are set: open expectations, delays, deliveries, silences.",
+                of=_total("pending")),
+        **gauge("state_bytes", "What all buckets keep, as it is stored.", of=_total("state_bytes")),
+    }  # fmt: skip
+
+
+def _behind_in(unit: str) -> dict[str, Shown]:
+    """How `behind` is shown in its unit, by topic and partition; of files there is one figure without labels."""
+
+    def of(record: PipelineStatistics) -> dict[tuple[str, ...], int] | None:
+        if record.behind is None or record.unit != unit:
+            return None
+        return {tuple(place.rsplit("/", 1)) if place else (): count for place, count in record.behind.items()}
+
+    return gauge(f"source_behind_{unit}", f"What the source has and no batch took, in {unit}.", of, "topic partition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +94,38 @@ class PipelineStatistics:
     2
     """
 
-    pipeline: str
-    batches: int = 0  # applied by this run
+    pipeline: str = field(metadata=LABEL)
+    batches: int = field(default=0, metadata=counter("batches", "Batches committed by this run.", since=""))
     batch_id: int | None = None  # of the last one
-    totals: Mapping[str, int] | None = None  # the sink's counters, over all runs; None before it is open
+    # the sink's counters, over all runs; None before it is open
+    totals: Mapping[str, int] | None = field(default=None, metadata=_totals())
     events_per_second: float | None = None  # over the last minute, or since the start; None before it
     results_per_second: float | None = None
-    watermark_us: int | None = None
-    newest_us: int | None = None  # the largest time of an event that this run took
+    watermark_us: int | None = field(
+        default=None,
+        metadata={
+            **gauge("watermark_timestamp_seconds", "The watermark, since 1970."),
+            **gauge("watermark_behind_newest_event_seconds", "From the watermark to the newest event.",
+                    of=attrgetter("behind_newest_s")),
+            **gauge("watermark_behind_now_seconds", "From the watermark to now.", of=attrgetter("behind_now_s")),
+        },
+    )  # fmt: skip
+    # of the events that this run took
+    newest_us: int | None = field(
+        default=None, metadata=gauge("newest_event_timestamp_seconds", "The largest time of an event.")
+    )
     now_us: int = 0  # wall time of this record
     unit: str = ""  # of `behind`: "files", "records"
-    behind: Mapping[str, int] | None = None  # what the source has and no batch took: by TOPIC/PARTITION, or ""
-    state_rows: int | None = None  # in Spark's state store: a row a bucket that was ever used
-    state_memory_bytes: int | None = None  # that Spark's state store takes now, caches included
-    phases: Mapping[str, Phase] | None = None  # by name; docs/operations.md says which lies in which
+    # what the source has and no batch took: by TOPIC/PARTITION, or ""
+    behind: Mapping[str, int] | None = field(default=None, metadata={**_behind_in("files"), **_behind_in("records")})
+    state_rows: int | None = field(
+        default=None, metadata=gauge("state_rows", "Rows in Spark's state store: one for each bucket that was used.")
+    )
+    state_memory_bytes: int | None = field(
+        default=None, metadata=gauge("state_memory_bytes", "Memory of Spark's state store, caches included.")
+    )
+    # by name; docs/operations.md says which lies in which
+    phases: Mapping[str, Phase] | None = field(default=None, metadata={"": Each("phase")})
 
     def count(self, name: str) -> int:
         """One of the totals; 0 where nothing of it was counted."""
@@ -119,6 +178,16 @@ class PipelineStatistics:
 
     def _behind(self, moment_us: int) -> float | None:
         return None if self.watermark_us is None else max(0, moment_us - self.watermark_us) / 1e6
+
+
+def prometheus(statistics: PipelineStatistics) -> str:
+    """The page for one pipeline; each sample carries its name.
+
+    >>> page = prometheus(PipelineStatistics("orders", totals={"events": 1200}))
+    >>> [line for line in page.splitlines() if line.startswith("waterclock_events")]
+    ['waterclock_events_total{pipeline="orders"} 1200']
+    """
+    return page(statistics, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,5 +2,4 @@
 
 listening.py   what Spark reports of a query
 behind.py      how much of the source no batch has taken
-prometheus.py  the record as metrics
 """
