@@ -165,8 +165,10 @@ class Transactions:
                     table.database, table.table, kind, event.ts, self._gtid, self._sequence, number, False, table.key,
                     data, old, self._query, table.kinds,
                 )  # fmt: skip
-                if held is not None:
-                    yield from self._give(held)
+                if held is not None:  # as _give does, without a generator for each row
+                    self._given += 1
+                    if self._given > self._done:
+                        yield held
 
     def _give(self, record: Record) -> Iterator[Item]:
         """What was given out before the last start stands in Kafka already."""

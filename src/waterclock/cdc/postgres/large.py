@@ -18,10 +18,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row
 from waterclock.errors import Unreadable
+
+if TYPE_CHECKING:
+    from waterclock.cdc.postgres.catalog import TableCatalog
 
 log = logging.getLogger("waterclock.cdc")
 AT_ONCE = 500
@@ -29,20 +32,10 @@ LATEST = 100_000  # of 16 bytes each: some 15 MB
 SMALL = 1000  # bytes of a message; a row of fewer has hardly a value apart, and is read where it has
 
 
-class RowsByKey(Protocol):
-    """What is asked of the table as it is now; see catalog.py."""
-
-    def rows_of(
-        self, relation: Relation, keys: Sequence[tuple[str, ...]], names: Sequence[str]
-    ) -> list[dict[str, str | None]]:
-        """Of the rows that have these keys, key and columns, as PostgreSQL prints them; columns that are gone are left
-        out. Unreadable where this role may not look."""
-
-
 class LargeValues:
     """Which rows were sent whole, and the values of those that were not."""
 
-    def __init__(self, table: RowsByKey) -> None:
+    def __init__(self, table: TableCatalog) -> None:
         self._table = table
         self._sent: dict[bytes, None] = {}  # the latest last
         self._said: set[tuple[str, str]] = set()

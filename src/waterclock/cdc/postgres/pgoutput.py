@@ -13,27 +13,23 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.position import Position
-from waterclock.cdc.postgres.large import AT_ONCE, SMALL, LargeValues, RowsByKey
+from waterclock.cdc.postgres.large import AT_ONCE, SMALL, LargeValues
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, row_at, touched
 from waterclock.cdc.source import Item, SourceMark
 from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
+if TYPE_CHECKING:
+    from waterclock.cdc.postgres.catalog import TableCatalog
+
 _EPOCH_S = 946_684_800  # 2000-01-01, from which PostgreSQL counts
 
 Change = tuple[str, Row, Row | None]  # what it is, the row, former values
-
-
-class KeysAndRows(RowsByKey, Protocol):
-    """What is asked of the database as it is now; see catalog.py."""
-
-    def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
-        """The primary key of a table whose columns had these names; Unreadable where that cannot be known."""
 
 
 def lsn_text(lsn: int) -> str:
@@ -58,7 +54,7 @@ class Decoder:
         self,
         position: Position,
         wanted: Callable[[str, str], bool],
-        catalog: KeysAndRows,
+        catalog: TableCatalog,
         *,
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
