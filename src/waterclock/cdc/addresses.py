@@ -17,7 +17,7 @@ _PORTS = {"mysql": 3306, "postgres": 5432}
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where changes come from: `kind` is mysql (MariaDB too) or postgres; `name` is empty where none is named."""
+    """Where changes come from: `kind` is mysql (MariaDB too) or postgres; `name` is empty if none is named."""
 
     kind: str
     host: str

@@ -19,7 +19,7 @@ _LONGEST = 249
 
 
 def topic_of(prefix: str, database: str, table: str) -> str:
-    """The name; UsageError where it would be too long for Kafka.
+    """The name; UsageError if it would be too long for Kafka.
 
     >>> topic_of("shop", "till", "item"), topic_of("shop", "till", "größe")
     ('shop.till.item', 'shop.till.gr__e-5bd3a989')
@@ -46,7 +46,7 @@ class Names:
         self._owners = {_alike(topic): f"the topic {topic} of this capture" for topic in taken if topic}
 
     def of(self, database: str, table: str) -> str:
-        """The topic of a table; UsageError where another one has it."""
+        """The topic of a table; UsageError if another one has it."""
         topic = topic_of(self._prefix, database, table)
         owner = self._owners.setdefault(_alike(topic), f"the table {database}.{table}")
         if owner != f"the table {database}.{table}":

@@ -31,7 +31,7 @@ _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where changes go: `order` is "key" (as many partitions as one likes) or "global" (one). `dead_letters` is the topic
-    of what cannot be read, "" where the capture stops at such a record. `topics` is "one", or "per-table": then `topic` is
+    of what cannot be read, "" if the capture stops at such a record. `topics` is "one", or "per-table": then `topic` is
     the beginning of their names (naming.py)."""
 
     servers: str
@@ -51,7 +51,7 @@ class Target:
 
 
 class CaptureTopics:
-    """Where records go, each topic made where it is missing. `state` is the one of the position."""
+    """Where records go, each topic made if it is missing. `state` is the one of the position."""
 
     def __init__(self, settings: Mapping[str, Any], target: Target, state: str) -> None:
         self._admin, self._target = Admin(settings), target

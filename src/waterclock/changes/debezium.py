@@ -81,7 +81,7 @@ def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterato
 
 
 def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any] | None]:
-    """Schema and payload, where they travel together; a payload may be null there."""
+    """Schema and payload, if they travel together; a payload may be null there."""
     if "payload" in envelope and "schema" in envelope:
         return envelope["schema"], envelope["payload"]
     return None, envelope

@@ -1,6 +1,6 @@
 """Maxwell's JSON read as changes: what Maxwell's daemon writes, and what `waterclock cdc` does.
 
-Rule 1: the position is the writer's own where it is reported: `sequence` and `xoffset` (ours), else Maxwell's `position`
+Rule 1: the position is the writer's own if it is reported: `sequence` and `xoffset` (ours), else Maxwell's `position`
         (output_binlog_position) and `xoffset`; else the message's offset. What was written twice is then known.
 Rule 2: an update that changed the key is two changes: the old row goes, the new one comes.
 Rule 3: numbers keep their digits: one with a point is read as a Decimal.
@@ -78,7 +78,7 @@ def _position(fields: Mapping[str, Any], offset: int) -> tuple[int, ...]:
 
 
 def _typed(row: dict[str, Any], types: Mapping[str, str] | None, ours: bool) -> dict[str, Any]:
-    """The values as what they are, where JSON does not say it."""
+    """The values as what they are, if JSON does not say it."""
     if not ours:
         return {name: Json(value) if isinstance(value, bool) else value for name, value in row.items()}
     if not types:

@@ -127,8 +127,8 @@ def began(login: MySqlLogin, maria: bool) -> int:
     raise ConnectionLost(f"{login.host}:{login.port} does not send its oldest binlog.")
 
 
-def asked(login: MySqlLogin) -> pymysql.connections.Connection:
-    """A connection for questions; UsageError where the server lets nobody in by that name, EnvironmentMissing."""
+def connected(login: MySqlLogin) -> pymysql.connections.Connection:
+    """A connection for questions; UsageError if the server lets nobody in by that name, EnvironmentMissing if it is away."""
     try:
         return pymysql.connect(**login.settings(), autocommit=True)
     except (pymysql.MySQLError, OSError) as error:
@@ -136,8 +136,8 @@ def asked(login: MySqlLogin) -> pymysql.connections.Connection:
 
 
 def answer(login: MySqlLogin, ask: Callable[[Any], T]) -> T:
-    """What `ask` finds out by a cursor of a connection of its own; errors as `asked` has them."""
-    with closing(asked(login)) as connection:
+    """What `ask` finds out by a cursor of a connection of its own; errors as `connected` has them."""
+    with closing(connected(login)) as connection:
         try:
             return ask(connection.cursor())
         except pymysql.MySQLError as error:

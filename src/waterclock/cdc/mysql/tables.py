@@ -5,7 +5,7 @@ Rule 1: a plan belongs to the bytes of a table map: the same bytes, the same pla
 Rule 2: rows that do not end where their event ends were read with a wrong type: all of the event is refused. A row with a
         value that cannot be read is refused alone, for the next one begins where it ends.
 Rule 3: what is wrong with a table is said where the first of its rows comes, and not before.
-Rule 4: rows come whole (binlog_row_image=FULL). A column may be missing only where it is computed when it is read.
+Rule 4: rows come whole (binlog_row_image=FULL). A column may be missing only if it is computed when it is read.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Tables:
         self._by_id[table_id(event.body)] = self._plans[content]
 
     def rows(self, event: BinlogEvent) -> tuple[TablePlan, Rows] | None:
-        """The table and its rows as (before, after); None where nobody asked for them, Unreadable where all are."""
+        """The table and its rows as (before, after); None if nobody wants them, Unreadable if all are."""
         number = table_id(event.body)
         if number not in self._by_id:
             raise Unreadable(f"The rows before {event.end} belong to a table that the binlog has not introduced.")
@@ -134,7 +134,7 @@ class Tables:
         return None if table is None else (table, self._read(table, event))
 
     def name_of(self, event: BinlogEvent) -> tuple[str, str]:
-        """Database and table of an event with rows; empty where it is none, or cannot be read at all."""
+        """Database and table of an event with rows; empty if it is none, or cannot be read at all."""
         table = self._by_id.get(table_id(event.body)) if event.kind in ROWS else None
         return (table.database, table.table) if table is not None else ("", "")
 

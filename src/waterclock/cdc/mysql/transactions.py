@@ -102,7 +102,7 @@ class Transactions:
 
     def _begin(self, event: BinlogEvent) -> Iterator[Item]:
         """A GTID, or MySQL's event in the place of one."""
-        gtid, flags = "", _STANDALONE  # MySQL says BEGIN where more follows
+        gtid, flags = "", _STANDALONE  # MySQL says BEGIN if more follows
         if event.kind == binlog.MARIA_GTID:
             number, domain, flags = struct.unpack_from("<QIB", event.body)
             gtid = f"{domain}-{event.server}-{number}"

@@ -24,7 +24,7 @@ class Wire:
         self._parts: list[bytes] = []
 
     def packet(self, timeout_s: float) -> bytes | None:
-        """The next packet; None where it is not whole after `timeout_s` seconds. ConnectionLost where there is no more."""
+        """The next packet; None if it is not whole after `timeout_s` seconds. ConnectionLost if there is no more."""
         while len(self._data) - self._at >= 4 or self._has(4, timeout_s):
             size = int.from_bytes(self._data[self._at : self._at + 3], "little")
             if len(self._data) - self._at < 4 + size and not self._has(4 + size, timeout_s):

@@ -1,4 +1,4 @@
-"""Large values that a message left out (TOAST), read from the table by the row's key where no reader may have them.
+"""Large values that a message left out (TOAST), read from the table by the row's key if no reader may have them.
 
 PostgreSQL sends of an update only the large values that it touched: whoever has the row has the others. But a row that is
 older than the slot never came, nor did one whose insert was left out, or is of another publication. No message says
@@ -9,7 +9,7 @@ Rule 1: the values of a row that was not sent whole since this start are read, o
 Rule 2: a table's rows of one transaction are read together, by one SELECT, up to AT_ONCE of them.
 Rule 3: what is read is as it is then. It may be younger than the change: then the change that made it so comes later, and
         brings it again. A row that is not there any more goes, or gets another key, with a later change.
-Rule 4: columns that were not found are left out of the row, never made up; where it is not a row's own end (the role may
+Rule 4: columns that were not found are left out of the row, never made up; if it is not a row's own end (the role may
         not look, the table was changed), that is said with the number of rows.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("waterclock.cdc")
 AT_ONCE = 500
 LATEST = 100_000  # of 16 bytes each: some 15 MB
-SMALL = 1000  # bytes of a message; a row of fewer has hardly a value apart, and is read where it has
+SMALL = 1000  # bytes of a message; a row of fewer has hardly a value apart, and is read if it has
 
 
 class LargeValues:
@@ -69,7 +69,7 @@ class LargeValues:
                 self._take_out(relation, lacking)
 
     def fill_table(self, relation: Relation, rows: Sequence[Row]) -> None:
-        """The same for rows of one table; Unreadable where they cannot be looked up."""
+        """The same for rows of one table; Unreadable if they cannot be looked up."""
         names = [name for name in relation.names if any(row.get(name) == UNTOUCHED for row in rows)]
         keys = list(dict.fromkeys(relation.key_of(row) for row in rows))
         found: dict[tuple[str, ...], dict[str, str]] = {}

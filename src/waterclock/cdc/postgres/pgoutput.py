@@ -86,7 +86,7 @@ class Decoder:
         }
 
     def take(self, message: bytes) -> Iterator[Item]:
-        """What follows from the next message; Unreadable where it is not known."""
+        """What follows from the next message; Unreadable if it is not known."""
         if message[0] not in self._takes:
             raise Unreadable(
                 f"PostgreSQL sends a message {chr(message[0])!r}, which protocol 1 of pgoutput does not have."
@@ -224,7 +224,7 @@ def _updated(relation: Relation, message: bytes) -> list[Change]:
     if message[at] != ord("N"):
         before, at = row_at(relation, message, at + 1)
     after, _ = row_at(relation, message, at + 1)
-    if before is not None:  # where the identity is not FULL, all but the key of the former row are NULL for show
+    if before is not None:  # if the identity is not FULL, all but the key of the former row are NULL for show
         known = relation.names if relation.full else relation.key
         after = {name: before[name] if text == UNTOUCHED and name in known else text for name, text in after.items()}
     if before is not None and any(before[name] != after[name] for name in relation.key):
