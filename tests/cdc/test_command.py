@@ -17,8 +17,8 @@ from tests.cdc.topics import messages, shop
 from tests.kafka.reader import committed
 from tests.web.reading import get, read_back
 from waterclock import cli
-from waterclock.cdc.addresses import database as address
-from waterclock.cdc.addresses import kafka
+from waterclock.cdc.origin import database as address
+from waterclock.cdc.origin import kafka
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.cdc.postgres.slot import ReplicationSlot
 from waterclock.cdc.source import TableFilter

@@ -1,9 +1,9 @@
 """Rows that are older than the log from which a capture begins: they would be missing, so its first start says so.
 
 Rule 1: it is looked up once, if a capture has no position yet and nobody said where it begins (--from).
-Rule 2: up to COUNTED rows of a table are counted, of a larger one the server's estimate is reported, and as one: to count a
+Rule 2: up to COUNTED rows of a table are counted, for a larger one the server's estimate stands, and says so: to count a
         billion rows takes hours.
-Rule 3: what lies before the log may be fewer rows than the table has now: then the number is reported as the most there can be.
+Rule 3: what lies before the log may be fewer rows than the table has now: then the number is the most there can be.
         (A snapshot, which would bring them, belongs here: between this question and the first position.)
 """
 
