@@ -45,7 +45,6 @@ SECONDS = {
     "tests/test_pytest_plugin.py": 13,
     "tests/cdc/test_postgres.py": 13,
     "tests/examples/test_lessons.py": 13,
-    "tests/sinks/test_mirror.py": 13,
     "tests/cdc/test_letters.py": 12,
     "tests/broker/replication/test_frozen_leader.py": 12,
     "tests/streaming/topics/test_fetcher.py": 11,

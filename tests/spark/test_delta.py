@@ -24,7 +24,7 @@ COLUMNS = ["kind", "key", "rule", "due", "source_id", "result_id", "event_id", "
 DRIVER = """
 import os, signal, sys
 from waterclock import cli
-from waterclock.sinks.lakes import delta
+from waterclock.sinks.delta import delta
 write, commits = delta.write_deltalake, iter(range(1000))
 def dying(*arguments, **more):
     if next(commits) == int(sys.argv[2]):

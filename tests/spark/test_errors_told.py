@@ -14,7 +14,6 @@ import pytest
 
 from tests.sinks.file_stores import part_of
 from tests.sinks.stores import SCHEMA, results
-from tests.spark.least_pipeline import least_with
 from tests.test_readme import ROOT
 from waterclock.errors import WaterclockError
 from waterclock.sinks import DeltaSink, SQLiteSink
@@ -23,9 +22,9 @@ from waterclock.sinks.files.files import refuse_unseen
 from waterclock.spark import reshaped
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.kafka.stepping import with_place
+from waterclock.streaming.toml.config import load
 
 WRITES = 'format = "delta"\npath = "lake"\nwritten_by = "executors"\n'
-MIRROR = 'mode = "apply"\nkey = ["id"]\nposition = ["n"]\ncolumns = ["id"]\n'
 
 
 def told_rows() -> list[str]:
@@ -59,8 +58,14 @@ def into_nowhere(folder: Path) -> Any:
     return part_of(files, 0, 1, results(0, 3))
 
 
+def written_by_executors(folder: Path) -> Any:
+    source = '[source]\nformat = "kafka"\nservers = "a:1"\ntopics = ["t"]\nvalue = "maxwell"\n'
+    (folder / "pipeline.toml").write_text(f"{source}[sink]\n{WRITES}")
+    return load(folder / "pipeline.toml")
+
+
 CASES: list[tuple[str, Callable[[Path], Any]]] = [
-    ("a mirror is written by the driver", lambda folder: least_with(folder, f"[sink]\n{WRITES}{MIRROR}")),
+    ("a mirror is written by the driver", lambda folder: written_by_executors(folder)),
     ("has written_by = 'executors'", lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")])),
     ("has written_by = 'executors'", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
     ("has written_by = 'executors'", lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results"))),

@@ -88,23 +88,6 @@ def test_what_belongs_to_another_user_is_told_by_its_name(
         start_over(config)
 
 
-MIRROR = 'mode = "apply"\ncolumns = ["case"]\nkey = ["case"]\nposition = ["POSITION"]\n'
-
-
-def test_a_mirror_that_was_told_otherwise_before_is_refused(tmp_path: Path) -> None:
-    # an older change took the place of a newer one: their positions were no longer of one kind
-    (tmp_path / "in").mkdir()
-    told = LEAST.replace('case = "string"', 'case = "string"\na = "long"\nb = "long"\ntype = "string"') + MIRROR
-    for position, refused in (("a", False), ("a", False), ("b", True)):
-        (tmp_path / "p.toml").write_text(told.replace("POSITION", position))
-        with closing(configured(load(tmp_path / "p.toml"))) as pipeline:
-            if not refused:
-                pipeline.check()
-                continue
-            with pytest.raises(StateMismatch, match=r"the pipeline changed .*\(mirror\)"):
-                pipeline.check()
-
-
 @pytest.mark.parametrize(
     ("spark_ms", "told_us", "watermark_us"),
     [

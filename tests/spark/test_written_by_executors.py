@@ -24,7 +24,7 @@ DELTA_DRIVER = """
 import os, signal, sys
 from deltalake import DeltaTable
 from waterclock import cli
-from waterclock.sinks.lakes import delta
+from waterclock.sinks.delta import delta
 commits = iter(range(1000))
 def dying(real):
     def call(*arguments, **more):

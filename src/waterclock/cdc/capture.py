@@ -24,6 +24,7 @@ from waterclock.cdc.source import Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
+from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
 LARGEST = 1_000_000
@@ -72,7 +73,7 @@ class Capture:
 
     def run(self, end: str | None = None) -> CaptureStatistics:
         """Until everything up to the place `end` is in Kafka; None: for ever. ConnectionLost after ten breaks in a row."""
-        pauses_s = list(_PAUSES_S)
+        backoff = Backoff(_PAUSES_S, self._clock)
         while True:
             before = self._statistics.commits
             try:
@@ -81,8 +82,9 @@ class Capture:
             except (ConnectionLost, EnvironmentMissing) as error:
                 if not self._began:
                     raise
-                pauses_s = list(_PAUSES_S) if self._statistics.commits > before else pauses_s
-                if not pauses_s:
+                if self._statistics.commits > before:
+                    backoff.succeeded()
+                if backoff.attempts == len(_PAUSES_S):
                     raise ConnectionLost(str(error)) from None
                 self._lost(error)
             except Unreadable:
@@ -90,7 +92,7 @@ class Capture:
                 if place is not None:
                     self._pass(place)
                 raise
-            self._clock.sleep_s(pauses_s.pop(0))
+            backoff.sleep()
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
 
     def _pass(self, end: str | None) -> None:

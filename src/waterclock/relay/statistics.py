@@ -193,8 +193,11 @@ class Counts:
     """What the turns of all partitions add up to."""
 
     def __init__(self) -> None:
-        self.requests = self.delivered = self.dead_letters = self.missed = self.turns = self.breaks = 0
-        self.moved = self.laps = self.snapshots = 0
+        self.requests = self.delivered = 0
+        self.dead_letters = self.missed = 0
+        self.turns = self.breaks = 0
+        self.moved = self.laps = 0
+        self.snapshots = 0
         self.replies: dict[str, int] = {}
         self.lateness_sum_ms = self.lateness_worst_ms = 0
         self._lateness = np.zeros(len(LATENESS_MS) + 1, "i8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,15 +20,12 @@ def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
     return frames.result_schema(event.field(rules.key).type, event)
 
 
-def settings_of(
-    stream: Stream, rules: Rules | None, delay_us: int, buckets: int, mirrors: Sequence[object]
-) -> dict[str, Any]:
-    """What a checkpoint's state depends on, and with it what a mirror holds."""
+def settings_of(stream: Stream, rules: Rules | None, delay_us: int, buckets: int) -> dict[str, Any]:
+    """What a checkpoint's state depends on."""
     return {
         "state": bucket.VERSION,
         "buckets": buckets,
         "rules": repr(rules),
         "watermark_delay_us": delay_us,
         **stream.settings(),
-        **({"mirror": " ".join(map(repr, mirrors))} if mirrors else {}),
     }

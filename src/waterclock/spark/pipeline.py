@@ -96,8 +96,8 @@ class Pipeline:
         folder = place_of(checkpoint, Path.cwd())
         self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)
         self._reads = Reads(self._checkpoint)
+        check_source(source, rules)
         for outlet in self._outlets:
-            check_source(source, rules, outlet.mirror)
             check_places(None, getattr(source, "path", None), folder, outlet.path)
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
@@ -193,8 +193,7 @@ class Pipeline:
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
         self._outlets.open(checkpoint)  # 1
         self._stream.refuse_if_closed()
-        mirrors = self._outlets.mirrors()
-        checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets, mirrors))  # 2
+        checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
         removal.serves(self._outlets.place)
         self._owner.take()  # where the folder is new
         self._outlets.fence(self._owner.epoch)

@@ -47,18 +47,18 @@ def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Ch
     return TopicStream(source, rules, delay_us, checkpoint)
 
 
-def check_source(source: Source, rules: Rules | None, mirror: object) -> None:
-    """Raise UsageError or TypeError where `source` is none, or does not fit the rules or the sink's `mirror`."""
+def check_source(source: Source, rules: Rules | None) -> None:
+    """Raise UsageError or TypeError where `source` is none, or does not fit the rules."""
     if isinstance(source, Results):
         return
     if isinstance(source, DataFrame):
         from waterclock.spark.dataframe.stream import check_dataframe
 
         check_dataframe(source, rules)
-        check_fits(None, rules, mirror)
+        check_fits(None, rules)
         return
     if not isinstance(source, Files | Topics | Reader):
         raise TypeError(
             f"Pipeline(source=) must be a folder(...), topics(...) or a streaming DataFrame, got {source!r}"
         )
-    check_fits(source.all_columns(), rules, mirror)
+    check_fits(source.all_columns(), rules)

@@ -130,7 +130,7 @@ def newest_of(frame: pa.Table) -> int | None:
 
 
 def with_refused(rows: pa.Table, modules: str) -> pa.Table:
-    """Results that say which compiled modules could not be loaded where they were made (compiled.py)."""
+    """Results that say which compiled modules could not be loaded where they were made (spark/packing/compiled.py)."""
     return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _REFUSED: modules.encode()})
 
 

@@ -8,10 +8,10 @@ import pytest
 from tests.spark.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.errors import UsageError
+from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.streaming import frames
 from waterclock.streaming.files.reading import Layout
 from waterclock.streaming.toml.config import Config, Files, load
-from waterclock.streaming.toml.sink import SQLiteFile
 from waterclock.streaming.toml.steps import Outlet
 
 

@@ -10,36 +10,17 @@ import pytest
 from tests.sinks.stores import PostgresStore, Store
 from tests.spark.least_pipeline import LEAST
 from waterclock.errors import UsageError
-from waterclock.sinks import Mirror
+from waterclock.sinks import Replica
+from waterclock.sinks.postgres.destination import PostgresDatabase
+from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.streaming.toml.config import load
-from waterclock.streaming.toml.sink import PostgresDatabase, SQLiteFile
 
 CHANGES = """
 [source]
-path = "in"
-[source.columns]
-table = "string"
-type = "string"
-ts = "timestamp"
-sequence = "long"
-xoffset = "int"
-id = "long"
-name = "string"
-rate = "double"
-[rules]
-key = "id"
-time = "ts"
-type = "type"
-"""
-APPLY = """
-[sink]
-path = "out.db"
-table = "people"
-mode = "apply"
-columns = ["id", "name"]
-key = ["id"]
-position = ["sequence", "xoffset"]
-only = { table = "people" }
+format = "kafka"
+servers = "a:1"
+topics = ["changes"]
+value = "maxwell"
 """
 POSTGRES = """
 [sink]
@@ -83,11 +64,40 @@ def test_everything_that_is_said_of_a_database_is_taken(folder: Path) -> None:
     assert load(write(folder, text)).sink == PostgresDatabase("postgresql:///shop", "ours", "fines")
 
 
-def test_a_mirror_is_taken_for_either_database(folder: Path) -> None:
-    mirror = Mirror(("id", "name"), ("id",), ("sequence", "xoffset"), "type", {"table": "people"})
-    assert load(write(folder, CHANGES + APPLY)).sink == SQLiteFile(folder / "out.db", "people", mirror)
-    text = APPLY.replace('path = "out.db"', 'format = "postgres"\nurl = "postgres://h/d"')
-    assert load(write(folder, CHANGES + text)).sink == PostgresDatabase("postgres://h/d", "public", "people", mirror)
+def test_changes_are_put_into_either_database(folder: Path) -> None:
+    made = load(write(folder, f'{CHANGES}[sink]\npath = "out.db"\n')).sink
+    assert made == SQLiteFile(folder / "out.db", "changes", Replica())
+    made = load(write(folder, CHANGES + POSTGRES.replace("me@db.example:5432/shop?sslmode=require", "h/d"))).sink
+    assert made == PostgresDatabase("postgresql://h/d", "public", "changes", Replica())
+
+
+@pytest.mark.parametrize(
+    ("sink", "what"),
+    [
+        ('format = "iceberg"\ntable = "a.b"', "a table of Iceberg"),
+        ('format = "table"\ntable = "a.b"', "a table of Spark's catalog"),
+        ('format = "kafka"\nservers = "a:1"\ntopic = "b"', "a topic"),
+    ],
+)
+def test_changes_have_no_place_where_what_was_written_stays(folder: Path, sink: str, what: str) -> None:
+    assert f"[sink]: {what} cannot be a mirror: what was written to it stays. Take" in told(
+        folder, f"{CHANGES}[sink]\n{sink}\n"
+    )
+
+
+@pytest.mark.parametrize("of_results", ['query = "SELECT 1"', 'transform = "a:b"', 'takes = ["late"]'])
+def test_what_is_for_results_is_refused_beside_changes(folder: Path, of_results: str) -> None:
+    assert "[sink]: 'query', 'transform' and 'takes' are for results: a mirror" in told(
+        folder, f'{CHANGES}[sink]\npath = "out.db"\n{of_results}\n'
+    )
+
+
+@pytest.mark.parametrize("of_changes", [False, True])
+@pytest.mark.parametrize("format_", ["sqlite", "delta", "iceberg", "kafka"])
+def test_the_mode_that_left_is_refused_with_what_takes_its_place(folder: Path, of_changes: bool, format_: str) -> None:
+    sink = f'[sink]\nformat = "{format_}"\npath = "out"\nmode = "apply"\nkey = ["id"]\ncolumns = ["id"]\n'
+    said = told(folder, CHANGES + sink if of_changes else least(sink))
+    assert said.startswith(f"{folder}/pipeline.toml: [sink]: mode = 'apply' is gone. Read the changes with value =")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +110,7 @@ def test_a_mirror_is_taken_for_either_database(folder: Path) -> None:
         (('"postgres"', '"postgres"\npath = "out.db"'), "[sink]: 'path' is not known here"),
         (('"postgres"', '"postgres"\nschema = "a b"'), "sink schema 'a b' must be a plain name"),
         (('"postgres"', '"postgres"\ntable = "a-b"'), "sink table 'a-b' must be a plain name"),
-        (('"postgres"', '"postgres"\nmode = "upsert"'), "[sink]: 'mode' must be one of results, apply, got 'upsert'"),
+        (('"postgres"', '"postgres"\nmode = "upsert"'), "[sink]: 'mode' must be one of results, got 'upsert'"),
         (('"postgres"', '"postgres"\nkey = ["id"]'), "[sink]: 'key' is not known here"),
     ],
 )
@@ -112,52 +122,6 @@ def test_a_wrong_database_gets_a_sentence_with_the_place_and_no_password(
     assert "hush" not in said
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (('key = ["id"]', ""), "[sink]: 'key' is missing"),
-        (('key = ["id"]', 'key = "id"'), "[sink]: 'key' must be a list, got 'id'"),
-        (('key = ["id"]', "key = [1]"), "[sink]: 'key' must be a list of columns' names, got [1]"),
-        (('key = ["id"]', "key = []"), "[sink]: 'key' must be a list of columns' names, got []"),
-        (('key = ["id"]', 'key = ["id", "id"]'), "[sink]: the mirror's 'key' must name columns, each once"),
-        (('key = ["id"]', 'key = ["ts"]'), "[sink]: the mirror's key 'ts' must be one of its columns, id, name"),
-        (('columns = ["id", "name"]', 'columns = ["id", "nme"]'), "[sink]: the mirror names the column 'nme'"),
-        (('["sequence", "xoffset"]', '["ts"]'), "[sink]: the mirror's position 'ts' must be a long or an int"),
-        (('table = "people" }', "table = 5 }"), "[sink]: 'only' must give a text for 'table', got 5"),
-        (('table = "people" }', 'id = "5" }'), "[sink]: the mirror looks at the text in 'id'"),
-        (('mode = "apply"', 'mode = "results"'), "[sink]: 'key' is not known here"),
-        (
-            ('key = ["id"]', 'key = ["rate"]\noperation = "type"'),
-            "[sink]: the mirror's key 'rate' must be one of its columns",
-        ),
-    ],
-)
-def test_a_wrong_mirror_gets_a_sentence_with_the_place(folder: Path, change: tuple[str, str], sentence: str) -> None:
-    assert told(folder, CHANGES + APPLY.replace(*change)).startswith(f"{folder}/pipeline.toml: {sentence}")
-
-
-@pytest.mark.parametrize(
-    ("rule", "name"),
-    [
-        ('order = { wait = "1 h" }', "order"),
-        ('deliver_at = { column = "ts" }', "deliver_at"),
-        ('delay = [{ after = "insert", by = "1 h", emit = "x" }]', "delay"),
-        ('expect = [{ type = "delete", after = "insert", within = "1 h", otherwise = "x" }]', "expect"),
-        ('session = [{ gap = "1 h", emit = "x" }]', "quiet or session"),
-    ],
-)
-def test_a_mirror_has_no_place_for_results_of_rules(folder: Path, rule: str, name: str) -> None:
-    assert f"so {name} in [rules] would do nothing" in told(folder, f"{CHANGES}{rule}\n{APPLY}")
-
-
-def test_a_mirror_keeps_events_so_they_cannot_be_switched_off(folder: Path) -> None:
-    assert "and events = false in [rules] leaves them out" in told(folder, f"{CHANGES}events = false\n{APPLY}")
-
-
-def test_duplicates_may_be_dropped_before_a_mirror(folder: Path) -> None:
-    assert load(write(folder, f'{CHANGES}deduplicate = {{ within = "1 h" }}\n{APPLY}')).rules.within_us == 3_600_000_000
-
-
 # The pipeline with it
 
 
@@ -167,18 +131,16 @@ def sink_of(store: Store) -> str:
     return f'path = "{store.path}"'  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("mode", ["results", "apply"])
-def test_a_pipeline_makes_the_tables_and_fresh_removes_them(folder: Path, store: Store, mode: str) -> None:
+def test_a_pipeline_makes_the_tables_and_fresh_removes_them(folder: Path, store: Store) -> None:
     from waterclock.spark.fresh import start_over
     from waterclock.spark.pipeline import configured
 
-    text = APPLY if mode == "apply" else '[sink]\npath = "out.db"\ntable = "people"\n'
-    config = load(write(folder, CHANGES + text.replace('path = "out.db"', sink_of(store))))
+    text = f'[sink]\n{sink_of(store)}\ntable = "people"\n'
+    config = load(write(folder, least(text)))
     start_over(config)
     with closing(configured(config)) as pipeline:
         pipeline.check()
-    ours = ["people", "people_batches", "people_dead_letters"]
-    assert store.tables() == sorted([*ours, *(["people_positions"] if mode == "apply" else [])])
+    assert store.tables() == ["people", "people_batches", "people_dead_letters"]
     start_over(config)
     assert store.tables() == []
     assert not config.checkpoint.exists()

@@ -30,6 +30,7 @@ from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
 from waterclock.cdc.source import Item, SourceMark, TableFilter
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
 OWN = frozenset({"pg_catalog", "information_schema"})
@@ -107,7 +108,7 @@ class SlotReader:
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
-        pauses, most = 0, _AT_ONCE
+        backoff, most = Backoff(_PAUSES_S, self._clock), _AT_ONCE
         while True:
             count, before = 0, self._decoding.lsn
             with _errors_of_postgres(self._slot):
@@ -120,7 +121,8 @@ class SlotReader:
                 if not count:
                     self._check_slot(self._stored)
             if self._decoding.lsn != before:
-                pauses, most = 0, _AT_ONCE
+                backoff.succeeded()
+                most = _AT_ONCE
                 continue
             if count >= most:  # all of it was read before, and the slot is not there yet: what is new lies behind it
                 most *= 2
@@ -129,8 +131,7 @@ class SlotReader:
                 self._decoding.lsn = written  # nothing that was asked for lies before it
                 yield SourceMark.COMMITTED
             yield SourceMark.QUIET
-            self._clock.sleep_s(_PAUSES_S[min(pauses, len(_PAUSES_S) - 1)])
-            pauses += 1
+            backoff.sleep()
 
     def position(self) -> Position:
         return self._decoding.position()

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
 from waterclock.rules.results import LATE
-from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
+from waterclock.sinks import Batch, Sink, check_belongs, sink_of, written_once
 from waterclock.sinks.epochs import fence
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.own import OwnSink
@@ -56,8 +56,7 @@ class PlannedOutlet:
         self.sink, self._step, self.columns, self.takes = sink_of(asked.sink), asked.step, asked.columns, asked.takes
         if (reached_by := getattr(self.sink, "reached_by", None)) is not None:
             reached_by(lambda url: place_at(url, Path()))
-        self.mirror = getattr(self.sink, "mirror", None)
-        if self.mirror is not None and self.takes:
+        if self.takes and getattr(self.sink, "mirror", None) is not None:
             raise UsageError(f"{self.sink.describe()} is a mirror, which takes all its changes: leave out 'takes'")
         self.by_executors = getattr(self.sink, "written_by", DRIVER) == EXECUTORS
         if self.by_executors and (self._step is not None or self.takes):
@@ -116,7 +115,7 @@ class Outlets:
         self._all = [PlannedOutlet(each) for each in several]
         if len(self._all) > 1 and (named := [outlet for outlet in self._all if outlet.by_executors]):
             raise UsageError(_ALONE.format(named[0].sink.describe(), "several sinks"))
-        check_takes([() if outlet.mirror is not None else outlet.takes for outlet in self._all])
+        check_takes([outlet.takes for outlet in self._all])
         self._refuse_two_at_one_place()
 
     def __iter__(self) -> Iterator[PlannedOutlet]:
@@ -192,9 +191,6 @@ class Outlets:
                 "keep its buckets, or start over with --fresh"
             )
         return self.first
-
-    def mirrors(self) -> list[Mirror]:
-        return [outlet.mirror for outlet in self._all if isinstance(outlet.mirror, Mirror)]
 
     def describe(self) -> str:
         """Where all of it is, for messages to people."""

@@ -5,7 +5,7 @@
     clock frame    to every bucket: how far this partition is, and which others there are
     changes frame  of topics of changes, in place of events: CHANGES of changes/packed.py, to the first bucket
 
-Rule 1: packed rows of a topic carry no time for Spark's watermark; watermarks.py says why.
+Rule 1: packed rows of a topic carry no time for Spark's watermark; streaming/state/watermarks.py says why.
 Rule 2: `origin` is topic, partition, offset: in that order a bucket takes what a batch brings it.
 """
 

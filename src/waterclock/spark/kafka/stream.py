@@ -4,7 +4,7 @@ Rule 1: what a broker can say is asked before Spark starts: whether it answers, 
 Rule 2: a run to the end reads up to where the topics ended at its start; what comes later is the next run's. After the
         closing heartbeat nothing is read: it would be late.
 Rule 3: the heartbeats of the checkpoint are the only rows that have a time for Spark: its watermark stays at none until
-        the close, and the topics' own (watermarks.py) rules.
+        the close, and the topics' own (streaming/state/watermarks.py) rules.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     stored bucket -> its keys' states, its deadlines -> parts, a few thousand keys each -> stored bucket of another count
 
-A key's bucket is a hash of it modulo the count (buckets.py), so 16 to 64 only splits and 64 to 8 only joins; any other pair
-of counts does both, and all go the same way.
+A key's bucket is a hash of it modulo the count (streaming/buckets.py), so 16 to 64 only splits and 64 to 8 only joins; any
+other pair of counts does both, and all go the same way.
 
 Rule 1: nothing is worked out anew: a key's state, its deadlines and the rows that they hold move as they are stored.
 Rule 2: the bucket that is put together stands at the furthest watermark of all. None of its deadlines lies before that:

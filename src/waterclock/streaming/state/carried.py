@@ -1,6 +1,7 @@
 """Values that results carry of the event that opened them: from a column to plain ones, which state can hold, and back.
 
-Rule 1: a value comes back as it was, in its column's own type; other types are refused before anything runs (transform.py).
+Rule 1: a value comes back as it was, in its column's own type; other types are refused before anything runs
+    (spark/packing/transform.py).
 """
 
 from __future__ import annotations

@@ -26,19 +26,13 @@ from typing import Any, TypeVar, cast
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.sinks.destination import Destination
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.places.place import Place, is_remote
 from waterclock.streaming.toml.fitting import check_fits, check_names_of
 from waterclock.streaming.toml.paths import any_place, check_places, plain_name
 from waterclock.streaming.toml.readers import READERS, Reader, reader_from, reads_by_spark
-from waterclock.streaming.toml.sink import (
-    Destination,
-    SparkCatalogTable,
-    check_no_loop,
-    destination_from,
-    place_of,
-    refuse_one_place,
-)
+from waterclock.streaming.toml.sink import check_no_loop, destination_from, refuse_one_place
 from waterclock.streaming.toml.steps import NAMES as STEPS
 from waterclock.streaming.toml.steps import Outlet, check_takes, columns_from, step_from, takes_from
 from waterclock.streaming.toml.topics import NAMES as TOPIC_NAMES
@@ -99,7 +93,7 @@ class Config:
     def is_remote(self) -> bool:
         """Whether a place that it names is reached through Spark alone."""
         places = (self.checkpoint, getattr(self.source, "path", None))
-        return any(map(is_remote, places)) or any(isinstance(each.sink, SparkCatalogTable) for each in self.outlets)
+        return any(map(is_remote, places)) or any(each.sink.needs_session for each in self.outlets)
 
 
 def log_of(config: Config, file: str | Path) -> Path:
@@ -179,9 +173,12 @@ def _config(table: Mapping[str, Any], file: Path, faults: Faults) -> Config:
         spark_conf=of(lambda: dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {})))),
         buckets=of(lambda: _buckets(spark)),
     )
-    for outlet in () if faults.found else config.outlets:
-        path, source = getattr(outlet.sink, "path", None), config.source
-        of(partial(check_fits, source.all_columns(), config.rules, outlet.sink.mirror))
+    if faults.found:
+        return config
+    source = config.source
+    of(partial(check_fits, source.all_columns(), config.rules))
+    for outlet in config.outlets:
+        path = getattr(outlet.sink, "path", None)
         of(partial(check_no_loop, outlet.sink, source))
         of(partial(check_places, file, getattr(source, "path", None), config.checkpoint, path))
     return config
@@ -213,8 +210,8 @@ def _outlets(table: Mapping[str, Any], folder: Path, changes: bool, faults: Faul
 def _check_together(made: list[Outlet[Destination]]) -> None:
     if not made:
         raise UsageError("the file: 'sink' is missing: write a table [sink]")
-    check_takes([() if outlet.sink.mirror is not None else outlet.takes for outlet in made])
-    refuse_one_place([place_of(outlet.sink) for outlet in made])
+    check_takes([outlet.takes for outlet in made])
+    refuse_one_place([outlet.sink.place for outlet in made])
 
 
 def _numbered(table: Mapping[str, Any], folder: Path, changes: bool, number: int) -> Outlet[Destination]:
@@ -228,9 +225,14 @@ def _numbered(table: Mapping[str, Any], folder: Path, changes: bool, number: int
 
 
 def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet[Destination]:
-    sink, mirrors = _part(table, "sink", None), _mirrors(table)
-    columns = () if mirrors else columns_from("[sink]", sink)
-    destination = destination_from(_without_step(table), folder, changes)
+    sink = _part(table, "sink", None)
+    if changes and {*STEPS, "takes"} & set(sink):
+        raise UsageError(
+            "[sink]: 'query', 'transform' and 'takes' are for results: a mirror follows its changes as they are"
+        )
+    columns = () if changes else columns_from("[sink]", sink)
+    own = () if changes else (*STEPS, "columns", "takes")
+    destination = destination_from({name: sink[name] for name in sink if name not in own}, folder, changes)
     takes = takes_from("[sink]", sink)
     return Outlet(destination, step_from("[sink]", sink, folder), columns, takes)
 
@@ -254,21 +256,6 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
                 f"[{name}] would do nothing: leave it out"
             )
     return True
-
-
-def _without_step(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """[sink] without `query`, `transform` and `columns` of results; a mirror has columns of its own."""
-    sink, mirrors = _part(table, "sink", None), _mirrors(table)
-    if {*STEPS, "takes"} & set(sink) and mirrors:
-        raise UsageError(
-            "[sink]: 'query', 'transform' and 'takes' are for results: a mirror follows its changes as they are"
-        )
-    without = STEPS if mirrors else (*STEPS, "columns", "takes")
-    return {name: value for name, value in sink.items() if name not in without}
-
-
-def _mirrors(table: Mapping[str, Any]) -> bool:
-    return _part(table, "sink", None).get("mode") == "apply" or _brings_changes(table)
 
 
 def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Reader:

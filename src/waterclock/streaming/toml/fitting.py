@@ -1,4 +1,4 @@
-"""What fits together in a pipeline: columns and rules, rules and a mirror, durations and the calendar.
+"""What fits together in a pipeline: columns and rules, durations and the calendar.
 
 A pipeline's file and one that is written in Python are held to the same, in the same words.
 """
@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import pyarrow as pa
-
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
-from waterclock.sinks import Mirror
-from waterclock.streaming.layout import TYPES, check_each_once, refuse_own
-from waterclock.streaming.toml.sink import check_mirror, check_mirror_rules
+from waterclock.streaming.layout import check_each_once, refuse_own
 from waterclock.streaming.toml.values import LONGEST_US, one_of
 
 _KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
@@ -27,22 +23,16 @@ _KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
 }
 
 
-def check_fits(columns: Mapping[str, str] | None, rules: Rules | None, mirror: object) -> None:
-    """Raise UsageError where rules, the columns that are read, and a sink that is a mirror do not fit each other.
+def check_fits(columns: Mapping[str, str] | None, rules: Rules | None) -> None:
+    """Raise UsageError if rules and the columns that are read do not fit each other.
 
     `columns` is None where only Spark knows them.
     """
     if rules is None:
         return
     check_durations(rules)
-    if isinstance(mirror, Mirror):
-        check_mirror_rules(rules)
-    if columns is None:
-        return
-    _check_columns(columns, rules)
-    if isinstance(mirror, Mirror):
-        event = pa.schema([(name, TYPES[kind]) for name, kind in columns.items()])
-        check_mirror(mirror, event, rules)
+    if columns is not None:
+        _check_columns(columns, rules)
 
 
 def check_names_of(columns: Iterable[str], where: str = "[source.columns]") -> None:
