@@ -122,7 +122,7 @@ def test_a_periodic_call_that_is_cancelled_when_its_beat_has_come_does_not_begin
     timer, ran = by_hand(make), []
     handle = timer.every(1, ran.append, 1)
     turning = threading.Thread(target=timer.advance, args=(1,), daemon=True)
-    with timer._lock:  # A comes as far as the beginning of the call
+    with timer.lock:  # A comes as far as the beginning of the call
         turning.start()
         settle(lambda: not handle._inner.pending)
         assert handle.cancel()

@@ -226,7 +226,7 @@ def asleep_until(timer: Any, when_s: float) -> None:
     """Return when the thread sleeps for a tick at or after this moment."""
     pause = threading.Event()
     for _ in range(2000):
-        with timer._lock:
+        with timer.lock:
             if (
                 timer._alarm_ns not in (thread_module.AWAKE, thread_module.NEVER)
                 and timer._alarm_ns > when_s * 1e9 - 1e8

@@ -55,7 +55,7 @@ class Debounce(Generic[K, P]):
         *,
         most_s: float | None = None,
     ) -> None:
-        driver(timer)._check(fn)
+        driver(timer).check(fn)
         nanoseconds("quiet_s", quiet_s, least=1)
         self._timer = timer
         self._quiet_s = quiet_s
@@ -74,7 +74,7 @@ class Debounce(Generic[K, P]):
         if self._most_ns is None:
             self._waiting[key] = args, kwargs, 0
             return
-        waiting, now_ns = self._waiting, self._timer._now_ns()
+        waiting, now_ns = self._waiting, self._timer.now_ns()
         with waiting._lock:  # looking and setting are one step
             before = waiting.get(key)
             last_ns = now_ns + self._most_ns if before is None else before[2]
@@ -86,7 +86,7 @@ class Debounce(Generic[K, P]):
         call = self._waiting.pop(key, None)
         if call is None:
             return False
-        self._timer._returned.take(self._run(key, call, "flushed"))
+        self._timer.returned.take(self._run(key, call, "flushed"))
         return True
 
     def cancel(self, key: K) -> bool:

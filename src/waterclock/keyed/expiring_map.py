@@ -38,6 +38,7 @@ from waterclock.timer.units import MOST_NS, nanoseconds, within_reach
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Handle, Timer
+    from waterclock.timer.driver import Driver
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -88,9 +89,9 @@ class ExpiringMap(MutableMapping[K, V]):
     ) -> None:
         if max_entries is not None and (not isinstance(max_entries, int) or max_entries < 1):
             raise ValueError(f"max_entries must be a whole number from 1, or None, got {max_entries!r}")
-        self._timer: Timer | AsyncTimer = driver(timer)
+        self._timer: Driver = driver(timer)
         if on_evict is not None:
-            self._timer._check(on_evict, "on_evict")
+            self._timer.check(on_evict, "on_evict")
         self._ttl_ns = nanoseconds("ttl_s", ttl_s, least=1)
         self._most = max_entries
         self._on_evict = on_evict
@@ -102,7 +103,7 @@ class ExpiringMap(MutableMapping[K, V]):
 
     def __getitem__(self, key: K) -> V:
         entry = self._entries.get(key)
-        if entry is None or entry.due_ns <= self._timer._now_ns():
+        if entry is None or entry.due_ns <= self._timer.now_ns():
             value: V = self._copies.read(key, sys._getframe(1))
             return value
         return entry.value
@@ -110,7 +111,7 @@ class ExpiringMap(MutableMapping[K, V]):
     def __contains__(self, key: object) -> bool:
         """Whether it is there: set, not taken out, and its time has not come."""
         entry = self._entries.get(key)  # type: ignore[arg-type]
-        return entry is not None and entry.due_ns > self._timer._now_ns()
+        return entry is not None and entry.due_ns > self._timer.now_ns()
 
     def __iter__(self) -> Iterator[K]:
         """Over a copy of the keys."""
@@ -118,7 +119,7 @@ class ExpiringMap(MutableMapping[K, V]):
 
     def keys(self) -> KeysView[K]:
         """The keys of this moment, as a copy; to `dict(map)` their values, too."""
-        alive, soon_ns = self._alive(), self._timer._now_ns() + SOON_NS
+        alive, soon_ns = self._alive(), self._timer.now_ns() + SOON_NS
         self._copies.keep({entry.key: entry.value for entry in alive if entry.due_ns < soon_ns}, sys._getframe(1))
         return dict.fromkeys([entry.key for entry in alive]).keys()
 
@@ -132,7 +133,7 @@ class ExpiringMap(MutableMapping[K, V]):
 
     def _alive(self) -> list[Entry[K, V]]:
         with self._lock:
-            now_ns = self._timer._now_ns()
+            now_ns = self._timer.now_ns()
             return [entry for entry in self._entries.values() if entry.due_ns > now_ns]
 
     def __len__(self) -> int:
@@ -142,7 +143,7 @@ class ExpiringMap(MutableMapping[K, V]):
     def when(self, key: K) -> float:
         """Until when a key is there, in seconds of `timer.time()`; `KeyError` where it is not."""
         entry = self._entries.get(key)
-        if entry is None or entry.due_ns <= self._timer._now_ns():
+        if entry is None or entry.due_ns <= self._timer.now_ns():
             raise KeyError(key)
         return entry.due_ns / 1e9
 
@@ -172,7 +173,7 @@ class ExpiringMap(MutableMapping[K, V]):
         """
         ttl_ns = self._ttl_ns if ttl_s is None else nanoseconds("ttl_s", ttl_s, least=1)
         with self._lock:
-            entry, now_ns = self._entries.get(key), self._timer._now_ns()
+            entry, now_ns = self._entries.get(key), self._timer.now_ns()
             if entry is None or entry.due_ns <= now_ns:
                 return False
             if entry.handle.pending:
@@ -203,12 +204,12 @@ class ExpiringMap(MutableMapping[K, V]):
     def popitem(self) -> tuple[K, V]:
         """Take out the entry that was set or touched last; `KeyError` where the map is empty."""
         with self._lock:
-            now_ns = self._timer._now_ns()
+            now_ns = self._timer.now_ns()
             entry = next((one for one in reversed(self._entries.values()) if one.due_ns > now_ns), None)
             if entry is not None:
                 self._remove(entry, None)
         if entry is not None:
-            self._timer._left()
+            self._timer.left()
             return entry.key, entry.value
         raise KeyError("the map is empty")
 
@@ -219,7 +220,7 @@ class ExpiringMap(MutableMapping[K, V]):
             for entry in entries.values():
                 entry.map = None
                 entry.handle.cancel()
-        self._timer._left()
+        self._timer.left()
 
     # Coming and going
 
@@ -230,13 +231,13 @@ class ExpiringMap(MutableMapping[K, V]):
 
     def _put(self, key: K, value: V, ttl_ns: int) -> list[tuple[K, V, Why | None]]:
         """Under the lock; what left for it, which is to be told and let go of when the lock is free."""
-        entry, now_ns = self._entries.get(key), self._timer._now_ns()
+        entry, now_ns = self._entries.get(key), self._timer.now_ns()
         if entry is not None and entry.due_ns > now_ns and entry.handle.pending:
             self._renew(entry, now_ns + ttl_ns)
             before, entry.value = entry.value, value
             return [(key, before, None)]
         new = Entry(self, key, value, now_ns + ttl_ns)
-        new.handle = self._timer._add_and_look(new.due_ns, _lapse, new)
+        new.handle = self._timer.add_and_look(new.due_ns, _lapse, new)
         left: list[tuple[K, V, Why | None]] = []
         if entry is not None:  # its timer is late, or about to call
             left += self._part_with(entry, None, now_ns)
@@ -257,17 +258,17 @@ class ExpiringMap(MutableMapping[K, V]):
         if due_ns > MOST_NS:
             within_reach(due_ns)  # raises, as for a new one
         if due_ns < entry.handle.when() * 1e9:
-            self._timer._move(entry.handle, due_ns)
+            self._timer.move(entry.handle, due_ns)
         entry.due_ns = due_ns
         self._entries.move_to_end(entry.key)
 
     def _take(self, key: K) -> Entry[K, V]:
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None or entry.due_ns <= self._timer._now_ns():
+            if entry is None or entry.due_ns <= self._timer.now_ns():
                 raise KeyError(key)
             self._remove(entry, None)
-        self._timer._left()
+        self._timer.left()
         return entry
 
     def _remove(self, entry: Entry[K, V], why: Why | None) -> tuple[K, V, Why | None]:
@@ -281,16 +282,16 @@ class ExpiringMap(MutableMapping[K, V]):
         for key, value, why in left:
             if why is not None and self._on_evict is not None:
                 try:
-                    self._timer._returned.take(self._on_evict(key, value, why))
+                    self._timer.returned.take(self._on_evict(key, value, why))
                 except Exception as error:
-                    self._timer._report(error)
+                    self._timer.report(error)
 
     def _after_fork(self) -> None:
         """At the start, and in a forked child: entries stay, and their timers were the parent's (rule 9)."""
         self._lock = RLock()
         self._copies = Copies()
-        if self._entries and not self._timer._closed:  # they leave the memory when the child's timer has its turn
-            self._timer._wheel.add_at(self._timer._now_ns() + self._ttl_ns, _sweep, ref(self))
+        if self._entries:  # they leave the memory when the child's timer has its turn
+            self._timer.add_in_child(self._timer.now_ns() + self._ttl_ns, _sweep, ref(self))
 
     def __repr__(self) -> str:
         return f"<ExpiringMap, {len(self)} entries, ttl={self._ttl_ns / 1e9}>"
@@ -309,7 +310,7 @@ def _lapse(entry: Entry[Any, Any]) -> None:
     with of._lock:
         if entry.map is None:
             return
-        if entry.due_ns > of._timer._now_ns():
+        if entry.due_ns > of._timer.now_ns():
             _wait_on(entry, of)
             return
         entry.map = None
@@ -318,12 +319,12 @@ def _lapse(entry: Entry[Any, Any]) -> None:
     if of._copies.kept:
         _let_go(ref(of))
     if of._on_evict is not None:
-        of._timer._call(of._on_evict, (entry.key, entry.value, "expired"), _nothing)
+        of._timer.call(of._on_evict, (entry.key, entry.value, "expired"), _nothing)
 
 
 def _wait_on(entry: Entry[Any, Any], of: ExpiringMap[Any, Any]) -> None:
     with suppress(TimerClosed):  # rule 8
-        entry.handle = of._timer._add_and_look(entry.due_ns, _lapse, entry)
+        entry.handle = of._timer.add_and_look(entry.due_ns, _lapse, entry)
 
 
 def _sweep(me: ref[ExpiringMap[Any, Any]]) -> None:
@@ -331,7 +332,7 @@ def _sweep(me: ref[ExpiringMap[Any, Any]]) -> None:
     if (of := me()) is None:
         return
     with of._lock:
-        now_ns = of._timer._now_ns()
+        now_ns = of._timer.now_ns()
         inherited = [entry for entry in of._entries.values() if not entry.handle.pending]
         for entry in inherited:
             if entry.due_ns <= now_ns:
@@ -339,14 +340,14 @@ def _sweep(me: ref[ExpiringMap[Any, Any]]) -> None:
         latest_ns = max((entry.due_ns for entry in inherited), default=now_ns)
         if latest_ns > now_ns:
             with suppress(TimerClosed):
-                of._timer._add_and_look(latest_ns, _sweep, me)
+                of._timer.add_and_look(latest_ns, _sweep, me)
 
 
 def _let_go(me: ref[ExpiringMap[Any, Any]]) -> None:
     """Of what was kept for who copied the map; where somebody still does, later."""
     if (of := me()) is not None and not of._copies.let_go():
         with suppress(TimerClosed):
-            of._timer._add_and_look(of._timer._now_ns() + SOON_NS, _let_go, me)
+            of._timer.add_and_look(of._timer.now_ns() + SOON_NS, _let_go, me)
 
 
 def _nothing() -> None:

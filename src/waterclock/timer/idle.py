@@ -29,6 +29,7 @@ from waterclock.timer.units import nanoseconds
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
+    from waterclock.timer.driver import Driver
     from waterclock.timer.handles import Handle
 
 Ts = TypeVarTuple("Ts")
@@ -51,25 +52,25 @@ class IdleTimeout(Touch):
     __slots__ = ("__weakref__", "_args", "_ended", "_fn", "_idle_ns", "_inner")
 
     def __init__(self, timer: Drive, idle_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> None:
-        self._drive: Drive = driver(timer)
-        timer._check(fn)
+        self._drive: Driver = driver(timer)
+        timer.check(fn)
         self._idle_ns = nanoseconds("idle_s", idle_s, least=1)
         self._fn: Callable[..., object] = fn
         self._args: tuple[Any, ...] = args
         self._ended = ""
-        self._touched_ns = timer._now_ns()
-        with timer._lock:
-            self._inner: Handle = timer._add_and_look(self._touched_ns + self._idle_ns, _look, self)
+        self._touched_ns = timer.now_ns()
+        with timer.lock:
+            self._inner: Handle = timer.add_and_look(self._touched_ns + self._idle_ns, _look, self)
 
     @property
     def pending(self) -> bool:
         """Whether it still waits: neither run nor cancelled."""
-        with self._drive._lock:
+        with self._drive.lock:
             return self._waits()
 
     def cancelled(self) -> bool:
         """Whether it was cancelled, or its timer closed."""
-        with self._drive._lock:
+        with self._drive.lock:
             return self._ended == "cancelled" or self._inner.cancelled()
 
     def when(self) -> float:
@@ -78,23 +79,23 @@ class IdleTimeout(Touch):
 
     def cancel(self) -> bool:
         """True once, and then it never runs; else False: it ran, or was cancelled."""
-        with self._drive._lock:
+        with self._drive.lock:
             if not self._waits():
                 return False
             self._inner.cancel()  # False where its moment has come just now: then it finds that it has ended
             self._end("cancelled")
-        self._drive._left()
+        self._drive.left()
         return True
 
     def reschedule(self, delay_s: float, /) -> bool:
         """Let it run in `delay_s` seconds, unless it is touched before; False when it ran or was cancelled."""
         drive = self._drive
-        with drive._lock:
+        with drive.lock:
             if not self._waits():
                 return False
-            now_ns = drive._now_ns()
-            due_ns = drive._deadline_in(delay_s)
-            drive._move(self._inner, self._held_for(due_ns, now_ns))
+            now_ns = drive.now_ns()
+            due_ns = drive.deadline_in(delay_s)
+            drive.move(self._inner, self._held_for(due_ns, now_ns))
             self._touched_ns = due_ns - self._idle_ns
         return True
 
@@ -129,21 +130,21 @@ class IdleTimeout(Touch):
 def _look(idle: IdleTimeout) -> None:
     """The moment has come for which the wheel holds it."""
     drive = idle._drive
-    with drive._lock:
+    with drive.lock:
         due_ns = idle._touched_ns + idle._idle_ns
         if idle._ended:
             return
-        if due_ns > (now_ns := drive._now_ns()):
+        if due_ns > (now_ns := drive.now_ns()):
             _wait_on(idle, idle._held_for(due_ns, now_ns))
             return
         fn, args = idle._fn, idle._args
         idle._end("ran")
-    drive._call(fn, args, _nothing)
+    drive.call(fn, args, _nothing)
 
 
 def _wait_on(idle: IdleTimeout, due_ns: int) -> None:
     try:
-        idle._inner = idle._drive._add_and_look(due_ns, _look, idle)
+        idle._inner = idle._drive.add_and_look(due_ns, _look, idle)
     except TimerClosed:
         idle._end("cancelled")
 

@@ -23,7 +23,7 @@ from waterclock.timer.units import nanoseconds
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
-    from waterclock.timer.drive import Drive
+    from waterclock.timer.driver import Driver
     from waterclock.timer.handles import Handle
 
 Missed = Literal["skip", "burst", "delay"]
@@ -90,7 +90,7 @@ class PeriodicHandle:
 
     def __init__(
         self,
-        drive: Drive,
+        drive: Driver,
         interval_ns: int,
         missed: Missed,
         jitter: Jitter,
@@ -105,7 +105,7 @@ class PeriodicHandle:
         self._over = False
         self._moved_ns: int | None = None  # while a call runs: where the next one was moved to
         self._jitter = drawn_by(jitter, interval_ns)
-        self._beat_ns = drive._now_ns() + interval_ns
+        self._beat_ns = drive.now_ns() + interval_ns
         self._due_ns = self._beat_ns + (0 if self._jitter is None else self._jitter())
         self._wait()
 
@@ -120,22 +120,22 @@ class PeriodicHandle:
         return (self._due_ns if self._moved_ns is None else self._moved_ns) / 1e9
 
     def cancel(self) -> bool:
-        with self._drive._lock:
+        with self._drive.lock:
             if self._over:
                 return False
             self._over = True
             inner, self._inner = self._inner, None
-            self._drive._periodic.discard(self)
+            self._drive.periodic.discard(self)
         if inner is not None and inner.cancel():
-            self._drive._left()
+            self._drive.left()
         return True
 
     def reschedule(self, delay_s: float, /) -> bool:
-        with self._drive._lock:
+        with self._drive.lock:
             if self._over:
                 return False
-            beat_ns = max(self._drive._deadline_in(delay_s), self._drive._now_ns())  # no beat lies in the past
-            if self._inner is not None and self._drive._move(self._inner, beat_ns):
+            beat_ns = max(self._drive.deadline_in(delay_s), self._drive.now_ns())  # no beat lies in the past
+            if self._inner is not None and self._drive.move(self._inner, beat_ns):
                 self._beat_ns = self._due_ns = beat_ns
             else:
                 self._moved_ns = beat_ns
@@ -146,7 +146,7 @@ class PeriodicHandle:
         try:
             return 0 if self._jitter is None else self._jitter()
         except Exception as error:
-            self._drive._report(error)
+            self._drive.report(error)
             return 0
 
     def __repr__(self) -> str:
@@ -163,26 +163,26 @@ class PeriodicHandle:
         return self._inner
 
     def _wait(self) -> None:
-        with self._drive._lock:
+        with self._drive.lock:
             if not self._over:
-                self._inner = self._drive._add_and_look(self._due_ns, self._begin)
-                self._drive._periodic.add(self)
+                self._inner = self._drive.add_and_look(self._due_ns, self._begin)
+                self._drive.periodic.add(self)
 
     def _begin(self) -> None:
         """The beat has come."""
-        with self._drive._lock:
+        with self._drive.lock:
             if self._over:
                 return
             self._inner = None
-        self._drive._call(self._fn, self._args, self._plan)
+        self._drive.call(self._fn, self._args, self._plan)
 
     def _plan(self) -> None:
         """The call has ended."""
         jitter_ns = self._draw()
-        with self._drive._lock:
+        with self._drive.lock:
             moved_ns, self._moved_ns = self._moved_ns, None
             if moved_ns is None:
-                self._beat_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive._now_ns())
+                self._beat_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive.now_ns())
                 self._due_ns = self._beat_ns + jitter_ns
             else:
                 self._beat_ns = self._due_ns = moved_ns

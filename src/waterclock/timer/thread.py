@@ -116,7 +116,7 @@ class Timer(Drive):
             )
         self._refuses_asynchronous = True
         report = Report(on_error)
-        self._returned = NoLoop(report)
+        self.returned = NoLoop(report)
         super().__init__(tick_s, clock, executor, report, max_pending, when_full)
 
     if (
@@ -158,7 +158,7 @@ class Timer(Drive):
 
     def _make_locks(self) -> None:
         # re-entrant: the collector may run a destructor, or the interpreter a signal's handler, that adds a timer
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._turning = threading.RLock()
         self._thread: threading.Thread | None = None
         self._bell = Bell()
@@ -195,20 +195,20 @@ class Timer(Drive):
     def _work(self, bell: Bell) -> float | None:
         """In the thread: run what is due; how many seconds to sleep then, None for until the bell rings."""
         self._wakeups += 1
-        with self._lock:
+        with self.lock:
             bell.hear()  # what it rang for is seen from here on
             self._set_alarm(AWAKE)
         while True:
             self._turn_on()
             if self._bell is not bell:
                 return 0.0
-            with self._lock:
+            with self.lock:
                 self._set_alarm(NEVER)
                 due = self._next_due()
                 self._set_alarm_for(due)
                 if due is None:
                     return 0.0 if self._closed else None  # the bell of the close may be among those seen above
-                if (wait_ns := due - self._now_ns()) > 0:
+                if (wait_ns := due - self.now_ns()) > 0:
                     return wait_ns / 1e9
                 self._set_alarm(AWAKE)
 
@@ -216,7 +216,7 @@ class Timer(Drive):
         try:
             self._turn(self._clock.monotonic_ns())
         except BaseException as stop:
-            self._report(stop)
+            self.report(stop)
 
 
 def _serve(me: ref[Timer], bell: Bell) -> None:

@@ -34,10 +34,10 @@ class TickRunner:
     _turning: AbstractContextManager[Any]  # held while the clock is turned by hand
     _turned = False  # whether it is, right now
     _stopwatch: Stopwatch
-    _now_ns: Callable[[], int]
+    now_ns: Callable[[], int]
     _manual: ManualClock | None
-    _report: Report
-    _returned: Taker
+    report: Report
+    returned: Taker
     _offload: Offload | None
     _cap: Cap | None
     _histogram: Histogram
@@ -78,7 +78,7 @@ class TickRunner:
     def _run_slice(self, wheel: Any, due: int) -> int:
         if self._cap is not None or self._offload is not None:
             self._enter(due)
-        started_ns, interrupt = self._now_ns(), None
+        started_ns, interrupt = self.now_ns(), None
         try:
             ran: int = wheel.advance(due, self._slice)
         except BaseException as stop:
@@ -88,7 +88,7 @@ class TickRunner:
         if self._cap is not None:
             self._cap.leave(ran)
         if ran:
-            self._measure(ran, started_ns - due, self._now_ns() - started_ns)
+            self._measure(ran, started_ns - due, self.now_ns() - started_ns)
         if interrupt is not None:
             raise interrupt
         return ran
@@ -100,12 +100,12 @@ class TickRunner:
         """
         group = stop if isinstance(stop, ExceptionGroup) else stop.__cause__
         for error in group.exceptions if isinstance(group, ExceptionGroup) else ():
-            self._report(error)
+            self.report(error)
         if group is stop:
             return None
         if isinstance(stop, KeyboardInterrupt | SystemExit | Exception):
             return stop
-        self._report(stop)
+        self.report(stop)
         return None
 
     def _enter(self, due: int) -> None:
@@ -127,7 +127,7 @@ class TickRunner:
         if ran > on_time:
             self._histogram.record(late_ns + took_ns, ran - on_time)
 
-    def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
         """Run a periodic callback where callbacks run, and `then` in the driver when it has ended."""
         if self._offload is None:
             try:
@@ -135,7 +135,7 @@ class TickRunner:
             except BaseException:
                 then()
                 raise
-            self._returned.take(returned, then)
+            self.returned.take(returned, then)
             return
         try:
             self._offload.submit(fn, args, self._from_executor(then))

@@ -100,10 +100,10 @@ class Timeout:
         deadline_ns, timer = self._deadline_ns, self._timer
         if deadline_ns is None:
             return
-        if deadline_ns <= timer._now_ns():
+        if deadline_ns <= timer.now_ns():
             self._handle = asyncio.get_running_loop().call_soon(self._expire)
         else:
-            self._handle = timer._add_and_look(deadline_ns, self._expire)
+            self._handle = timer.add_and_look(deadline_ns, self._expire)
 
     def _disarm(self) -> None:
         if self._handle is not None:
