@@ -143,8 +143,7 @@ def test_what_its_user_takes_out_is_not_told(make: Make) -> None:
 
 
 @every_driver
-def test_a_callback_may_set_and_take_entries(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_callback_may_set_and_take_entries(timer: Any) -> None:
     back: list[float] = []
 
     def again(key: str, value: int, why: str) -> None:
@@ -189,8 +188,7 @@ def test_after_the_timers_close_entries_are_read_and_none_comes_in(make: Make) -
 
 
 @every_driver
-def test_wrong_arguments_are_refused_at_the_call(make: Make) -> None:
-    timer = by_hand(make)
+def test_wrong_arguments_are_refused_at_the_call(timer: Any) -> None:
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="ttl_s must be"):
             ExpiringMap(timer, wrong)

@@ -34,8 +34,7 @@ def test_a_driver_says_how_many_wait_and_when_the_next_is_due(make: Make) -> Non
 
 
 @every_driver
-def test_a_handle_says_when_in_seconds_and_how_it_ended(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_handle_says_when_in_seconds_and_how_it_ended(timer: Any) -> None:
     handle, beat = timer.call_later(1.5, nothing), timer.every(10, nothing)
     assert repr(handle).endswith(f"Handle, waiting, when=1.5, callback={nothing!r}>")
     assert repr(beat) == f"<PeriodicHandle, waiting, when=10.0, every=10.0, callback={nothing!r}>"
