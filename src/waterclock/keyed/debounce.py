@@ -82,7 +82,7 @@ class Debounce(Generic[K, P]):
             waiting.set(key, (args, kwargs, last_ns), min(self._quiet_s, left_s))
 
     def flush(self, key: K) -> bool:
-        """Run it now, here, where the key waits, and raise what it raises; False where it does not."""
+        """Run it now, here, where the key waits, and raise what it raises; False if it does not."""
         call = self._waiting.pop(key, None)
         if call is None:
             return False
@@ -90,7 +90,7 @@ class Debounce(Generic[K, P]):
         return True
 
     def cancel(self, key: K) -> bool:
-        """Forget what a key waits for; False where it does not wait."""
+        """Forget what a key waits for; False if it does not wait."""
         return self._waiting.pop(key, None) is not None
 
     def clear(self) -> None:

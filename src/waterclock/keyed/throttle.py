@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.drive import driver
+from waterclock.timer.driver import nothing
 from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.units import nanoseconds
 
@@ -88,7 +89,7 @@ class Throttle(Generic[K, P]):
         self._lock = RLock()
 
     def __call__(self, key: K, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """True where it ran, here; False where it was put off, or dropped."""
+        """True if it ran, here; False if it was put off, or dropped."""
         before = None
         with self._lock:
             interval, now_ns = self._intervals.get(key), self._timer.now_ns()
@@ -105,7 +106,7 @@ class Throttle(Generic[K, P]):
         return True
 
     def cancel(self, key: K) -> bool:
-        """Forget what was put off for a key, whose interval goes on; False where nothing was."""
+        """Forget what was put off for a key, whose interval goes on; False if nothing was."""
         with self._lock:
             interval = self._intervals.get(key)
             if interval is None:
@@ -142,24 +143,15 @@ def _end(interval: Interval) -> None:
         if of._intervals.get(key) is not interval:
             return
         later, interval.later = interval.later, None
-        if later is None or not _begin_anew(of, key):
-            del of._intervals[key]
+        del of._intervals[key]
+        if later is None:
             return
-    of._timer.call(_run, (of._fn, key, later), _nothing)
-
-
-def _begin_anew(of: Throttle[Any, Any], key: Any) -> bool:
-    """Under the lock; False where the timer was closed meanwhile."""
-    try:
-        of._intervals[key] = Interval(of, key, of._timer.now_ns() + of._interval_ns)
-    except TimerClosed:
-        return False
-    return True
+        try:
+            of._intervals[key] = Interval(of, key, of._timer.now_ns() + of._interval_ns)
+        except TimerClosed:
+            return
+    of._timer.call(_run, (of._fn, key, later), nothing)
 
 
 def _run(fn: Callable[..., object], key: Any, call: tuple[Any, Any]) -> object:
     return fn(key, *call[0], **call[1])
-
-
-def _nothing() -> None:
-    pass

@@ -106,7 +106,7 @@ class WatchList:
         self.longest = SHORT
 
     def add(self, op: DelayedOperation) -> bool:
-        """False where it is in the list already, for a key that was given twice."""
+        """False if it is in the list already, for a key that was given twice."""
         before = len(self.operations)
         self.operations.setdefault(op, op._place)
         if len(self.operations) == before:
@@ -315,7 +315,7 @@ class Purgatory:
             self._lock.release()
 
     def _withdraw(self, op: DelayedOperation) -> bool:
-        """A watch failed half-way: as if it had never been. False where somebody ended the operation meanwhile."""
+        """A watch failed half-way: as if it had never been. False if somebody ended the operation meanwhile."""
         with self._lock:
             if op._outcome is None:
                 self._unwatch(op)

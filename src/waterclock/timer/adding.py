@@ -6,7 +6,7 @@ number, `_alarm_ns` (drive.py says what it is): a deadline below it, and the dri
     the caller's seconds  ->  nanoseconds  ->  + the clock  ->  `_add`, the way into the wheel  ->  below the alarm?
 
 This is the plain one, and what _adding.pyx has to agree with. The compiled one has the same names: it takes the steps from
-the clock to the wheel in C where both are its own kind, and calls the functions of this file for everything else: another
+the clock to the wheel in C if both are its own kind, and calls the functions of this file for everything else: another
 clock, a cap, an executor, the plain wheel, a number of seconds that is no ordinary one.
 
 Rule 1: `_add` is the wheel's own `add_at`, or what stands before it; `now_ns` the clock's own function, or a stopwatch's.
@@ -32,7 +32,7 @@ Ts = TypeVarTuple("Ts")
 
 
 def bound(fn: Callable[..., object], args: tuple[Any, ...]) -> Callable[[], object]:
-    """A callback with its arguments; `TypeError` with the words of the wheel where it cannot be called."""
+    """A callback with its arguments; `TypeError` with the words of the wheel if it cannot be called."""
     if not callable(fn):
         raise TypeError(f"callback must be callable, got {fn!r}")
     return partial(fn, *args)
@@ -95,7 +95,7 @@ class Adder:
         return handle
 
     def call_at(self, when_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle:
-        """Call `fn(*args)` when `time()` is `when_s`; at the next turn where that has passed. Errors as `call_later`.
+        """Call `fn(*args)` when `time()` is `when_s`; at the next turn if that has passed. Errors as `call_later`.
 
         >>> from waterclock import ManualClock, Timer
         >>> timer = Timer(clock=ManualClock())

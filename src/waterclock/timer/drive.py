@@ -82,7 +82,12 @@ class Drive(Adder, TickRunner):
         self._offload = (
             None if executor is None else Offload(executor, report, self.returned, self._histogram, self._stopwatch)
         )
-        self._most, self._when_full = _checked(max_pending, when_full)
+        if when_full not in ("raise", "block", "run"):
+            raise ValueError(f"when_full must be 'raise', 'block' or 'run', got {when_full!r}")
+        if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
+            raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
+        self._most = max_pending
+        self._when_full: WhenFull = when_full
         self._wakeups = 0
         self._closed = False
         self._start_empty()
@@ -229,10 +234,14 @@ class Drive(Adder, TickRunner):
         with self.lock:
             self._closed = True
             self._set_alarm(NEVER)
-            handles = self._end_all()
+            periodic, self.periodic = self.periodic, set()
+            beats = {handle.end() for handle in periodic}
+            handles = [handle for handle in self._wheel.clear() if handle not in beats]
+            if self._cap is not None:
+                handles = self._cap.handles_of(handles)
             self._hang_up()
         self.left()
-        return handles
+        return [*handles, *periodic]
 
     def add_in_child(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> None:
         """As a forked child is made new: no lock is taken, no thread started. It runs when the driver next looks."""
@@ -243,13 +252,6 @@ class Drive(Adder, TickRunner):
         """A timer of the driver's own has left the wheel."""
         if self._cap is not None:
             self._cap.left()
-
-    def _end_all(self) -> list[Handle]:
-        """Take everything out of the wheel; give back the handles that callers have."""
-        periodic, self.periodic = self.periodic, set()
-        beats = {handle.end() for handle in periodic}
-        handles = [handle for handle in self._wheel.clear() if handle not in beats]
-        return [*(handles if self._cap is None else self._cap.handles_of(handles)), *periodic]
 
     def statistics(self) -> TimerStatistics:
         """Counts since the start, as one frozen record."""
@@ -318,14 +320,6 @@ def driver(timer: Any) -> Driver:
     if not isinstance(timer, Drive):
         raise TypeError(f"timer must be a Timer or an AsyncTimer, got {timer!r}")
     return timer
-
-
-def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:
-    if when_full not in ("raise", "block", "run"):
-        raise ValueError(f"when_full must be 'raise', 'block' or 'run', got {when_full!r}")
-    if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
-        raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
-    return max_pending, when_full
 
 
 tell_when_spare(Tidier().begin)

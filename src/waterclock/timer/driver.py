@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from waterclock.timer.awaited import Taker
     from waterclock.timer.handles import Handle
+    from waterclock.timer.report import Report
 
 
 class Driver(Protocol):
@@ -21,7 +22,7 @@ class Driver(Protocol):
 
     lock: AbstractContextManager[Any]  # of the driver; never held while a callback runs
     now_ns: Callable[[], int]
-    report: Callable[[BaseException], None]  # where the errors of callbacks go
+    report: Report  # where the errors of callbacks go
     returned: Taker  # what is done with what they return
     periodic: set[Any]  # the handles of `every`, which a close ends
 
@@ -48,3 +49,7 @@ class Driver(Protocol):
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
         """Run a callback of the user's, here or in the executor; what it raises is reported; then call `then`."""
+
+
+def nothing() -> None:
+    """What is done when a call has ended behind which nothing comes."""

@@ -2,7 +2,7 @@
 
 Rule 1: every handle has the same five: `cancel`, `cancelled`, `reschedule`, `when`, `pending`.
 Rule 2: `cancel` is True exactly once, and then the callback never runs.
-Rule 3: `reschedule` is in seconds, as `call_later` is, and wakes the driver where that is earlier than it sleeps for. The
+Rule 3: `reschedule` is in seconds, as `call_later` is, and wakes the driver if that is earlier than it sleeps for. The
     wheel's own handle knows no driver; its wheel has the driver's `reschedule`.
 """
 

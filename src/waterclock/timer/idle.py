@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 from waterclock.errors import TimerClosed
 from waterclock.timer.built import Touch
 from waterclock.timer.drive import Drive, driver
+from waterclock.timer.driver import nothing
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel.pictures import not_copied
 
@@ -82,7 +83,7 @@ class IdleTimeout(Touch):
         with self._drive.lock:
             if not self._waits():
                 return False
-            self._inner.cancel()  # False where its moment has come just now: then it finds that it has ended
+            self._inner.cancel()  # False if its moment has come just now: then it finds that it has ended
             self._end("cancelled")
         self._drive.left()
         return True
@@ -108,7 +109,7 @@ class IdleTimeout(Touch):
 
     def _end(self, how: str) -> None:
         self._ended = how
-        self._fn, self._args = _nothing, ()  # what waits no more keeps nothing alive
+        self._fn, self._args = nothing, ()  # what waits no more keeps nothing alive
 
     def __repr__(self) -> str:
         if not self.pending:
@@ -134,20 +135,12 @@ def _look(idle: IdleTimeout) -> None:
         due_ns = idle._touched_ns + idle._idle_ns
         if idle._ended:
             return
-        if due_ns > (now_ns := drive.now_ns()):
-            _wait_on(idle, idle._held_for(due_ns, now_ns))
+        if due_ns > (now_ns := drive.now_ns()):  # it was touched: back into the wheel
+            try:
+                idle._inner = drive.add_and_look(idle._held_for(due_ns, now_ns), _look, idle)
+            except TimerClosed:
+                idle._end("cancelled")
             return
         fn, args = idle._fn, idle._args
         idle._end("ran")
-    drive.call(fn, args, _nothing)
-
-
-def _wait_on(idle: IdleTimeout, due_ns: int) -> None:
-    try:
-        idle._inner = idle._drive.add_and_look(due_ns, _look, idle)
-    except TimerClosed:
-        idle._end("cancelled")
-
-
-def _nothing() -> None:
-    pass
+    drive.call(fn, args, nothing)

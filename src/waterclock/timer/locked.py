@@ -54,7 +54,7 @@ class LockedHandle:
         return wheel is not None and wheel.cancel(self)
 
     def reschedule(self, delay: Any, /) -> bool:
-        """As `TimerHandle`'s: in the driver's unit where one turns the wheel, else in the wheel's."""
+        """As `TimerHandle`'s: in the driver's unit if one turns the wheel, else in the wheel's."""
         wheel = self._wheel()
         if wheel is None or self._call is None:
             return False
@@ -106,7 +106,10 @@ class LockedWheel:
 
     def advance(self, now: int, limit: int | None = None) -> int:
         """As the wheel's: run what is due at `now`, at most `limit`; several threads at once is a RuntimeError."""
-        self._enter()
+        with self._lock:
+            if self._advancing:
+                raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
+            self._advancing = True
         ran = 0
         errors: list[Exception] = []
         try:
@@ -152,7 +155,7 @@ class LockedWheel:
         return call is not None
 
     def _move(self, handle: LockedHandle, deadline: int) -> bool:
-        """As the wheel's; False where it ran or was cancelled."""
+        """As the wheel's; False if it ran or was cancelled."""
         with self._lock:
             if handle._inner is None or not self._wheel._move(handle._inner, deadline):
                 return False
@@ -185,12 +188,6 @@ class LockedWheel:
             handle._call = handle._inner = None
             handle._cancelled = True
         self._waiting.clear()
-
-    def _enter(self) -> None:
-        with self._lock:
-            if self._advancing:
-                raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
-            self._advancing = True
 
     def _next_due(self, now: int) -> tuple[Any, ...] | None:
         with self._lock:

@@ -7,7 +7,7 @@ Rule 3: the moment handed to the loop is rounded up, as a loop may call a clock'
     then be asked to call again at once. A loop of a coarser clock (uvloop's has milliseconds) that called too early all
     the same is given one of its own steps.
 Rule 4: a turn runs what was due when it began; then the loop has its turn too.
-Rule 5: a loop in debug mode has its thread looked at, where the drivers' code takes a lock and where it adds or moves.
+Rule 5: a loop in debug mode has its thread looked at when the drivers' code takes a lock, and when it adds or moves.
 Rule 6: callbacks run in one context, a copy of the one where the loop was bound, not in that of whoever came last.
 """
 
@@ -181,7 +181,7 @@ class AsyncTimer(Drive):
         await self.aclose()
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait `delay_s` seconds; zero or less gives the loop one turn. `TimerClosed` where the timer is closed meanwhile.
+        """Wait `delay_s` seconds; zero or less gives the loop one turn. `TimerClosed` if the timer is closed meanwhile.
 
         >>> import asyncio
         >>> asyncio.run(AsyncTimer().sleep(0.001))

@@ -49,7 +49,7 @@ def burst(beat_ns: int, interval_ns: int, now_ns: int) -> int:
 
 
 def delay(beat_ns: int, interval_ns: int, now_ns: int) -> int:
-    """The next beat, or where that has passed an interval from now.
+    """The next beat, or an interval from now if that has passed.
 
     >>> delay(10, 10, 35), delay(10, 10, 12)
     (45, 20)
@@ -141,14 +141,6 @@ class PeriodicHandle:
                 self._moved_ns = beat_ns
             return True
 
-    def _draw(self) -> int:
-        """Without a lock: it may be a function of the user's. One that fails is reported, and the call is in time."""
-        try:
-            return 0 if self._jitter is None else self._jitter()
-        except Exception as error:
-            self._drive.report(error)
-            return 0
-
     def __repr__(self) -> str:
         if self._over:
             return "<PeriodicHandle, cancelled>"
@@ -178,7 +170,12 @@ class PeriodicHandle:
 
     def _plan(self) -> None:
         """The call has ended."""
-        jitter_ns = self._draw()
+        jitter_ns = 0
+        try:
+            if self._jitter is not None:  # it may be a function of the user's: without a lock
+                jitter_ns = self._jitter()
+        except Exception as error:  # and the call is in time
+            self._drive.report(error)
         with self._drive.lock:
             moved_ns, self._moved_ns = self._moved_ns, None
             if moved_ns is None:

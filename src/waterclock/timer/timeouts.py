@@ -66,7 +66,7 @@ class Timeout:
         raise not_copied(self)
 
     def lapse(self) -> None:
-        """Its time has come by other means than its own; nothing where the block has ended."""
+        """Its time has come by other means than its own; nothing if the block has ended."""
         if self._state == "entered":
             self._disarm()
             self._expire()

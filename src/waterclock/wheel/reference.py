@@ -274,31 +274,25 @@ class TimingWheel:
     # Placing
 
     def _schedule(self, timer: TimerHandle, deadline: int) -> None:
-        if not self._counter.value:
-            self._fast_forward()
+        if not self._counter.value:  # nothing waits: forget buckets that cancels emptied, and bring the clocks to now
+            for _, _, bucket in self._queue:
+                bucket.leave_queue()
+            self._queue.clear()
+            self._bottom.advance_clock(self._now)
             if not self._open:
                 self._base = self._reached = self._now
         timer.deadline = deadline
-        timer.expiration = self._expiration(deadline)
+        if deadline <= self._now:
+            timer.expiration = self._now - self._now % self._tick
+        else:
+            timer.expiration = deadline + -deadline % self._tick if self._late else deadline
         timer.sequence = self._sequence
         self._sequence += 1
         self._place(timer)
 
-    def _expiration(self, deadline: int) -> int:
-        if deadline <= self._now:
-            return self._now - self._now % self._tick
-        return deadline + -deadline % self._tick if self._late else deadline
-
     def _place(self, timer: TimerHandle) -> None:
         if not self._bottom.place(timer, self._queue):
             self._due.add(timer)
-
-    def _fast_forward(self) -> None:
-        """Nothing waits: forget buckets emptied by cancels and bring the clocks to now."""
-        for _, _, bucket in self._queue:
-            bucket.leave_queue()
-        self._queue.clear()
-        self._bottom.advance_clock(self._now)
 
     # Turning
 
