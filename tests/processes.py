@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.sinks.stores", "tests.sinks.test_replica_kills", "tests.sinks.test_mirror"])
+FORKS.set_forkserver_preload(["tests.sinks.stores", "tests.sinks.test_replica_kills"])
 PATIENCE_S = 60
 
 

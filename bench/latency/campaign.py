@@ -34,8 +34,9 @@ from waterclock.bench.servers.ours import OurBroker
 from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing
 from waterclock.examples.cdc.servers import Postgres, programs
+from waterclock.sinks.postgres.destination import PostgresDatabase
+from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
 
 PARTITIONS: Final = 4
 WARM_UP_S = 10.0

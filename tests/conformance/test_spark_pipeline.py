@@ -20,7 +20,7 @@ from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 

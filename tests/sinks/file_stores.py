@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tests.sinks.stores import DeltaStore, IcebergStore
 from waterclock import sinks
-from waterclock.sinks import Batch, Mirror, Replica, Sink, letters
+from waterclock.sinks import Batch, Replica, Sink, letters
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files.files import ResultFiles
 
@@ -49,7 +49,7 @@ def _wrapped(source: str) -> str:
 
 
 class DeltaFileStore(DeltaStore):
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink:  # type: ignore[override]
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> Sink:  # type: ignore[override]
         return ByExecutors(sinks.DeltaSink(f"{self.folder}/{table}", mirror=mirror, written_by="executors"))
 
     def source(self) -> str:
@@ -57,7 +57,7 @@ class DeltaFileStore(DeltaStore):
 
 
 class IcebergFileStore(IcebergStore):
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink:  # type: ignore[override]
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> Sink:  # type: ignore[override]
         assert mirror is None, "a table of Iceberg is no mirror"
         return ByExecutors(sinks.IcebergSink(self.named(table), self.settings, written_by="executors"))
 

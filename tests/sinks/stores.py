@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from tests.processes import Done, in_a_fork
 from waterclock import sinks
-from waterclock.sinks import Batch, Mirror, Replica, Sink, SQLiteSink
-from waterclock.spark import frames
+from waterclock.sinks import Batch, Replica, Sink, SQLiteSink
+from waterclock.streaming import frames
 
 if TYPE_CHECKING:
     from tests.postgres_server import PostgresServer
@@ -37,7 +37,7 @@ class Store(Protocol):
 
     impossible_tables: Sequence[str]
 
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink: ...
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> Sink: ...
 
     def source(self) -> str:
         """An expression that makes the sink in another process, where `sinks` is waterclock.sinks."""
@@ -71,7 +71,7 @@ class SQLiteStore:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "deep" / "results.db"
 
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> SQLiteSink:
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> SQLiteSink:
         return SQLiteSink(self.path, table, mirror=mirror)
 
     def source(self) -> str:
@@ -109,7 +109,7 @@ class PostgresStore:
         self.server, self.schema = server, f"s{next(self._count)}"
         self.run(f"CREATE SCHEMA {self.schema}")
 
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.PostgresSink:
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.PostgresSink:
         return sinks.PostgresSink(self.server.url(), table, schema=self.schema, mirror=mirror)
 
     def source(self) -> str:
@@ -149,7 +149,7 @@ class DeltaStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "deep" / "lake"
 
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.DeltaSink:
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.DeltaSink:
         return sinks.DeltaSink(f"{self.folder}/{table}", mirror=mirror)
 
     def source(self) -> str:
@@ -193,7 +193,7 @@ class IcebergStore:
             "warehouse": f"file://{self.folder}/warehouse",
         }
 
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.IcebergSink:
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.IcebergSink:
         assert mirror is None, "a table of Iceberg is no mirror"
         return sinks.IcebergSink(self.named(table), self.settings)
 
@@ -245,7 +245,7 @@ class TopicStore:
     def __init__(self, servers: str) -> None:
         self.servers, self._prefix = servers, f"t{next(self._count)}."
 
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.TopicSink:
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.TopicSink:
         assert mirror is None, "a topic is no mirror"
         return sinks.TopicSink(self.servers, self.named(table), partitions=1)
 

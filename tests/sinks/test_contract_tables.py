@@ -11,10 +11,11 @@ import pytest
 
 from tests.conftest import DATABASES
 from tests.sinks.stores import EVENT, SCHEMA, Database, SQLiteStore, Store, batch, everything, of_batches
+from waterclock.changes.packed import CHANGES
 from waterclock.errors import UsageError
-from waterclock.sinks import LastBatch, Mirror, apply_once
-from waterclock.sinks.sql.sqlite import look
-from waterclock.spark import frames
+from waterclock.sinks import LastBatch, Replica, apply_once
+from waterclock.sinks.sqlite.sqlite import look
+from waterclock.streaming import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")
 STRANGE = (
@@ -179,9 +180,8 @@ def test_remove_leaves_a_table_that_is_none_of_a_sink(store: Store, ending: str)
 
 
 def test_a_sink_of_results_does_not_remove_a_mirror(database: Database) -> None:
-    mirror = Mirror(columns=("case",), key=("case",), position=("n",), operation="case")
-    with closing(database.sink(mirror=mirror)) as made, closing(database.sink()) as sink:
-        made.open(SCHEMA)
+    with closing(database.sink(mirror=Replica())) as made, closing(database.sink()) as sink:
+        made.open(CHANGES)
         with pytest.raises(UsageError, match="is not removed"):
             sink.remove()
         assert "results_positions" in database.tables()

@@ -16,10 +16,9 @@ from tests.sinks.stores import SCHEMA, DeltaStore, batch, everything, of_batches
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, StateMismatch, UsageError
 from waterclock.sinks import DeltaSink, apply_once
-from waterclock.sinks.names import delta_column, table_location
-from waterclock.spark import frames
-from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import DeltaLakeTable
+from waterclock.sinks.delta.destination import DeltaLakeTable, delta_column, table_location
+from waterclock.streaming import frames
+from waterclock.streaming.toml.config import load
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def store(tmp_path: Path) -> DeltaStore:
 def test_a_commit_that_the_store_does_not_answer_is_tried_again(
     store: DeltaStore, sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waterclock.sinks.lakes import delta
+    from waterclock.sinks.delta import delta
 
     write, answers = delta.write_deltalake, iter([False, True, False])
 
@@ -206,7 +205,7 @@ def test_a_pipeline_names_a_folder_or_a_url(tmp_path: Path) -> None:
     ("sink", "told"),
     [
         ("path = 'lake'\ntable = 'orders'", "table"),
-        ("path = 'lake'\nmode = 'apply'", "'columns' is missing"),
+        ("path = 'lake'\nmode = 'apply'", "mode = 'apply' is gone"),
         ("path = 'in/lake'", "lie in each other"),
         ("path = '.'", "lie in each other"),
         ("path = 'other'", "place of something else"),

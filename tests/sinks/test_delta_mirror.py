@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,24 +11,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.sinks import test_mirror
 from tests.sinks.stores import DeltaStore, in_a_child
 from tests.sinks.test_replica import delete, give, insert, items, opened, truncate, update
 from tests.sinks.test_replica_kills import BATCH, BEFORE, FIRST, THEN, both
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, Replica
+from waterclock.sinks.delta.merge import GONE, Change
 from waterclock.sinks.epochs import Epoch, fence
-from waterclock.sinks.lakes.delta_merge import GONE, Change
 
 # kills the child before its commit to a table of that number
 KILL = """
 import os, signal
 from tests.sinks import test_delta_mirror as t
 from waterclock.changes.packed import CHANGES
-from waterclock.sinks.lakes import delta
-from waterclock.sinks.lakes import delta_merge
-from waterclock.sinks.lakes import delta_replica
+from waterclock.sinks.delta import delta, merge, replica
 steps = iter(range(99))
 def dying(place, name):
     work = getattr(place, name)
@@ -39,7 +34,7 @@ def dying(place, name):
             os.kill(os.getpid(), signal.SIGKILL)
         return work(*arguments, **more)
     setattr(place, name, call)
-for place, name in ((delta, "write_deltalake"), (delta_merge, "_add"), (delta_merge, "_merge"), (delta_replica, "_widen")):
+for place, name in ((delta, "write_deltalake"), (merge, "_add"), (merge, "_merge"), (replica, "_widen")):
     dying(place, name)
 sink = {sink}
 sink.open(CHANGES)
@@ -213,7 +208,7 @@ def test_a_table_that_cannot_be_a_folder_is_told_with_the_remedy(store: DeltaSto
 
 
 def of_file(folder: Path, sink: str, value: str = "maxwell") -> Any:
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming.toml.config import load
 
     source = f"[source]\nformat = 'kafka'\nservers = 'a:1'\ntopics = ['t']\nvalue = '{value}'\n"
     (folder / "pipeline.toml").write_text(f"{source}[sink]\nformat = 'delta'\n{sink}\n")
@@ -226,41 +221,6 @@ def test_of_changes_the_path_is_the_folder_in_which_the_tables_stand(tmp_path: P
     assert made == of_file(tmp_path, "path = 'lake'")  # the second start was refused: the folder was there
     assert (made.location, made.mirror) == (str(tmp_path / "lake" / "changes"), Replica())
     assert of_file(tmp_path, "path = 's3://lake/'\ntable = 'own'").location == "s3://lake/own"
-
-
-def test_events_of_one_table_go_to_the_table_at_the_path(tmp_path: Path) -> None:
-    from tests.spark.least_pipeline import LEAST
-    from waterclock.spark.toml.config import load
-
-    (tmp_path / "in").mkdir()
-    columns = 'n = "long"\ntype = "string"\n[rules]'
-    mirrored = "format = 'delta'\nmode = 'apply'\npath = 'lake/people'\ncolumns = ['case']\n"
-    mirrored += "key = ['case']\nposition = ['n']\n"
-    text = LEAST.replace("[rules]", columns).replace('path = "out.db"', mirrored)
-    (tmp_path / "pipeline.toml").write_text(text)
-    made = load(tmp_path / "pipeline.toml").sink
-    assert made.mirror.key == ("case",)
-    with closing(made.sink()) as sink:
-        assert sink.mirror == made.mirror
-
-
-@pytest.fixture
-def people(store: DeltaStore) -> Iterator[DeltaStore]:
-    with closing(store.sink("people", test_mirror.MIRROR)) as sink:
-        sink.open(test_mirror.SCHEMA)
-        test_mirror.apply(sink, 0, [test_mirror.change("insert", (1, 0), test_mirror.A, "Ada")])
-        yield store
-
-
-def test_a_mirrors_table_without_its_positions_is_refused(people: DeltaStore) -> None:
-    import shutil
-
-    shutil.rmtree(people.folder / "people_positions")
-    with (
-        closing(people.sink("people", test_mirror.MIRROR)) as sink,
-        pytest.raises(UsageError, match="without positions"),
-    ):
-        sink.open(test_mirror.SCHEMA)
 
 
 def test_a_truncate_takes_rows_of_earlier_batches(store: DeltaStore) -> None:

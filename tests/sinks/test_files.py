@@ -23,15 +23,15 @@ from tests.sinks.file_stores import DeltaFileStore, IcebergFileStore, part_of
 from tests.sinks.lake_kills import ICEBERG_KILL
 from tests.sinks.stores import COUNTERS, SCHEMA, batch, everything, in_a_child, of_batches, results
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.sinks import DeltaSink, IcebergSink, LastBatch, Mirror, apply_once
+from waterclock.sinks import DeltaSink, IcebergSink, LastBatch, Replica, apply_once
 from waterclock.sinks.files.file_figures import figures
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 # kills the child before the commit of that number: its files are written
 KILL_DELTA = """
 import os, signal
 from deltalake import DeltaTable
-from waterclock.sinks.lakes import delta
+from waterclock.sinks.delta import delta
 steps = iter(range(9))
 def dying(real):
     def call(*arguments, **more):
@@ -321,10 +321,9 @@ def test_rows_that_come_through_the_driver_are_taken_too(delta: DeltaFileStore) 
 
 
 def test_who_writes_is_one_of_two_words_and_a_mirror_is_the_drivers() -> None:
-    mirror = Mirror(columns=("case",), key=("case",), position=("n",), operation="case")
     with pytest.raises(ValueError, match="written_by must be one of driver, executors, got 'nobody'"):
         DeltaSink("lake", written_by="nobody")
     with pytest.raises(ValueError, match="written_by"):
         IcebergSink("a.b", written_by="")
     with pytest.raises(UsageError, match="a mirror is written by the driver"):
-        DeltaSink("lake", mirror=mirror, written_by="executors")
+        DeltaSink("lake", mirror=Replica(), written_by="executors")

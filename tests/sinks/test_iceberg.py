@@ -15,9 +15,9 @@ from tests.sinks.test_lakes import killed
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import Batch, IcebergSink, apply_once
-from waterclock.spark import frames
-from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import IcebergTable, place_of
+from waterclock.sinks.iceberg.destination import IcebergTable
+from waterclock.streaming import frames
+from waterclock.streaming.toml.config import load
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_pipeline_names_a_table_and_a_catalog_whose_paths_are_relative_to_its_
     made = of_file(tmp_path, f"table = 'shop.late'\n{CATALOG}\nname = 'lake'")
     lake = {"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
     assert made == IcebergTable("shop.late", "lake", lake)
-    assert place_of(made) == "the table 'shop.late' in the catalog 'lake'"
+    assert made.place == "the table 'shop.late' in the catalog 'lake'"
 
 
 def test_a_catalogs_secret_comes_from_the_environment_and_is_shown_nowhere(
@@ -211,14 +211,14 @@ def test_a_catalogs_secret_comes_from_the_environment_and_is_shown_nowhere(
     monkeypatch.setenv("LAKE_TOKEN", "secret")
     made = of_file(tmp_path, "table = 'shop.late'\n[sink.catalog]\nuri = 'https://lake'\ntoken = {env = 'LAKE_TOKEN'}")
     assert made.settings["token"] == "secret"
-    assert "secret" not in repr(made) + place_of(made)
+    assert "secret" not in repr(made) + made.place
 
 
 @pytest.mark.parametrize(
     ("sink", "told"),
     [
         ("table = 'orders'", "with its namespace, as lake.orders"),
-        ("table = 'a.b'\nmode = 'apply'", "cannot be a mirror"),
+        ("table = 'a.b'\nmode = 'apply'", "mode = 'apply' is gone"),
         ("table = 'a.b'\npath = 'lake'", "path"),
         ("", "'table' is missing"),
         ("table = 'a.b'\ncatalog = 'lake'", "'catalog' must be a table"),

@@ -26,7 +26,7 @@ from waterclock.sinks import LastBatch, Sink, apply_once
 # kill the child where the lake is to be given the commit of that number: the first is that of the dead letters
 DELTA_KILL = """
 import os, signal
-from waterclock.sinks.lakes import delta
+from waterclock.sinks.delta import delta
 write, steps = delta.write_deltalake, iter(range(9))
 def dying(*arguments, **more):
     if next(steps) == {step}:

@@ -17,9 +17,9 @@ from waterclock.changes.packed import CHANGES
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
 from waterclock.sinks import Batch, Replica, Sink, apply_once
-from waterclock.spark import frames
-from waterclock.spark.kafka.changes import ChangeLayout, read_changes
-from waterclock.spark.kafka.records import Records
+from waterclock.streaming import frames
+from waterclock.streaming.topics.changes import ChangeLayout, read_changes
+from waterclock.streaming.topics.records import Records
 
 Values = Mapping[str, Any]
 
@@ -183,6 +183,25 @@ def test_every_text_and_bytes_arrive_as_they_are(store: Store) -> None:
     with opened(store) as sink:
         give(sink, 0, *(insert(1, number, name=text, raw=text.encode()) for number, text in enumerate(texts)))
     assert items(store, "id, name, raw") == [(number, text, text.encode()) for number, text in enumerate(texts)]
+
+
+def test_keys_are_told_apart_byte_by_byte(store: Store) -> None:
+    cities = ["", " ", "a", "A", "\u00e4", "a\u0308", "\U0001f570", "'", "%s"]
+
+    def of(n: int, city: str, number: int) -> RowChange:
+        return RowChange("shop.item", "insert", {"city": city}, (n, 0), {"city": city, "number": number})
+
+    with opened(store) as sink:
+        give(sink, 0, *(of(1, city, n + 100) for n, city in enumerate(cities)))
+        give(sink, 1, *(of(2, city, n) for n, city in enumerate(cities)))
+    assert {*items(store, "city, number")} == {(city, n) for n, city in enumerate(cities)}
+
+
+def test_a_table_of_keys_only_is_one_too(store: Store) -> None:
+    with opened(store) as sink:
+        give(sink, 0, insert(1, 1), update(2, 2))
+        give(sink, 1, insert(3, 1), update(4, 2), delete(7, 1))
+    assert items(store, "id, 1") == [(2, 1)]
 
 
 def test_a_table_with_rows_of_somebody_else_is_left_alone(store: Store) -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.processes import in_a_fork
 from tests.sinks.stores import SCHEMA, SQLiteStore, batch, everything, of_batches
 from waterclock.sinks import apply_once
-from waterclock.sinks.sql import sqlite_rows
-from waterclock.sinks.sql.sqlite_rows import Connection, connect
+from waterclock.sinks.sqlite import rows as sqlite_rows
+from waterclock.sinks.sqlite.rows import Connection, connect
 
 TYPES = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),

@@ -19,10 +19,9 @@ from tests.sinks.stores import COUNTERS, SCHEMA, TopicStore, batch, everything, 
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, TopicSink, apply_once
-from waterclock.sinks.names import kafka_topic
+from waterclock.sinks.topic.destination import KafkaTopic, kafka_topic
 from waterclock.sinks.topic.topic_rows import records
-from waterclock.spark.toml.config import load
-from waterclock.spark.toml.sink import KafkaTopic
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 
@@ -246,7 +245,7 @@ def test_a_pipeline_names_servers_and_a_topic(tmp_path: Path, monkeypatch: pytes
         ("servers = 'h:1'\ntopic = 'a b'", "sink topic 'a b' must be a name"),
         ("servers = 'h:1'\ntopic = 'late'\npartitions = 0", "'partitions' must be 1 to"),
         ("servers = 'h:1'\ntopic = 'late'\ntable = 'x'", "table"),
-        ("servers = 'h:1'\ntopic = 'late'\nmode = 'apply'", "a topic cannot be a mirror"),
+        ("servers = 'h:1'\ntopic = 'late'\nmode = 'apply'", "mode = 'apply' is gone"),
         ("servers = 'h:1'\ntopic = 'late'\n[sink.client]\nacks = '1'", "'acks' cannot be set: what was written"),
         (
             "servers = 'h:1'\ntopic = 'late'\n[sink.client]\n'transactional.id' = 'x'",

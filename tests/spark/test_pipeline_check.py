@@ -12,12 +12,12 @@ import pytest
 from tests.spark.least_pipeline import LEAST
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
-from waterclock.spark import frames
-from waterclock.spark.batches import watermark_of
+from waterclock.spark.batch.batches import watermark_of
 from waterclock.spark.fresh import start_over
-from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming import frames
+from waterclock.streaming.layout import EARLIEST_US
+from waterclock.streaming.toml.config import load
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,6 @@ def test_what_belongs_to_another_user_is_told_by_its_name(
         pipeline.check()
     with pytest.raises(UsageError, match=told):
         start_over(config)
-
-
-MIRROR = 'mode = "apply"\ncolumns = ["case"]\nkey = ["case"]\nposition = ["POSITION"]\n'
-
-
-def test_a_mirror_that_was_told_otherwise_before_is_refused(tmp_path: Path) -> None:
-    # an older change took the place of a newer one: their positions were no longer of one kind
-    (tmp_path / "in").mkdir()
-    told = LEAST.replace('case = "string"', 'case = "string"\na = "long"\nb = "long"\ntype = "string"') + MIRROR
-    for position, refused in (("a", False), ("a", False), ("b", True)):
-        (tmp_path / "p.toml").write_text(told.replace("POSITION", position))
-        with closing(configured(load(tmp_path / "p.toml"))) as pipeline:
-            if not refused:
-                pipeline.check()
-                continue
-            with pytest.raises(StateMismatch, match=r"the pipeline changed .*\(mirror\)"):
-                pipeline.check()
 
 
 @pytest.mark.parametrize(

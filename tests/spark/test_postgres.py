@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -25,8 +23,8 @@ from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Progress
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Progress
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
@@ -141,18 +139,6 @@ def test_a_second_run_goes_on_and_fresh_begins_anew(spark: SparkSession, store: 
     assert [key for (key,) in store.in_order("key")].count("last") == 1
 
 
-def test_a_mirror_holds_the_rows_of_its_source(spark: SparkSession, store: PostgresStore, tmp_path: Path) -> None:
-    changes, expected = _changes(400)
-    (tmp_path / "in").mkdir()
-    for number in range(4):
-        lines = [json.dumps(change) for change in changes[number::4]]  # a key's changes lie in files of any order
-        (tmp_path / "in" / f"{number}.jsonl").write_text("\n".join(lines))
-    file = tmp_path / "mirror.toml"
-    file.write_text(MIRROR.format(url=store.server.url(), schema=store.schema))
-    run(spark, file)
-    assert store.look("id, name", "people") == expected
-
-
 # Something is killed -------------------------------------------------------------------------------------------
 
 
@@ -219,49 +205,3 @@ def test_a_server_that_stays_away_ends_the_run_in_a_sentence_and_the_next_one_go
     store.server.start()
     run(spark, file)
     assert everything(store) == clean("files")
-
-
-# A mirror's source ---------------------------------------------------------------------------------------------
-
-MIRROR = """
-[source]
-path = "in"
-files_per_batch = 1
-[source.columns]
-table = "string"
-type = "string"
-ts = "timestamp"
-position = "long"
-id = "long"
-name = "string"
-[time]
-watermark_delay = "1 day"
-[rules]
-key = "id"
-time = "ts"
-[sink]
-format = "postgres"
-url = "{url}"
-schema = "{schema}"
-table = "people"
-mode = "apply"
-columns = ["id", "name"]
-key = ["id"]
-position = ["position"]
-only = {{ table = "people" }}
-"""
-
-
-def _changes(count: int) -> tuple[list[dict[str, Any]], Rows]:
-    """Changes of a table of people, and its rows after them."""
-    chance, rows, changes = random.Random(1), dict[int, str](), list[dict[str, Any]]()
-    for position in range(count):
-        key, name = chance.randrange(40), f"name {position}"
-        kind = "insert" if key not in rows else chance.choice(("update", "delete"))
-        place = {"table": "people", "type": kind, "ts": START.isoformat(), "position": position}
-        changes.append({**place, "id": key, "name": name})
-        if kind == "delete":
-            del rows[key]
-        else:
-            rows[key] = name
-    return changes, sorted(rows.items())

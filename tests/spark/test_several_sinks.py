@@ -22,19 +22,19 @@ from tests.spark.least_pipeline import LEAST, least_with
 from tests.spark.pipelines import make_pipeline, orders
 from tests.spark.test_pipeline_api import COLUMNS, ORDERS
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.sinks import Batch, DeltaSink, LastBatch, Mirror, SQLiteSink
+from waterclock.sinks import Batch, DeltaSink, LastBatch, Replica, SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
+from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
-from waterclock.spark.outlets import Outlets
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 # the command, and SIGKILL in the batch of that number, when the first sink has it and the second one has it not
 DRIVER = """
 import os, signal, sys
 from waterclock import cli
-from waterclock.spark import outlets
+from waterclock.spark.batch import outlets
 written_once = outlets.written_once
 def dying(sink, batch):
     if sink.path.name == "aside.db" and batch.batch_id == int(sys.argv[2]):
@@ -201,9 +201,8 @@ def test_two_at_one_place_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_mirror_takes_all_its_changes(tmp_path: Path) -> None:
-    mirror = Mirror(("case",), key=("case",), position=("n",))
     with pytest.raises(UsageError, match="a mirror, which takes all its changes"):
-        Outlets(reshaped(DeltaSink(tmp_path / "a", mirror=mirror), takes=["results"]))
+        Outlets(reshaped(DeltaSink(tmp_path / "a", mirror=Replica()), takes=["results"]))
 
 
 def test_a_file_names_several(tmp_path: Path) -> None:
@@ -230,7 +229,7 @@ def test_a_file_names_several(tmp_path: Path) -> None:
         ),
         (
             '[[sink]]\npath = "a.db"\nmode = "apply"\ntakes = ["late"]\n',
-            r"number 1: 'query', 'transform' and 'takes' are",
+            r"number 1: mode = 'apply' is gone",
         ),
         ("sink = []\n", "'sink' is missing"),
         ("sink = [3]\n", r"\[sink\] must be a table, got 3"),

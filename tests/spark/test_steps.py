@@ -22,8 +22,8 @@ from tests.spark.test_pipeline_api import COLUMNS, ORDERS, TOLD, expected
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
-from waterclock.spark.steps import SOURCE, ResultStep, applied, nothing
-from waterclock.spark.toml.steps import Step
+from waterclock.spark.batch.steps import SOURCE, ResultStep, applied, nothing
+from waterclock.streaming.toml.steps import Step
 
 pytestmark = pytest.mark.spark
 QUERY = """query = '''SELECT o AS `order`, at, coalesce(name, what) AS what, id, n
@@ -181,13 +181,10 @@ def test_a_value_that_a_function_of_the_query_cannot_take_ends_the_run_and_nobod
     assert "SQLQueryContextLogger" not in capfd.readouterr().err  # PySpark's own story of it, in JSON, came first
 
 
-def test_a_step_over_results_keeps_no_state_either_and_a_mirror_has_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_step_over_results_keeps_no_state_either(spark: SparkSession, tmp_path: Path) -> None:
     query = 'query = "SELECT kind, count(*) AS n FROM results GROUP BY kind"\n'
     file = a_pipeline(tmp_path, f'[source]\npath = "in"\n{COLUMNS_TOML}', query)
     with pytest.raises(UsageError, match=r"the step in front of the sink, over results, holds an aggregation"):
-        run(spark, file)
-    file.write_text(file.read_text() + 'mode = "apply"\n')
-    with pytest.raises(UsageError, match=r"\[sink\]: 'query', 'transform' and 'takes' are for results"):
         run(spark, file)
 
 

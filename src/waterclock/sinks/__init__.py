@@ -4,15 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, written_once
-from waterclock.sinks.mirrors.mirror import Mirror
 from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.own import sink_of
-from waterclock.sinks.sql.sqlite import SQLiteSink
+from waterclock.sinks.sqlite.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
-    from waterclock.sinks.lakes.delta import DeltaSink
-    from waterclock.sinks.lakes.iceberg import IcebergSink
-    from waterclock.sinks.sql.postgres import PostgresSink
+    from waterclock.sinks.delta.delta import DeltaSink
+    from waterclock.sinks.iceberg.iceberg import IcebergSink
+    from waterclock.sinks.postgres.postgres import PostgresSink
     from waterclock.sinks.topic.topic import TopicSink
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "DeltaSink",
     "IcebergSink",
     "LastBatch",
-    "Mirror",
     "PostgresSink",
     "Replica",
     "SQLiteSink",
@@ -34,9 +32,9 @@ __all__ = [
 
 
 _LATER = {
-    "PostgresSink": "waterclock.sinks.sql.postgres",
-    "DeltaSink": "waterclock.sinks.lakes.delta",
-    "IcebergSink": "waterclock.sinks.lakes.iceberg",
+    "PostgresSink": "waterclock.sinks.postgres.postgres",
+    "DeltaSink": "waterclock.sinks.delta.delta",
+    "IcebergSink": "waterclock.sinks.iceberg.iceberg",
     "TopicSink": "waterclock.sinks.topic.topic",
 }
 

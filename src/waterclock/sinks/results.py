@@ -17,10 +17,8 @@ COMMON = ("kind", "key", "rule", "due", "emitted_at", "source_id", "result_id")
 def flat_schema(results: pa.Schema) -> pa.Schema:
     """The columns of flattened results."""
     own = [field for field in results if not _is_event(field)]
-    event = (
-        [field.with_name(f"event_{field.name}") for field in event_schema(results)] if len(own) < len(results) else []
-    )
-    return pa.schema([*own, *event])
+    event = results.field("event").type if len(own) < len(results) else []
+    return pa.schema([*own, *(field.with_name(f"event_{field.name}") for field in event)])
 
 
 def chosen_schema(results: pa.Schema, names: Sequence[str]) -> pa.Schema:
@@ -34,27 +32,14 @@ def chosen_schema(results: pa.Schema, names: Sequence[str]) -> pa.Schema:
 def flat(results: pa.Table) -> pa.Table:
     """Results with the event's struct taken apart."""
     own = [field.name for field in results.schema if not _is_event(field)]
-    parts = _event(results).flatten() if len(own) < results.num_columns else []
+    parts = []
+    if len(own) < results.num_columns:
+        column = results.column("event")
+        event = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        parts = event.flatten()
     schema = flat_schema(results.schema)
     return pa.Table.from_arrays([*(results.column(name) for name in own), *parts], schema=schema)
 
 
-def event_schema(results: pa.Schema) -> pa.Schema:
-    """The columns of the events that results carry."""
-    event = results.field("event").type
-    return pa.schema([event.field(i) for i in range(event.num_fields)])
-
-
-def events(results: pa.Table) -> pa.Table:
-    """The events alone, of the results that carry one, in their order."""
-    event = _event(results).drop_null()
-    return pa.Table.from_arrays(event.flatten(), schema=event_schema(results.schema))
-
-
 def _is_event(field: pa.Field) -> bool:
     return bool(field.name == "event" and pa.types.is_struct(field.type))
-
-
-def _event(results: pa.Table) -> pa.StructArray:
-    column = results.column("event")
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,9 +1,9 @@
 """What the tables of a sink must be, whichever database they stand in, and what is said of one that differs.
 
-<table>                 results, a row each (results.py), or the mirror of a source (mirror.py)
+<table>                 results, a row each (results.py)
 <table>_dead_letters    what could not be read, or not be kept: batch_id, file, line, reason, text
 <table>_batches         a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
-<table>_positions       beside a mirror: a row for each key that was ever seen, and the position of its last change
+<table>_positions       of changes of tables: a row for each key that was ever seen, and the position of its last change
 <table>_owner           where a checkpoint may be taken over: whose turn it is to write (epochs.py)
 """
 

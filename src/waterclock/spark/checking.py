@@ -22,18 +22,19 @@ from pathlib import Path
 import pyarrow as pa
 
 from waterclock.errors import WaterclockError, extra_of, pip_install
-from waterclock.sinks.sql.sqlite import look as look_at_file
-from waterclock.spark.buckets import by_cores
+from waterclock.sinks.destination import Destination
+from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import look as look_at_file
+from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fixed import results_schema, settings_of
-from waterclock.spark.places.place import is_remote
 from waterclock.spark.session.java import use_java
 from waterclock.spark.source import Stream
-from waterclock.spark.steps import ChosenColumns
 from waterclock.spark.streams import stream_of
-from waterclock.spark.toml.config import Config, read
-from waterclock.spark.toml.sink import Destination, SparkCatalogTable, SQLiteFile, place_of
-from waterclock.spark.toml.steps import Outlet
+from waterclock.streaming.buckets import by_cores
+from waterclock.streaming.places.place import is_remote
+from waterclock.streaming.toml.config import Config, read
+from waterclock.streaming.toml.steps import Outlet
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,12 @@ def _check_checkpoint(config: Config, checkpoint: Checkpoint, stream: Stream, fo
         found.unchecked.append("whether the checkpoint was made with these settings: the columns belong to them")
         return
     buckets = config.buckets or checkpoint.buckets() or by_cores(config.cores)
-    mirrors = [outlet.sink.mirror for outlet in config.outlets if outlet.sink.mirror is not None]
-    settings = settings_of(stream, config.rules, config.watermark_delay_us, buckets, mirrors)
+    settings = settings_of(stream, config.rules, config.watermark_delay_us, buckets)
     found.try_to(partial(checkpoint.refuse_others, settings))
 
 
 def _check_outlet(outlet: Outlet[Destination], results: pa.Schema | None, found: Findings) -> None:
-    sink, place = outlet.sink, place_of(outlet.sink)
+    sink, place = outlet.sink, outlet.sink.place
     if outlet.step is not None:
         found.unchecked.append(
             f"{' and '.join(outlet.step.settings())} in [sink], and {place}: Spark knows what comes of it"
@@ -134,12 +134,12 @@ def _look(sink: Destination, schema: pa.Schema | None, found: Findings) -> None:
     """Look at the tables of a sink; a sink that only says whether it fits when it is opened is made, and no more."""
     if isinstance(sink, SQLiteFile) and schema is not None:
         look_at_file(sink.path, sink.table, sink.mirror, schema)
-    elif isinstance(sink, SQLiteFile | SparkCatalogTable):
-        found.unchecked.append(f"{place_of(sink)}: its columns")
+    elif isinstance(sink, SQLiteFile) or sink.needs_session:
+        found.unchecked.append(f"{sink.place}: its columns")
     else:
         with closing(sink.sink()) as made:
             look = getattr(made, "look", None)
             if look is None or schema is None:
-                found.unchecked.append(f"{place_of(sink)}: whether it is there, and its columns")
+                found.unchecked.append(f"{sink.place}: whether it is there, and its columns")
             else:
                 look(schema)

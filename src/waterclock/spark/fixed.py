@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from waterclock.rules.model import Rules
-from waterclock.spark import frames
 from waterclock.spark.source import Stream
-from waterclock.spark.state import bucket
+from waterclock.streaming import frames
+from waterclock.streaming.state import bucket
 
 
 def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
@@ -21,15 +20,12 @@ def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
     return frames.result_schema(event.field(rules.key).type, event)
 
 
-def settings_of(
-    stream: Stream, rules: Rules | None, delay_us: int, buckets: int, mirrors: Sequence[object]
-) -> dict[str, Any]:
-    """What a checkpoint's state depends on, and with it what a mirror holds."""
+def settings_of(stream: Stream, rules: Rules | None, delay_us: int, buckets: int) -> dict[str, Any]:
+    """What a checkpoint's state depends on."""
     return {
         "state": bucket.VERSION,
         "buckets": buckets,
         "rules": repr(rules),
         "watermark_delay_us": delay_us,
         **stream.settings(),
-        **({"mirror": " ".join(map(repr, mirrors))} if mirrors else {}),
     }

@@ -10,10 +10,9 @@ from waterclock.spark.checkpoint.folder import Checkpoint, write
 from waterclock.spark.checkpoint.lease import OWNERS
 from waterclock.spark.checkpoint.names import others_in
 from waterclock.spark.checkpoint.owner import LOCK, owner_of
-from waterclock.spark.places.place import names_in, remove
 from waterclock.spark.streams import stream_of
-from waterclock.spark.toml.config import Config
-from waterclock.spark.toml.sink import place_of
+from waterclock.streaming.places.place import names_in, remove
+from waterclock.streaming.toml.config import Config
 
 _MARK = "waterclock.removing"
 _SINK = "waterclock.sink"
@@ -35,7 +34,7 @@ def start_over(config: Config) -> None:
     checkpoint.refuse_unusable()
     removal = Removal(checkpoint)
     removal.refuse_other_things()
-    removal.refuse_anothers(" and ".join(place_of(outlet.sink) for outlet in config.outlets))
+    removal.refuse_anothers(" and ".join(outlet.sink.place for outlet in config.outlets))
     owner.take()
     for outlet in config.outlets:
         outlet.sink.remove()

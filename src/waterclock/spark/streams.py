@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 from pyspark.sql import DataFrame
 
 from waterclock.rules.model import Rules
+from waterclock.spark.batch.results import Results, ResultStream
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.results import Results, ResultStream
 from waterclock.spark.source import Stream
-from waterclock.spark.toml.config import Files
-from waterclock.spark.toml.fitting import check_fits
-from waterclock.spark.toml.readers import Reader
-from waterclock.spark.toml.topics import Topics
+from waterclock.streaming.toml.config import Files
+from waterclock.streaming.toml.fitting import check_fits
+from waterclock.streaming.toml.readers import Reader
+from waterclock.streaming.toml.topics import Topics
 
 Source: TypeAlias = (
     Files | Topics | Reader | Results | Any
@@ -38,7 +38,7 @@ def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Ch
         assert rules is not None  # as check_source saw
         return DataFrameStream(source, rules, delay_us, checkpoint)
     if isinstance(source, Files):
-        from waterclock.spark.files.source import FileStream
+        from waterclock.spark.files import FileStream
 
         assert rules is not None  # only topics bring changes
         return FileStream(source, rules, delay_us, checkpoint)
@@ -47,18 +47,18 @@ def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Ch
     return TopicStream(source, rules, delay_us, checkpoint)
 
 
-def check_source(source: Source, rules: Rules | None, mirror: object) -> None:
-    """Raise UsageError or TypeError where `source` is none, or does not fit the rules or the sink's `mirror`."""
+def check_source(source: Source, rules: Rules | None) -> None:
+    """Raise UsageError or TypeError where `source` is none, or does not fit the rules."""
     if isinstance(source, Results):
         return
     if isinstance(source, DataFrame):
         from waterclock.spark.dataframe.stream import check_dataframe
 
         check_dataframe(source, rules)
-        check_fits(None, rules, mirror)
+        check_fits(None, rules)
         return
     if not isinstance(source, Files | Topics | Reader):
         raise TypeError(
             f"Pipeline(source=) must be a folder(...), topics(...) or a streaming DataFrame, got {source!r}"
         )
-    check_fits(source.all_columns(), rules, mirror)
+    check_fits(source.all_columns(), rules)

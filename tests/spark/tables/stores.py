@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import QUICK
 from waterclock.bench.servers import tables
-from waterclock.sinks import Mirror, Replica
+from waterclock.sinks import Replica
 from waterclock.spark import SparkTable
 from waterclock.spark.session.session import start
 from waterclock.spark.tables.catalog import quoted
@@ -67,7 +67,7 @@ class TableStore:
     def named(self, table: str) -> str:
         return table if table in self.impossible_tables else f"{self.namespace}.{table}"
 
-    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> SparkTable:
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> SparkTable:
         assert mirror is None, "a table of Spark's catalog is no mirror"
         return SparkTable(self.named(table), session=self.spark)
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from tests.sinks.stores import SCHEMA
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
+from waterclock.sinks.catalog.destination import SparkCatalogTable
 from waterclock.spark import SparkTable
 from waterclock.spark.tables import failures
-from waterclock.spark.toml.sink import SparkCatalogTable, place_of
 
 
 def of_file(folder: Path, sink: str) -> SparkCatalogTable:
@@ -26,14 +26,13 @@ def of_file(folder: Path, sink: str) -> SparkCatalogTable:
 def test_a_pipeline_names_a_table_as_sparks_sql_does(tmp_path: Path) -> None:
     made = of_file(tmp_path, "table = 'lake.shop.late'\nusing = 'iceberg'")
     assert made == SparkCatalogTable("lake.shop.late", "iceberg")
-    assert place_of(made) == made.sink().describe() == "the table 'lake.shop.late' in Spark's catalog"
+    assert made.place == made.sink().describe() == "the table 'lake.shop.late' in Spark's catalog"
 
 
 @pytest.mark.parametrize(
     ("sink", "told"),
     [
         ("table = 'late orders'", "must be named as in Spark's SQL"),
-        ("table = 'a.b'\nmode = 'apply'", "cannot be a mirror"),
         ("table = 'a.b'\nusing = 'parquet'", "'using' must be one of delta, iceberg, got 'parquet'"),
         ("table = 'a.b'\nwritten_by = 'executors'", "'written_by' is not known here"),
         ("", "'table' is missing"),

@@ -33,6 +33,7 @@ from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.sinks import letters
 from waterclock.sinks.base import ResultFile
+from waterclock.sinks.destination import SinkTable
 from waterclock.sinks.files.file_figures import figures
 from waterclock.sinks.files.side_rows import far_times
 from waterclock.sinks.results import flat
@@ -44,6 +45,20 @@ _ROWS = 100_000  # of a row group, as far as the frames have them
 _NO_LETTERS = letters.SCHEMA.empty_table()
 
 
+_BY_THE_DRIVER = (
+    "a mirror is written by the driver: what a batch does to its rows follows from those that are there. Leave "
+    "written_by = 'executors' out"
+)
+
+
+def writer_of(given: SinkTable) -> str:
+    """Who writes the files of results, as [sink] says it."""
+    written_by = given.one_of("written_by", WRITERS, DRIVER)
+    if written_by == EXECUTORS and given.changes:
+        raise UsageError(f"[sink]: {_BY_THE_DRIVER}")
+    return written_by
+
+
 def checked_writer(written_by: str, mirror: object = None) -> str:
     """`written_by`; ValueError where it is none of WRITERS, UsageError where it does not go with a mirror.
 
@@ -53,10 +68,7 @@ def checked_writer(written_by: str, mirror: object = None) -> str:
     if written_by not in WRITERS:
         raise ValueError(f"written_by must be one of {', '.join(WRITERS)}, got {written_by!r}")
     if written_by == EXECUTORS and mirror is not None:
-        raise UsageError(
-            "a mirror is written by the driver: what a batch does to its rows follows from those that are there. Leave "
-            "written_by = 'executors' out"
-        )
+        raise UsageError(_BY_THE_DRIVER)
     return written_by
 
 

@@ -37,12 +37,13 @@ from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
 from waterclock.kafka.reading import committed
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.sinks import letters, names
+from waterclock.sinks import letters
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.marks import Columns, Marks, record_of, record_of_columns, record_of_owner
 from waterclock.sinks.results import flat, flat_schema
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_unlike
+from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import records, text_of_time
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class TopicSink:
     def __init__(
         self, servers: str, topic: str, *, partitions: int = _ALL, settings: Mapping[str, Any] | None = None
     ) -> None:
-        self._servers, self._topic, self._partitions = servers, names.kafka_topic(topic), partitions
+        self._servers, self._topic, self._partitions = servers, kafka_topic(topic), partitions
         self._settings = base_settings(servers, settings or {})
         self._reading = {**self._settings, **READING, "group.id": "unused"}
         self._clock = SystemClock()

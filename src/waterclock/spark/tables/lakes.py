@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from waterclock.sinks.names import delta_column
+from waterclock.sinks.delta.destination import delta_column
 from waterclock.spark.tables.catalog import Catalog, quoted
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from pyspark.sql import functions as F
 
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError, WaterclockError
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.catalog.destination import spark_table
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
-from waterclock.sinks.names import spark_table
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
 from waterclock.spark.session.session import session_for
 from waterclock.spark.tables import failures

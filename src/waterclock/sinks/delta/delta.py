@@ -1,0 +1,359 @@
+"""Results as a table of Delta Lake, or tables that follow changes: folders, or URLs of an object store.
+
+    <path>                 results, a row each (results.py), behind batch_id and batch_row
+    <path>_dead_letters    what could not be read: batch_id, file, line, reason, text
+    <path>_batches         a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
+    <path>_positions       of changes of tables: a row for each key that was ever seen, and the position of its last change
+
+Delta has no transaction over several tables. So a commit goes in numbered steps, each a commit of Delta that carries the
+query's id and the batch's number as its application transaction, and each is skipped where its table has that number:
+
+    1. dead letters, where there are any
+    2. the batch: offsets, counters, watermark
+    3. the results: from here on, and not before, the batch is applied
+
+With `written_by="executors"` the rows of step 3 are files that executors wrote into the folder of the table (files.py), and
+step 3 is the commit that names them.
+
+Of changes of tables the steps are: 1. dead letters, 2. each mirrored table, 3. the positions, 4. the batch: it is applied.
+What 2 does follows from the positions, which stand as before until 3: so it comes to the same when it is planned again.
+
+Rule 1: what is applied follows from the table of the last step alone: all batches of a query up to the version that it
+        holds for the query. Of results, offsets and counters of an unfinished batch may stand in <path>_batches; they do
+        not count.
+Rule 2: two writers of one query collide at step 3: Delta refuses the second, which then finds the batch applied.
+Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
+Rule 4: a table that was made anew has the same numbers of versions. So before a batch, and before its commit, a run looks
+        whether the last file of each log that it read is the one that lies there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
+from waterclock.sinks.base import Batch, LastBatch, ResultFile
+from waterclock.sinks.delta.destination import delta_column
+from waterclock.sinks.delta.location import TableLocation
+from waterclock.sinks.delta.merge import KEY, Change
+from waterclock.sinks.delta.replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
+from waterclock.sinks.epochs import Epoch, judge, may_follow
+from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
+from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
+from waterclock.sinks.mirrors.replica import Replica
+from waterclock.sinks.results import COMMON
+from waterclock.sinks.strangers import needed_names, needed_of_results
+from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table, refuse_unlike
+
+_NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
+# in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
+_OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")
+_OWN_FOLDER = re.compile(r"_delta_log|_delta_index|_change_data|_symlink_format_manifest")
+
+
+class DeltaSink(TableLocation):
+    """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment.
+
+    With `mirror` it is given changes, and the tables beside it follow those that the changes name. `written_by` is who
+    writes the files of results: "driver" or "executors".
+    """
+
+    def __init__(self, location: str | Path, *, mirror: Replica | None = None, written_by: str = DRIVER) -> None:
+        super().__init__(str(location))
+        self._mirror = mirror
+        self.written_by = checked_writer(written_by, mirror)
+        self._last_step = "" if mirror is None else BATCHES  # the table by which a batch is applied
+        self._tables: dict[str, DeltaTable] = {}
+        self._logs: dict[Path, tuple[int, ...] | None] = {}  # the last file of each table's log that was read
+        self._prepared: tuple[Batch, dict[str, pa.Table], list[Change]] | None = None
+        self._epoch: Epoch | None = None
+
+    @property
+    def mirror(self) -> Replica | None:
+        """That it is given changes of tables; None if it is given results."""
+        return self._mirror
+
+    def open(self, results: pa.Schema) -> None:
+        """See `Sink`."""
+        wanted = self._wanted(results)
+        for name in wanted.get("", POSITIONS_SCHEMA).names:
+            delta_column(name)
+        with self._errors_of_delta():
+            self._refuse_another_table_around()
+            found = {part: table for part in wanted if (table := self._found(part)) is not None}
+            for part, table in found.items():
+                refuse_unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part]))
+            for part in wanted.keys() - found.keys():
+                self._refuse_other_things(part)
+            for part in wanted:  # the results come last: where they are, the others are
+                self._tables[part] = found.get(part) or self._made(part, wanted[part])
+        self._note_logs()
+
+    def remove(self) -> None:
+        """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
+        self._refuse_url()
+        with self._errors_of_delta():
+            needed_by_part = self._needed()
+            for part, needed in needed_by_part.items():
+                self._refuse_other_things(part)
+                if self._found(part) is not None and not self._columns_of(part) >= needed:
+                    raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
+                self._refuse_others_inside(part)
+            positions = self._found(POSITIONS) if self._mirror is not None else None
+            if positions is not None:
+                DeltaReplica(self._location).empty_all(positions)
+            for part in needed_by_part:
+                if Path(self._at(part)).exists():
+                    shutil.rmtree(self._at(part))
+            self._tables = {}
+
+    def last_applied(self) -> LastBatch | None:
+        """See `Sink`."""
+        with self._errors_of_delta():
+            queries = set(self._batches(["query_id"]).column(0).to_pylist())
+            found = {query: self._version(query, self._last_step) for query in queries}
+        applied = [LastBatch(query, version) for query, version in found.items() if version is not None]
+        return max(applied, key=lambda each: each.batch_id, default=None)
+
+    def fence(self, epoch: Epoch) -> None:
+        """Let nobody of an earlier epoch write any more; see epochs.py. A commit that was under way then is refused by
+        Delta, for it carries the same application transaction."""
+        with self._errors_of_delta():
+            for part, table in self._tables.items():
+                table.update_incremental()
+                found = self._owner(epoch, part)
+                may_follow(found, epoch, self.describe())
+                if found != epoch:
+                    told = CommitProperties(app_transactions=[_transaction_of(epoch)])
+                    table.create_write_transaction([], "append", table.schema(), commit_properties=told)
+        self._epoch = epoch
+
+    def begin(self) -> None:
+        """See `Sink`. Alone it is at the commit: a second writer of the same query is refused there."""
+        self._prepared = None
+        self._refuse_replaced()
+        try:
+            with self._lost():
+                for table in self._tables.values():
+                    table.update_incremental()
+        except CommitUnknown as error:  # nothing was committed here: a batch that is applied then is not by this call
+            raise SinkLost(str(error)) from error
+        self._note_logs()
+        if self._epoch is not None:
+            for part in self._tables:
+                judge(self._owner(self._epoch, part), self._epoch, self.describe())
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        """See `Sink`."""
+        version = self._version(query_id, self._last_step)
+        return version is not None and batch_id <= version
+
+    def result_files(self, batch_id: int) -> ResultFiles | None:
+        """See `TakesFiles`: they lie in the table's folder."""
+        if self.written_by == DRIVER:
+            return None
+        columns = pa.schema(self._tables[""].schema().to_arrow())
+        return ResultFiles(self._location, columns, batch_id, uuid4().hex)
+
+    def write(self, batch: Batch) -> Batch:
+        """See `Sink`: made ready here, written by `commit`."""
+        with self._lost():  # what stands there is read
+            if self._mirror is None:
+                refuse_unseen(self._location, batch.files)
+                self._prepared = (batch, rows_of(batch), [])
+            else:
+                replica, positions = DeltaReplica(self._location), self._tables[POSITIONS]
+                changes = replica.changes(batch.query_id, batch.results, positions)
+                self._prepared = (batch, sides_of(batch), changes)
+        return batch
+
+    def commit(self) -> None:
+        """See `Sink`; the steps stand at the top."""
+        assert self._prepared is not None, "commit without write"
+        batch, parts, changes = self._prepared
+        self._refuse_replaced()
+        own = [] if self._epoch is None else [_transaction_of(self._epoch)]
+        once = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id), *own])
+        with self._lost():
+            for part, rows in parts.items():  # 1 2 3; of changes 1 4
+                for change in changes if part == BATCHES else ():  # 2 3
+                    change.commit(batch.batch_id, own)
+                version = self._version(batch.query_id, part)
+                if (version is None or version < batch.batch_id) and (rows.num_rows or part != DEAD_LETTERS):
+                    if batch.files and part == "":
+                        self._name_files(batch.files, once)
+                    else:
+                        write_deltalake(self._tables[part], rows, mode="append", commit_properties=once)
+        self._prepared = None
+
+    def _name_files(self, files: tuple[ResultFile, ...], once: CommitProperties) -> None:
+        """The commit that makes rows of files which executors wrote."""
+        table = self._tables[""]
+        named: list[AddAction | RemoveAction] = [
+            AddAction(file.name, file.size, {}, file.modified_ms, True, file.figures) for file in files
+        ]
+        table.create_write_transaction(named, "append", table.schema(), commit_properties=once)
+        table.update_incremental()
+
+    def rollback(self) -> None:
+        """See `Sink`."""
+        self._prepared = None
+
+    def totals(self) -> dict[str, int]:
+        """See `Sink`."""
+        total: dict[str, int] = {}
+        with self._errors_of_delta():
+            rows = self._batches(["query_id", "batch_id", "counters"]).to_pylist()
+        for row in rows:
+            if self.is_applied(row["query_id"], row["batch_id"]):  # rule 1
+                for name, value in json.loads(row["counters"]).items():
+                    total[name] = total.get(name, 0) + value
+        return total
+
+    def close(self) -> None:
+        """See `Sink`."""
+        self._tables, self._prepared = {}, None
+
+    # Tables ----------------------------------------------------------------------------------------------------
+
+    def _note_logs(self) -> None:
+        """Rule 4. Behind a URL nothing is noted."""
+        logs = [] if self._is_url else [(part, table.version()) for part, table in self._tables.items()]
+        files = [Path(self._at(part), "_delta_log", f"{version:020d}.json") for part, version in logs]
+        self._logs = {file: _identity(file) for file in files}
+
+    def _refuse_replaced(self) -> None:
+        if gone := [file for file, identity in self._logs.items() if _identity(file) != identity]:
+            raise StateMismatch(
+                f"{self.describe()} is not the one that this run wrote to: {gone[0]} is gone or another one. Somebody "
+                "removed it or made it anew while nothing was heard of this run. Start again, and it says what is there"
+            )
+
+    def _wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
+        """The columns of the tables that are made, by the ends of their names; that of results last."""
+        return schemas(results) if self._mirror is None else {**SIDES, POSITIONS: POSITIONS_SCHEMA}
+
+    def _needed(self) -> dict[str, set[str]]:
+        """The columns that show a table to be a sink's."""
+        if self._mirror is None:
+            return {**_NEEDED, "": {"batch_row", *needed_of_results(self._columns_of(BATCHES))}}
+        return needed_names(self._mirror)
+
+    def _made(self, part: str, schema: pa.Schema) -> DeltaTable:
+        return DeltaTable.create(self._at(part), schema, partition_by=list(PARTITIONED) if part == POSITIONS else None)
+
+    def _columns_of(self, part: str) -> set[str]:
+        table = self._found(part)
+        return set() if table is None else {field.name for field in table.schema().fields}
+
+    def _found(self, part: str) -> DeltaTable | None:
+        return DeltaTable(self._at(part)) if DeltaTable.is_deltatable(self._at(part)) else None
+
+    def _version(self, query_id: str, part: str) -> int | None:
+        return self._tables[part].transaction_version(query_id)  # type: ignore[no-any-return]
+
+    def _owner(self, own: Epoch, part: str) -> Epoch | None:
+        """The epoch that the table was told of last, of the lineage of `own`."""
+        number = self._version(_transaction_of(own).app_id, part)
+        return None if number is None else Epoch(own.lineage, number)
+
+    def _batches(self, columns: list[str]) -> pa.Table:
+        return self._tables[BATCHES].to_pyarrow_table(columns=columns)
+
+    def _refuse_other_things(self, part: str) -> None:
+        """A folder without a table in it, but with something else, is neither filled nor removed."""
+        if self._is_url or self._found(part) is not None:
+            return
+        place = Path(self._at(part))
+        if place.is_file() or (place.is_dir() and not all(map(_is_begun, place.iterdir()))):
+            raise UsageError(
+                f"{place} is no table of Delta Lake, so it is not removed or written to: name another path in [sink]"
+            )
+
+    def _refuse_another_table_around(self) -> None:
+        """What lies in the folder of a table that does not know it would go where that one is removed."""
+        around = () if self._is_url else Path(self._location).absolute().parents
+        if outer := [str(folder) for folder in around if (folder / "_delta_log").is_dir()]:
+            raise UsageError(
+                f"the sink's table {self._location!r} lies in the folder of another table of Delta Lake, {outer[0]}, and "
+                "would go with it: name a path beside that one in [sink]"
+            )
+
+    def _refuse_others_inside(self, part: str) -> None:
+        inside = [path for path in sorted(Path(self._at(part)).glob("*")) if not _is_partition(path, part)]
+        if others := [path.name for path in inside if not _is_own(path)]:
+            raise UsageError(
+                f"{self._name(part)} has other things in its folder ({others[0]}, ...), so it is not removed: move them "
+                "away, or name another path in [sink]"
+            )
+
+    @contextmanager
+    def _errors_of_delta(self) -> Iterator[None]:
+        """What Delta or the system says of a place, as an error of ours that names it."""
+        try:
+            yield
+        except (DeltaError, OSError, ValueError) as error:
+            raise UsageError(
+                f"the sink's table {self._location!r} cannot be used: {_words(error)}. As path in [sink], name a table of "
+                "Delta Lake, or a place where there is nothing yet"
+            ) from error
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        """A collision is tried again, and so is what a store did not answer: the table knows what got through."""
+        try:
+            yield
+        except CommitFailedError as error:
+            raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
+        except (DeltaError, OSError) as error:
+            raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+
+
+def _transaction_of(epoch: Epoch) -> Transaction:
+    return Transaction(f"waterclock-owner {epoch.lineage}", epoch.number)
+
+
+def _identity(file: Path) -> tuple[int, ...] | None:
+    """What tells a file from another one of its name; None where there is none."""
+    with suppress(FileNotFoundError):
+        found = file.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+    return None
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether `path` is all that a kill leaves of making a table: a log without a commit."""
+    return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
+
+
+def _is_own(path: Path) -> bool:
+    """Whether writers of Delta Lake give such a name to what they make in the folder of a table."""
+    return (_OWN_FOLDER if path.is_dir() else _OWN_FILE).fullmatch(path.name) is not None
+
+
+def _is_partition(path: Path, part: str) -> bool:
+    return part == POSITIONS and path.name.startswith(tuple(f"{name}=" for name in PARTITIONED)) and path.is_dir()
+
+
+def _described(part: str, schema: Any) -> Table:
+    """The columns in Delta's words."""
+    fields = schema.fields if isinstance(schema, Schema) else Schema.from_arrow(schema).fields
+    key = tuple(field.name for field in fields if KEY.decode() in field.metadata)
+    return Table(part, tuple((field.name, str(getattr(field.type, "type", field.type))) for field in fields), key)
+
+
+def _words(error: Exception) -> str:
+    """The first line: Delta's errors go on for many."""
+    return str(error).partition("\n")[0].rstrip(". ")

@@ -1,0 +1,104 @@
+"""format = "delta": path of the table, a folder or a URL of an object store; written_by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from waterclock.errors import UsageError
+from waterclock.sinks.base import Sink
+from waterclock.sinks.destination import Destination, SinkTable
+from waterclock.sinks.files.files import DRIVER, writer_of
+from waterclock.sinks.mirrors.replica import Replica
+from waterclock.sinks.postgres.destination import postgres_name
+
+_NOT_IN_DELTA = " ,;{}()\n\t="  # in a column's name; without it, every engine can read the table
+_NOT_IN_A_LOCATION = "?#%*[]^|\\"  # the package deltalake takes them for parts of a URL, and dies of some
+_FOLDER_BYTES = 255  # of a name in most file systems
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLakeTable(Destination):
+    """A table of Delta Lake; `path` is None if it lies behind a URL."""
+
+    kind = "a table of Delta Lake"
+    keys = ("path", "written_by")
+    takes_changes = True
+
+    location: str
+    path: Path | None
+    mirror: Replica | None = None
+    written_by: str = DRIVER
+
+    @classmethod
+    def from_table(cls, given: SinkTable) -> DeltaLakeTable:
+        """See `Destination`. Of changes, `path` is the folder of the mirrored tables, and `table` names the sink's own."""
+        mirror = Replica() if given.changes else None
+        path, by = given.text("path"), writer_of(given)
+        own = f"/{postgres_name('table', given.text('table', 'changes'))}" if given.changes else ""
+        if "://" in path:
+            return cls(table_location(path.rstrip("/") + own), None, mirror, by)
+        location = table_location(f"{given.place('path', path)}{own}")
+        return cls(location, Path(location), mirror, by)
+
+    @property
+    def place(self) -> str:
+        """See `Destination`."""
+        return f"the table {self.location}"
+
+    def sink(self) -> Sink:
+        """See `Destination`."""
+        from waterclock.sinks.delta.delta import DeltaSink  # its package is that of the extra `delta`
+
+        return DeltaSink(self.location, mirror=self.mirror, written_by=self.written_by)
+
+
+def table_location(location: str) -> str:
+    """`location` of a table, a path or a URL, without a slash at its end; UsageError if it is none, or holds a secret.
+
+    >>> table_location("out/orders/"), table_location("s3://lake/orders")
+    ('out/orders', 's3://lake/orders')
+    """
+    name = location.rstrip("/").rpartition("/")[2]
+    if not location.isprintable() or not name.strip(". ") or location.rstrip("/").endswith(":"):
+        raise UsageError(f"the sink's table must have a path or a URL with a name at its end, got {location!r}")
+    if set(location) & set(_NOT_IN_A_LOCATION):
+        raise UsageError(
+            f"the sink's table {location!r} must be named without any of {' '.join(_NOT_IN_A_LOCATION)}, its folders too"
+        )
+    if "://" in location and "@" in location.split("://", 1)[1].split("/", 1)[0]:
+        raise UsageError(
+            "the sink's URL holds a user or a password: leave them out, and set what the store asks for in the "
+            "environment (AWS_ACCESS_KEY_ID and the like)"
+        )
+    return location.rstrip("/")
+
+
+def delta_column(name: str) -> str:
+    """`name` of a column; UsageError if Delta Lake takes none of that name.
+
+    >>> delta_column("event_n")
+    'event_n'
+    """
+    return fitting_delta_column(name, f"the column {name!r}", "Rename it in [source.columns]")
+
+
+def fitting_delta_column(name: str, what: str, remedy: str) -> str:
+    """`name`, which errors call `what`; UsageError with the remedy if Delta Lake has no such column."""
+    if set(name) & set(_NOT_IN_DELTA):
+        raise UsageError(
+            f"{what} cannot be in a table of Delta Lake: no spaces, no , ; = and no brackets ( ) {{ }}. {remedy}"
+        )
+    return name
+
+
+def fitting_delta_folder(name: str, what: str, remedy: str) -> str:
+    """`name` of a folder, which errors call `what`; UsageError with the remedy if no table of Delta Lake lies there.
+
+    >>> fitting_delta_folder("shop", "the table 'shop.item'", "rename it")
+    'shop'
+    """
+    is_plain = name.isprintable() and name.strip(". ") and not set(name) & set(_NOT_IN_A_LOCATION + "/")
+    if not is_plain or len(name.encode()) > _FOLDER_BYTES:
+        raise UsageError(f"{what} cannot be a folder of Delta Lake: {remedy}")
+    return name

@@ -1,0 +1,73 @@
+"""Where a pipeline writes, as [sink] of its file says it: a record, which makes the sink. Each lies beside its sink.
+
+Rule 1: a record is asked for what it does, never what kind it is.
+Rule 2: a record is texts and numbers. It connects to nothing, and imports no package of an extra, before its sink is made.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from waterclock.sinks.base import Sink
+
+LONGEST_ENDING = len("_dead_letters")  # of the names that a sink's tables and topics have
+
+
+class SinkTable(Protocol):
+    """The table [sink], as a record reads it. Without a default a key must be there; UsageError names what is wrong."""
+
+    changes: bool  # whether the source brings changes of tables
+    folder: Path  # in which the pipeline's file lies
+
+    def text(self, name: str, default: str | None = None) -> str: ...
+
+    def number(self, name: str, default: int, largest: int) -> int:
+        """From 1 on, or the default."""
+
+    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str: ...
+
+    def place(self, name: str, given: str) -> Path:
+        """What is `given` under `name` as a path of this machine."""
+
+    def settings(self, name: str) -> dict[str, str]:
+        """The table [sink.NAME] by dotted names, secrets from the environment."""
+
+    def client(self, own: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Kafka's `servers`, and [sink.client]; `own` are settings that nobody else may say, and why."""
+
+
+class Destination(ABC):
+    """Where a pipeline writes."""
+
+    __slots__ = ()
+    kind: ClassVar[str]  # what it is, in the words of an error
+    keys: ClassVar[tuple[str, ...]]  # of [sink], beside those of every format
+    takes_changes: ClassVar[bool] = False  # changes of tables, each into the table that it names
+    needs_session: ClassVar[bool] = False  # Spark's, before its tables can be looked at
+
+    @classmethod
+    @abstractmethod
+    def from_table(cls, given: SinkTable) -> Destination:
+        """What [sink] says; UsageError if that cannot be."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the results are, in words that are the same from run to run."""
+
+    @abstractmethod
+    def sink(self) -> Sink:
+        """The `Sink` there, not connected yet."""
+
+    def remove(self) -> None:
+        """Drop the sink's tables."""
+        with closing(self.sink()) as sink:
+            sink.remove()
+
+    def topic_of(self, servers: str, topics: Sequence[str]) -> str | None:
+        """Which of these topics at `servers` is written; None if none is."""
+        return None

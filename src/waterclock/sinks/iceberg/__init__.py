@@ -1,0 +1,1 @@
+"""Apache Iceberg as a place for results."""

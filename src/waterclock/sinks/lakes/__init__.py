@@ -1,1 +1,0 @@
-"""Delta Lake and Iceberg as places for results."""

@@ -1,1 +1,0 @@
-"""SQLite and PostgreSQL as places for results."""

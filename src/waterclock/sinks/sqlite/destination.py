@@ -1,0 +1,64 @@
+"""format = "sqlite": path, table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from waterclock.errors import UsageError
+from waterclock.sinks.base import Sink
+from waterclock.sinks.destination import Destination, SinkTable
+from waterclock.sinks.mirrors.replica import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class SQLiteFile(Destination):
+    """A file of SQLite."""
+
+    kind = "a file of SQLite"
+    keys = ("path", "table")
+    takes_changes = True
+
+    path: Path
+    table: str
+    mirror: Replica | None = None
+
+    @classmethod
+    def from_table(cls, given: SinkTable) -> SQLiteFile:
+        """See `Destination`."""
+        table = given.text("table", "changes" if given.changes else "results")
+        path = given.place("path", given.text("path"))
+        return cls(path, table, Replica() if given.changes else None)
+
+    @property
+    def place(self) -> str:
+        """See `Destination`.
+
+        >>> SQLiteFile(Path("/out/orders.db"), "results").place
+        "the table 'results' in /out/orders.db"
+        """
+        return f"the table {self.table!r} in {self.path}"
+
+    def sink(self) -> Sink:
+        """See `Destination`; what is missing of the file and its folder is made."""
+        from waterclock.sinks.sqlite.sqlite import SQLiteSink
+
+        return SQLiteSink(self.path, self.table, mirror=self.mirror)
+
+    def remove(self) -> None:
+        """See `Destination`; without a file there is nothing to drop."""
+        if self.path.exists():
+            Destination.remove(self)
+
+
+def sqlite_table(name: str) -> str:
+    """`name`, which is written into SQL; UsageError if it is no plain one.
+
+    >>> sqlite_table("results")
+    'results'
+    """
+    if not name.isidentifier() or name.lower().startswith("sqlite_"):
+        raise UsageError(
+            f"sink table {name!r} must be a plain name: letters, digits and _ (sqlite_... is SQLite's own)"
+        )
+    return name
