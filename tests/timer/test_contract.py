@@ -138,7 +138,6 @@ def test_two_timers_on_one_clock_each_run_their_own(make: Make) -> None:
 
 
 def test_advance_from_inside_a_callback_raises_there_and_the_turn_goes_on(timer: Any, diary: Diary) -> None:
-
     def turn() -> None:
         for advance in (lambda: timer.advance(1), timer.advance_to_next):
             with pytest.raises(RuntimeError, match="being turned"):

@@ -53,7 +53,6 @@ def test_a_touch_after_its_end_does_nothing(timer: Any, diary: Diary) -> None:
 
 @every_driver
 def test_its_callback_may_touch_cancel_and_make_another(timer: Any, diary: Diary) -> None:
-
     def over() -> None:
         first.touch()
         assert (first.pending, first.cancel()) == (False, False)

@@ -218,20 +218,11 @@ def asleep_until(timer: Any, when_s: float) -> None:
 
 
 @every_thread
-def test_an_earlier_deadline_wakes_the_thread(make: Make) -> None:
+@pytest.mark.parametrize("add", ["call_later", "every"])
+def test_an_earlier_deadline_or_beat_wakes_the_thread(make: Make, add: str) -> None:
     ran = threading.Event()
     with make() as timer:
-        handle = timer.call_later(3600, ran.set)
-        asleep_until(timer, handle.when())
-        assert handle.reschedule(0.001)
-        assert ran.wait(FOR_EVER_S)
-
-
-@every_thread
-def test_an_earlier_beat_wakes_the_thread(make: Make) -> None:
-    ran = threading.Event()
-    with make() as timer:
-        handle = timer.every(3600, ran.set)
+        handle = getattr(timer, add)(3600, ran.set)
         asleep_until(timer, handle.when())
         assert handle.reschedule(0.001)
         assert ran.wait(FOR_EVER_S)

@@ -178,7 +178,6 @@ def test_a_failing_callback_counts_towards_limit(wheel: Any) -> None:
 
 
 def test_keyboard_interrupt_stops_at_once_and_what_was_due_stays_pending(wheel: Any) -> None:
-
     def stop() -> None:
         raise KeyboardInterrupt
 

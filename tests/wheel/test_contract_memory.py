@@ -96,7 +96,6 @@ def test_a_reachable_wheel_keeps_its_callbacks_through_a_collection(make: Make) 
 
 
 def test_a_callback_that_adds_when_it_dies_does_not_harm_the_wheel(wheel: Any) -> None:
-
     class Revenant(Thing):
         def __del__(self) -> None:
             wheel.add(9, nothing)
