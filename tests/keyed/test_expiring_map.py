@@ -257,7 +257,10 @@ class Life(RuleBasedStateMachine):
     @initialize(most=st.sampled_from([None, 1, 2, 4]), tick_ms=st.sampled_from([1, 10]))
     def start(self, most: int | None, tick_ms: int) -> None:
         self.timer: Drive = type(self).make(tick_ms / 1000, clock=ManualClock())
-        self.told, self.most, self.now, self.tick = Told(), most, 0, tick_ms
+        self.told = Told()
+        self.most = most
+        self.now = 0
+        self.tick = tick_ms
         self.map: ExpiringMap[str, int] = ExpiringMap(self.timer, 0.03, max_entries=most, on_evict=self.told)  # type: ignore[arg-type]
         self.rows: list[tuple[str, int, int]] = []
         self.ghosts: list[tuple[str, int, int]] = []  # expired, made room for, and not told yet: the tick has not come
