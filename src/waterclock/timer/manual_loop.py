@@ -29,6 +29,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import wraps
 from threading import active_count
 from threading import enumerate as threads
 from typing import Any, Final, Literal, NoReturn, TypeVar, TypeVarTuple
@@ -272,76 +273,45 @@ class ManualLoop(asyncio.SelectorEventLoop):
     def _job_is_done(self, future: object) -> None:
         self._jobs -= 1
 
-    def _ask_for(self, what: str) -> None:
-        if self._sockets == "refused":
-            refuse(what)
-
-    async def getaddrinfo(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a name's address")
-        return await super().getaddrinfo(*args, **named)
-
-    async def getnameinfo(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("an address's name")
-        return await super().getnameinfo(*args, **named)
-
-    async def create_connection(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a connection")
-        return await super().create_connection(*args, **named)
-
-    async def create_server(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a server")
-        return await super().create_server(*args, **named)
-
-    async def create_unix_connection(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a connection")
-        return await super().create_unix_connection(*args, **named)
-
-    async def create_unix_server(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a server")
-        return await super().create_unix_server(*args, **named)
-
-    async def create_datagram_endpoint(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a socket of datagrams")
-        return await super().create_datagram_endpoint(*args, **named)
-
-    async def sock_connect(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a connection")
-        return await super().sock_connect(*args, **named)
-
-    async def connect_read_pipe(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a pipe")
-        return await super().connect_read_pipe(*args, **named)
-
-    async def connect_write_pipe(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        self._ask_for("a pipe")
-        return await super().connect_write_pipe(*args, **named)
-
-    async def subprocess_exec(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        return await self._process(super().subprocess_exec, *args, **named)
-
-    async def subprocess_shell(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` if what is outside is refused."""
-        return await self._process(super().subprocess_shell, *args, **named)
-
-    async def _process(self, start: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        self._ask_for("a process")
-        made = transport, _ = await start(*args, **named)
-        self._processes.add(transport)
-        return made
-
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ManualLoop is neither copied nor pickled: two would close each other's sockets")
+
+
+# asyncio's methods that ask for what is outside, and what that is
+OUTSIDE: Final = {
+    "getaddrinfo": "a name's address",
+    "getnameinfo": "an address's name",
+    "create_connection": "a connection",
+    "create_server": "a server",
+    "create_unix_connection": "a connection",
+    "create_unix_server": "a server",
+    "create_datagram_endpoint": "a socket of datagrams",
+    "sock_connect": "a connection",
+    "connect_read_pipe": "a pipe",
+    "connect_write_pipe": "a pipe",
+    "subprocess_exec": "a process",
+    "subprocess_shell": "a process",
+}
+
+
+def _refusing(name: str, what: str) -> Callable[..., Any]:
+    theirs = getattr(asyncio.SelectorEventLoop, name)
+
+    @wraps(theirs)
+    async def ours(self: ManualLoop, *args: Any, **named: Any) -> Any:
+        if self._sockets == "refused":
+            refuse(what)
+        made = await theirs(self, *args, **named)
+        if what == "a process":
+            self._processes.add(made[0])
+        return made
+
+    ours.__doc__ = "As asyncio's; `UsageError` if what is outside is refused."
+    return ours
+
+
+for _name, _what in OUTSIDE.items():
+    setattr(ManualLoop, _name, _refusing(_name, _what))
 
 
 def _jobs_of_anyio(loop: ManualLoop) -> int:
