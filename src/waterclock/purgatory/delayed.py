@@ -18,11 +18,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.purgatory.arguments import answered, as_several, as_timeout, closed, no_operation, not_callable, used
-from waterclock.purgatory.built import Completions
+from waterclock.purgatory.built import Completions, new_waker
 from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
 from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
-from waterclock.purgatory.wakers import new_waker
 from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.report import report
 from waterclock.timer.units import MOST_S
