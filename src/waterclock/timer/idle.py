@@ -27,7 +27,7 @@ from waterclock.timer.built import Touch
 from waterclock.timer.drive import Drive, driver
 from waterclock.timer.driver import nothing
 from waterclock.timer.units import nanoseconds
-from waterclock.wheel.pictures import not_copied
+from waterclock.wheel.pictures import NotCopied
 
 if TYPE_CHECKING:
     from waterclock.timer.driver import Driver
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 
-class IdleTimeout(Touch):
+class IdleTimeout(Touch, NotCopied):
     """Call `fn(*args)` once nothing was touched for `idle_s` seconds; a handle, and a context manager that cancels it.
 
     timer: a `Timer` or an `AsyncTimer`. What `fn` raises goes where the timer's errors go. `TypeError` for what cannot be
@@ -115,9 +115,6 @@ class IdleTimeout(Touch):
         if not self.pending:
             return f"<IdleTimeout, {'cancelled' if self.cancelled() else 'over'}>"
         return f"<IdleTimeout, waiting, when={self.when()}, idle={self._idle_ns / 1e9}, callback={self._fn!r}>"
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def __enter__(self) -> Self:
         return self

@@ -24,10 +24,10 @@ from weakref import ref
 
 from waterclock.wheel import TimerHandle, TimingWheel, WheelStatistics
 from waterclock.wheel.occupancy import Occupancy
-from waterclock.wheel.pictures import not_copied, of_handle, of_wheel
+from waterclock.wheel.pictures import NotCopied, of_handle, of_wheel
 
 
-class LockedHandle:
+class LockedHandle(NotCopied):
     """What `TimerHandle` is to its wheel; every method may be called from any thread."""
 
     __slots__ = ("__weakref__", "_call", "_cancelled", "_inner", "_wheel", "deadline")
@@ -67,11 +67,8 @@ class LockedHandle:
         driven = wheel is not None and wheel._reschedule is not None
         return of_handle(self, None if call is None else call[0], driven)
 
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
-
-class LockedWheel:
+class LockedWheel(NotCopied):
     """A timing wheel, timers of nanoseconds in it, and a lock. Interface and promises are the wheel's.
 
     >>> wheel = LockedWheel(tick=10, start=0)
@@ -169,9 +166,6 @@ class LockedWheel:
 
     def __repr__(self) -> str:
         return of_wheel(self)
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def __del__(self) -> None:
         for handle in getattr(self, "_waiting", ()):

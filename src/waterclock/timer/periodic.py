@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.units import nanoseconds
-from waterclock.wheel.pictures import not_copied
+from waterclock.wheel.pictures import NotCopied
 
 if TYPE_CHECKING:
     from waterclock.timer.driver import Driver
@@ -82,7 +82,7 @@ def drawn_by(jitter: Jitter, interval_ns: int) -> Callable[[], int] | None:
 NEXT_BEAT: dict[str, Callable[[int, int, int], int]] = {"skip": skip, "burst": burst, "delay": delay}
 
 
-class PeriodicHandle:
+class PeriodicHandle(NotCopied):
     """The handle of `every`: pending until it is cancelled or its driver closed; `when()` is the latest beat planned."""
 
     __slots__ = ("__weakref__", "_args", "_beat_ns", "_drive", "_due_ns", "_fn", "_inner", "_interval_ns", "_jitter",
@@ -145,9 +145,6 @@ class PeriodicHandle:
         if self._over:
             return "<PeriodicHandle, cancelled>"
         return f"<PeriodicHandle, waiting, when={self.when()}, every={self._interval_ns / 1e9}, callback={self._fn!r}>"
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def end(self) -> Handle | None:
         """Under the driver's lock: the driver is closed. Gives back its timer in the wheel."""

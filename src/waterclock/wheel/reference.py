@@ -54,13 +54,13 @@ from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
 from waterclock.wheel.occupancy import Occupancy, laid_out
-from waterclock.wheel.pictures import not_copied, of_wheel
+from waterclock.wheel.pictures import NotCopied, of_wheel
 from waterclock.wheel.statistics import WheelSnapshot, WheelStatistics
 
 __all__ = ["TimerHandle", "TimingWheel"]
 
 
-class TimingWheel:
+class TimingWheel(NotCopied):
     """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
     tick: the grain of time, 1 .. 2**61, in any unit the caller likes; start: the time it begins at, in that
@@ -245,9 +245,6 @@ class TimingWheel:
 
     def __repr__(self) -> str:
         return of_wheel(self)
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def __del__(self) -> None:
         for bucket in self._buckets() if hasattr(self, "_bottom") else ():
