@@ -11,10 +11,8 @@ from weakref import ref
 
 import pytest
 
-from tests.timer.timers import DRIVERS, by_hand
+from tests.timer.timers import by_hand, every_driver
 from waterclock import ExpiringMap, Timer
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Key:

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.timer.timers import DRIVERS, THREADED, Make, by_hand
+from tests.timer.timers import THREADED, Make, by_hand, every_driver
 from waterclock import Debounce, Timer, TimerClosed
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Runs:

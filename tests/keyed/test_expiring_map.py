@@ -14,11 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.timer.timers import DRIVERS, THREADED, Make, by_hand
+from tests.timer.timers import THREADED, Make, by_hand, every_driver
 from waterclock import AsyncTimer, ExpiringMap, ManualClock, Timer, TimerClosed
 from waterclock.timer.drive import Drive
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Told:

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.keyed.test_debounce import Runs
-from tests.timer.timers import DRIVERS, THREADED, Make, by_hand
+from tests.timer.timers import THREADED, Make, by_hand, every_driver
 from waterclock import Throttle, Timer, TimerClosed
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 def call_at(timer: Any, report: Throttle[str, Any], moments: list[int]) -> list[bool]:

@@ -8,15 +8,8 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
-import pytest
-
-from tests.purgatory.purgatories import KINDS, Bench
+from tests.purgatory.purgatories import Bench
 from waterclock import SystemClock, Timer
-
-
-@pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    return Bench(KINDS[request.param])
 
 
 def test_satisfaction_nobody_then_nobody_then_one_and_then_nobody_again(bench: Bench) -> None:

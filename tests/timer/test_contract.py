@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing
+from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing, nothing_of
 from waterclock import ManualClock, SystemClock, Timer
 from waterclock.errors import UsageError
 
@@ -246,10 +246,6 @@ def test_statistics_count_what_happened(make: Make) -> None:
     told = timer.statistics()
     assert (told.added, told.fired, told.cancelled, told.pending, told.failed) == (5, 3, 1, 1, 1)
     assert (told.lateness.count, told.lateness.max_s) == (3, 0.0)
-
-
-def nothing_of(error: BaseException) -> None:
-    pass
 
 
 def test_the_tick_of_the_drivers_is_a_millisecond(make: Make) -> None:

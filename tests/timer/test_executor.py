@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing
+from tests.timer.timers import Diary, Make, by_hand, every_driver, nothing
 from waterclock.timer.lateness import Histogram, bucket_of, top_of
 from waterclock.timer.statistics import Lateness
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Later(Executor):

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.timer.timers import DRIVERS, THREADED, Diary, Make, by_hand, nothing, run
+from tests.timer.timers import THREADED, Diary, Make, by_hand, every_driver, nothing, run
 from waterclock import AsyncTimer, IdleTimeout, Timer, TimerClosed
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 @every_driver

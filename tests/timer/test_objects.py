@@ -10,10 +10,8 @@ from weakref import ref
 
 import pytest
 
-from tests.timer.timers import DRIVERS, Make, by_hand, nothing
+from tests.timer.timers import Make, by_hand, every_driver, nothing
 from waterclock import AsyncTimer, DelayedOperation, IdleTimeout, ManualClock, Purgatory, SystemClock, Timer
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 def name_of(make: Any) -> str:

@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.timer.timers import DRIVERS, THREADED, Diary, Make, by_hand, nothing, run
+from tests.timer.timers import Diary, Make, by_hand, every_driver, every_thread, nothing, run
 from tests.wheel.wheels import WHEELS
 from waterclock import AsyncTimer
 from waterclock.timer import thread as thread_module
 from waterclock.timer.locked import LockedWheel
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
-every_thread = pytest.mark.parametrize("make", THREADED)
 
 FOR_EVER_S = 10.0  # what a test waits for something that comes at once, or never
 
