@@ -174,9 +174,10 @@ INSIDE_SINKS: dict[str, set[str]] = {
     "topic": {"base", "destination", "epochs", "letters", "marks", "results", "tables"},
     "strangers": {"mirrors", "results", "tables"},
     "iceberg": {"base", "destination", "epochs", "files", "marks", "tables"},
-    "postgres": {"base", "destination", "epochs", "letters", "mirrors", "results", "strangers", "tables"},
-    "delta": {"base", "destination", "epochs", "files", "mirrors", "postgres", "results", "strangers", "tables"},
-    "sqlite": {"base", "destination", "epochs", "mirrors", "results", "strangers", "tables"},
+    "sql": {"base", "epochs", "letters", "marks", "mirrors", "results", "strangers", "tables"},
+    "postgres": {"base", "destination", "letters", "mirrors", "results", "sql", "tables"},
+    "delta": {"base", "destination", "epochs", "files", "mirrors", "postgres", "strangers", "tables"},
+    "sqlite": {"base", "destination", "mirrors", "sql", "tables"},
 }  # fmt: skip
 INSIDE: dict[str, dict[str, set[str]]] = {
     "spark": INSIDE_SPARK,

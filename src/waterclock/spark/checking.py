@@ -133,7 +133,7 @@ def _check_outlet(outlet: Outlet[Destination], results: pa.Schema | None, found:
 def _look(sink: Destination, schema: pa.Schema | None, found: Findings) -> None:
     """Look at the tables of a sink; a sink that only says whether it fits when it is opened is made, and no more."""
     if isinstance(sink, SQLiteFile) and schema is not None:
-        look_at_file(sink.path, sink.table, sink.mirror, schema)
+        found.faults.extend(look_at_file(sink.path, sink.table, sink.mirror, schema))
     elif isinstance(sink, SQLiteFile) or sink.needs_session:
         found.unchecked.append(f"{sink.place}: its columns")
     else:
@@ -142,4 +142,4 @@ def _look(sink: Destination, schema: pa.Schema | None, found: Findings) -> None:
             if look is None or schema is None:
                 found.unchecked.append(f"{sink.place}: whether it is there, and its columns")
             else:
-                look(schema)
+                found.faults.extend(look(schema))

@@ -53,11 +53,9 @@ from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
 from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.results import COMMON
-from waterclock.sinks.strangers import needed_names, needed_of_results
-from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table, refuse_unlike
+from waterclock.sinks.strangers import OF_CHANGES, OF_RESULTS, needed_of_results
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, POSITIONS, Table, refuse, unlike
 
-_NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
 # in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
 _OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")
 _OWN_FOLDER = re.compile(r"_delta_log|_delta_index|_change_data|_symlink_format_manifest")
@@ -94,7 +92,7 @@ class DeltaSink(TableLocation):
             self._refuse_another_table_around()
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
             for part, table in found.items():
-                refuse_unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part]))
+                refuse(unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part])))
             for part in wanted.keys() - found.keys():
                 self._refuse_other_things(part)
             for part in wanted:  # the results come last: where they are, the others are
@@ -248,8 +246,8 @@ class DeltaSink(TableLocation):
     def _needed(self) -> dict[str, set[str]]:
         """The columns that show a table to be a sink's."""
         if self._mirror is None:
-            return {**_NEEDED, "": {"batch_row", *needed_of_results(self._columns_of(BATCHES))}}
-        return needed_names(self._mirror)
+            return {**OF_RESULTS, "": {"batch_row", *needed_of_results(self._columns_of(BATCHES))}}
+        return dict(OF_CHANGES)
 
     def _made(self, part: str, schema: pa.Schema) -> DeltaTable:
         return DeltaTable.create(self._at(part), schema, partition_by=list(PARTITIONED) if part == POSITIONS else None)

@@ -43,7 +43,7 @@ from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
 from waterclock.sinks.iceberg.destination import iceberg_table
 from waterclock.sinks.marks import Mark, Marks
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -87,12 +87,11 @@ class IcebergSink:
         with self._errors_of_catalog():
             found = {part: table for part in _PARTS if (table := self._found(part)) is not None}
             for part, table in found.items():
-                refuse_unlike(
-                    self._at(part), _described(part, table.schema().as_arrow()), _described(part, wanted[part])
-                )
+                there, here = _described(part, table.schema().as_arrow()), _described(part, wanted[part])
+                refuse(unlike(self._at(part), there, here))
                 self._refuse_another(part, table)
             holds = {part: _has_marks(found[part]) if part in found else None for part in _PARTS}
-            refuse_lost(self._table, self._place(), holds)
+            refuse(lost(self._table, self._place(), holds))
             self._open_catalog().create_namespace_if_not_exists(self._table.rpartition(".")[0])
             for part in _PARTS:  # the results come last: where they are, the others are
                 self._tables[part] = found.get(part) or self._made(part, wanted[part])

@@ -42,7 +42,7 @@ from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.marks import Columns, Marks, record_of, record_of_columns, record_of_owner
 from waterclock.sinks.results import flat, flat_schema
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_unlike
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse, unlike
 from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import records, text_of_time
 
@@ -96,7 +96,7 @@ class TopicSink:
         if self._marks.columns is None:
             self._write_mark(record_of_columns(wanted))
         elif self._marks.columns != wanted:
-            refuse_unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic")
+            refuse(unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic"))
 
     def remove(self) -> None:
         """Delete the three topics; UsageError, and nothing is deleted, where one is somebody else's. Empty ones that no
