@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from waterclock.errors import UsageError
@@ -53,6 +53,17 @@ def refuse(faults: Iterable[str]) -> None:
     """Raise UsageError with the first of the faults, if there is one."""
     for fault in faults:
         raise UsageError(fault)
+
+
+def told_by(*checks: Callable[[], object]) -> list[str]:
+    """What those checks say that refuse something."""
+    told: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except UsageError as error:
+            told.append(str(error))
+    return told
 
 
 def unlike(where: str, found: Table, wanted: Table, kind: str = "table") -> list[str]:

@@ -32,8 +32,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -54,7 +55,7 @@ from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer, re
 from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
 from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.strangers import OF_CHANGES, OF_RESULTS, needed_of_results
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, POSITIONS, Table, refuse, unlike
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, POSITIONS, Table, refuse, told_by, unlike
 
 # in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
 _OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")
@@ -86,18 +87,28 @@ class DeltaSink(TableLocation):
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
         wanted = self._wanted(results)
-        for name in wanted.get("", POSITIONS_SCHEMA).names:
-            delta_column(name)
         with self._errors_of_delta():
-            self._refuse_another_table_around()
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
-            for part, table in found.items():
-                refuse(unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part])))
-            for part in wanted.keys() - found.keys():
-                self._refuse_other_things(part)
+            refuse(self._faults(wanted, found))
             for part in wanted:  # the results come last: where they are, the others are
                 self._tables[part] = found.get(part) or self._made(part, wanted[part])
         self._note_logs()
+
+    def look(self, results: pa.Schema) -> list[str]:
+        """Why `open` would refuse what is there: all of it. Nothing is made."""
+        wanted = self._wanted(results)
+        with self._errors_of_delta():
+            found = {part: table for part in wanted if (table := self._found(part)) is not None}
+            return list(self._faults(wanted, found))
+
+    def _faults(self, wanted: Mapping[str, pa.Schema], found: Mapping[str, DeltaTable]) -> Iterator[str]:
+        yield from told_by(*(partial(delta_column, name) for name in wanted.get("", POSITIONS_SCHEMA).names))
+        yield from told_by(self._refuse_another_table_around)
+        for part, schema in wanted.items():
+            if part in found:
+                yield from unlike(self._name(part), _described(part, found[part].schema()), _described(part, schema))
+            else:
+                yield from told_by(partial(self._refuse_other_things, part))
 
     def remove(self) -> None:
         """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""

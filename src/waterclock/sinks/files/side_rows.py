@@ -46,7 +46,7 @@ def results_of(batch: Batch) -> pa.Table:
 
 
 def far_times(rows: pa.Table, reason: str, first_us: int = _FIRST_US) -> pa.ChunkedArray | None:
-    """`reason` at the rows with a time before `first_us` or after the year 9999, null at the others; None if none has one."""
+    """`reason` at the rows with a time before `first_us` or after the year 9999, null at others; None if none has one."""
     is_far = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
     for field in rows.schema:
         if pa.types.is_timestamp(field.type):

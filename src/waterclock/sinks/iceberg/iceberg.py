@@ -28,6 +28,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -43,7 +44,7 @@ from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
 from waterclock.sinks.iceberg.destination import iceberg_table
 from waterclock.sinks.marks import Mark, Marks
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, told_by, unlike
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -86,17 +87,29 @@ class IcebergSink:
         wanted = schemas(results)
         with self._errors_of_catalog():
             found = {part: table for part in _PARTS if (table := self._found(part)) is not None}
-            for part, table in found.items():
-                there, here = _described(part, table.schema().as_arrow()), _described(part, wanted[part])
-                refuse(unlike(self._at(part), there, here))
-                self._refuse_another(part, table)
-            holds = {part: _has_marks(found[part]) if part in found else None for part in _PARTS}
-            refuse(lost(self._table, self._place(), holds))
+            refuse(self._faults(wanted, found))
             self._open_catalog().create_namespace_if_not_exists(self._table.rpartition(".")[0])
             for part in _PARTS:  # the results come last: where they are, the others are
                 self._tables[part] = found.get(part) or self._made(part, wanted[part])
             if self.written_by == EXECUTORS and "://" not in self._folder():
                 Path(self._folder()).mkdir(parents=True, exist_ok=True)  # no executor makes it
+
+    def look(self, results: pa.Schema) -> list[str]:
+        """Why `open` would refuse what is there: all of it. Nothing is made: neither is a catalog of SQLite."""
+        if (file := self._catalog_file()) is not None and not file.exists():
+            return []
+        self._settings = {**self._settings, "init_catalog_tables": "false"}
+        with self._errors_of_catalog():
+            found = {part: table for part in _PARTS if (table := self._found(part)) is not None}
+        return list(self._faults(schemas(results), found))
+
+    def _faults(self, wanted: Mapping[str, pa.Schema], found: Mapping[str, IcebergTable]) -> Iterator[str]:
+        for part, table in found.items():
+            there, here = _described(part, table.schema().as_arrow()), _described(part, wanted[part])
+            yield from unlike(self._at(part), there, here)
+            yield from told_by(partial(self._refuse_another, part, table))
+        holds = {part: _has_marks(found[part]) if part in found else None for part in _PARTS}
+        yield from lost(self._table, self._place(), holds)
 
     def remove(self) -> None:
         """Drop the three tables with their files; UsageError, and nothing is dropped, where one is somebody else's."""
@@ -201,11 +214,15 @@ class IcebergSink:
     def _place(self) -> str:
         return f"the catalog {self._name!r}"
 
+    def _catalog_file(self) -> Path | None:
+        """The file of a catalog of SQLite; None if it is another one."""
+        file = re.fullmatch(r"sqlite:///(.+)", self._settings.get("uri", ""))
+        return Path(file[1]) if file and file[1] != ":memory:" else None
+
     def _open_catalog(self) -> Catalog:
         if self._catalog is None:
-            file = re.fullmatch(r"sqlite:///(.+)", self._settings.get("uri", ""))
-            if file and file[1] != ":memory:":
-                Path(file[1]).parent.mkdir(parents=True, exist_ok=True)
+            if (file := self._catalog_file()) is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
             self._catalog = load_catalog(self._name, **self._settings)
         return self._catalog
 

@@ -7,7 +7,6 @@ Rule 3: what is wrong with the place is reported before anything is written, by 
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock.errors import UsageError
+from waterclock.sinks.destination import unwritable
 from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.sql.dialect import Columns, Dialect, text_times
 from waterclock.sinks.sql.sql_sink import SqlSink
@@ -104,11 +104,9 @@ class SQLiteDialect(Dialect):
 
 def look(path: Path, table: str, mirror: Replica | None, results: pa.Schema) -> list[str]:
     """Why a sink could not be opened, as far as its file shows; nothing is made, and nothing is changed."""
-    there = next(each for each in (path, *path.absolute().parents) if each.exists())
-    if (there == path) == there.is_dir() or not os.access(there, os.W_OK):
-        return [f"the sink's file {str(path)!r} cannot be written: see to {there}, or name another path in [sink]"]
-    if not path.exists():
-        return []
+    faults = unwritable(path, f"the sink's file {str(path)!r}", is_file=True)
+    if faults or not path.exists():
+        return faults
     # a reader of a file that nobody has open would leave a log and its index beside it
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     with _errors_of(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)) as db:

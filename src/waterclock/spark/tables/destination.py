@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
-from waterclock.sinks.destination import Destination, SinkTable
+from waterclock.sinks.destination import Destination, Findings, SinkTable
 
 _LAKES = ("delta", "iceberg")
 
@@ -39,6 +41,10 @@ class SparkCatalogTable(Destination):
         from waterclock.spark.tables.sink import SparkTable
 
         return SparkTable(self.table, using=self.using)
+
+    def look(self, results: pa.Schema | None, found: Findings) -> None:
+        """See `Destination`."""
+        found.unchecked.append(f"{self.place}: whether it is there, and its columns: Spark knows them")
 
 
 def spark_table(name: str) -> str:

@@ -40,7 +40,7 @@ _NO_MODE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Given:
     """A `SinkTable`: the parsed table [sink] of the file in `folder`."""
 
