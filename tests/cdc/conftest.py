@@ -1,4 +1,4 @@
-"""One MariaDB server and one PostgreSQL for all tests of a run; a database of its own for each of them."""
+"""One PostgreSQL with logical decoding for all tests of a run; a database of its own for each of them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,13 @@ import pytest
 pytest.importorskip("pymysqlreplication", reason="it comes with the extra cdc")
 pytest.importorskip("confluent_kafka", reason="it comes with the extra cdc")
 
-from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
+from tests.cdc.mariadb import MariaServer
 from tests.cdc.postgres import run
 from tests.postgres_server import PostgresServer, running_server
 from waterclock.cdc.postgres.slot import Slot
 from waterclock.testing import Broker
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
-    if SERVER is None or INSTALL is None:
-        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
-    server = MariaServer(tmp_path_factory.mktemp("mariadb"))
-    server.install()
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import socket
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.postgres_server import PostgresServer
 from tests.sinks.stores import SCHEMA, PostgresStore, batch, everything, of_batches
+from tests.sinks.way import Interrupted, Way
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
-from waterclock.sinks import LastBatch, PostgresSink, Sink, apply_once
+from waterclock.sinks import LastBatch, PostgresSink, apply_once
 
 pytestmark = pytest.mark.postgres
 STEPS = ("begin", "is_applied", "write", "commit")
@@ -32,28 +31,6 @@ def server(postgres: PostgresServer) -> Iterator[PostgresServer]:
 @pytest.fixture
 def store(server: PostgresServer) -> PostgresStore:
     return PostgresStore(server)
-
-
-class Interrupted:
-    """A sink; once, before or after one of its calls, something happens to it."""
-
-    def __init__(self, sink: Sink, call: str, when: str, happens: Callable[[], None]) -> None:
-        self._sink, self._call, self._when, self._happens = sink, call, when, happens
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> Any:
-            if (name, "before") == (self._call, self._when):
-                self._once()
-            result = getattr(self._sink, name)(*arguments)
-            if (name, "after") == (self._call, self._when):
-                self._once()
-            return result
-
-        return call
-
-    def _once(self) -> None:
-        self._when = "never"
-        self._happens()
 
 
 # The server dies
@@ -138,54 +115,16 @@ def until_none(store: PostgresStore, query: str) -> None:
 # A commit without an answer
 
 
-class Way:
-    """A way to the server that is cut at the first COMMIT: before it is handed over, or before its answer is."""
+def way_to(server: PostgresServer, folder: Path, cut: str) -> Way:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(folder / ".s.PGSQL.5432"))
 
-    def __init__(self, server: PostgresServer, folder: Path, cut: str) -> None:
-        self._server, self._cut = server, cut
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(folder / ".s.PGSQL.5432"))
-        self._listening.listen()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+    def connect() -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(str(server.folder / ".s.PGSQL.5432"))
+        return made
 
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listening.accept()
-                with client, socket.socket(socket.AF_UNIX) as server:
-                    server.connect(str(self._server.folder / ".s.PGSQL.5432"))
-                    self._pass_on(client, server)
-
-    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
-        back = threading.Thread(target=self._answers, args=(server, client), daemon=True)
-        back.start()
-        while data := client.recv(65536):
-            commits = b"COMMIT\0" in data and self._cut != "done"
-            if commits and self._cut == "before":
-                self._cut = "done"
-                break
-            if commits:
-                self._cut = "now"
-            server.sendall(data)
-        for end in (server, client):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        back.join()
-
-    def _answers(self, server: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError):
-            while data := server.recv(65536):
-                if self._cut == "now":  # the server has committed, and its answer is dropped here
-                    self._cut = "done"
-                    break
-                client.sendall(data)
-            client.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self._thread.join(10)
+    return Way(listening, connect, b"COMMIT\0", cut)
 
 
 @pytest.fixture
@@ -201,7 +140,7 @@ def test_a_commit_without_an_answer_is_looked_up_and_the_batch_is_there_once(
     with closing(store.sink()) as straight:
         straight.open(SCHEMA)
     sink = PostgresSink(f"postgresql://postgres@/postgres?host={folder}", schema=store.schema)
-    with closing(Way(server, folder, cut)), closing(sink):
+    with closing(way_to(server, folder, cut)), closing(sink):
         assert apply_once(sink, batch(0)) is True
         assert everything(store) == of_batches(0)
         assert apply_once(sink, batch(0)) is False
@@ -214,7 +153,7 @@ def test_a_commit_without_an_answer_is_no_success(
     with closing(store.sink()) as straight:
         straight.open(SCHEMA)
     sink = PostgresSink(f"postgresql://postgres@/postgres?host={folder}", schema=store.schema)
-    with closing(Way(server, folder, cut)), closing(sink):
+    with closing(way_to(server, folder, cut)), closing(sink):
         sink.begin()
         sink.write(batch(0))
         with pytest.raises(CommitUnknown, match="it may have got through"):

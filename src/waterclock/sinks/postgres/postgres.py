@@ -6,7 +6,6 @@ Rule 2: rows of a batch stand in no order in PostgreSQL; `batch_row` counts them
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +30,6 @@ _KEY = """
 """
 # so long a run that stands still in its transaction keeps the table from one that took over
 _NO_STANDING_STILL = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresSink(SqlSink):
@@ -99,10 +97,6 @@ class PostgresDialect(Dialect):
     def fitting_letters(self, rows: pa.Table) -> pa.Table:
         """See `Dialect`."""
         return escaped(rows)
-
-    def time(self, us: int) -> object:
-        """See `Dialect`."""
-        return _EPOCH + timedelta(microseconds=us)
 
     def mirrored(self) -> PostgresTables:
         """See `Dialect`."""

@@ -9,6 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -86,9 +87,9 @@ class Dialect(ABC):
         """Dead letters as the database can hold them."""
         return rows
 
-    @abstractmethod
     def time(self, us: int) -> object:
         """A time, in microseconds since 1970, as a parameter."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
 
     def mirrored(self) -> MirroringDatabase:
         """The mirrored tables, in the transaction that has begun."""

@@ -16,7 +16,9 @@ from waterclock.kafka.settings import from_environment
 from waterclock.rules.toml import check_names
 from waterclock.sinks.delta.destination import DeltaLakeTable
 from waterclock.sinks.destination import Destination
+from waterclock.sinks.duckdb.destination import DuckDBFile
 from waterclock.sinks.iceberg.destination import IcebergTable
+from waterclock.sinks.mysql.destination import MySQLDatabase
 from waterclock.sinks.postgres.destination import PostgresDatabase
 from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.sinks.topic.destination import KafkaTopic
@@ -28,6 +30,8 @@ from waterclock.spark.toml.values import flat, get, one_of
 FORMATS: Mapping[str, type[Destination]] = {
     "sqlite": SQLiteFile,
     "postgres": PostgresDatabase,
+    "mysql": MySQLDatabase,
+    "duckdb": DuckDBFile,
     "delta": DeltaLakeTable,
     "iceberg": IcebergTable,
     "table": SparkCatalogTable,
