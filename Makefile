@@ -16,7 +16,7 @@ BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel
 	src/waterclock/clock.h $(wildcard src/waterclock/timer/*.pyx src/waterclock/sinks/*.pyx) \
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py \
 	src/waterclock/purgatory/waiting.py \
-	$(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.pxd src/waterclock/spark/state/compiled/*.h)
+	$(wildcard src/waterclock/streaming/state/compiled/*.pyx src/waterclock/streaming/state/compiled/*.pxd src/waterclock/streaming/state/compiled/*.h)
 ARGS ?=
 # What failed is run once more, alone, with the options in front of `--` (tests/steady.py).
 STEADY = MAKE_TARGET=$@ UNSTEADY=$(CURDIR)/tests/unsteady.txt $(CURDIR)/$(BIN)/python -m tests.steady
@@ -66,7 +66,7 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers $(SIDE_BY_SIDE) 2 \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
 	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
-	  tests/relay/test_dead_owner.py tests/relay/test_refusals_on_kafka.py tests/relay/kills tests/spark/places \
+	  tests/relay/test_dead_owner.py tests/relay/test_refusals_on_kafka.py tests/relay/kills tests/streaming/places \
 	  tests/spark/test_join_crashes.py $(ARGS)
 
 # Delta Lake's and Iceberg's libraries are built for an older Spark: what needs them has a pyspark of its own.
@@ -108,7 +108,7 @@ check-native: .venv/ready-test  ## the tests of what is compiled under AddressSa
 	  $(STEADY) -p no:cacheprovider -- -m "not spark and not long and not memory" \
 	  -k "not [plain and not -plain and not [reference and not -reference and not PlainLife and not ReferenceLife" $(SIDE_BY_SIDE) 2 \
 	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/timer/test_adding.py \
-	  tests/timer/test_reschedule.py tests/purgatory tests/sinks/test_sqlite_rows.py tests/spark/state/compiled $(ARGS)
+	  tests/timer/test_reschedule.py tests/purgatory tests/sinks/test_sqlite_rows.py tests/streaming/state/compiled $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .
@@ -119,7 +119,7 @@ bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); 
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
-	rm -f src/waterclock/*/*.so src/waterclock/spark/state/compiled/*.so src/waterclock/spark/state/compiled/_engine.cpp
+	rm -f src/waterclock/*/*.so src/waterclock/streaming/state/compiled/*.so src/waterclock/streaming/state/compiled/_engine.cpp
 	rm -f src/waterclock/wheel/_objects.c src/waterclock/wheel/_arrays.c src/waterclock/timer/_adding.c src/waterclock/sinks/_rows.c
 	rm -f src/waterclock/purgatory/delayed.c src/waterclock/purgatory/completions.c src/waterclock/purgatory/waiting.c src/waterclock/purgatory/_lock.c
 

@@ -16,7 +16,7 @@ from setuptools.command.build_py import build_py
 WHEEL = "src/waterclock/wheel"
 TIMER = "src/waterclock/timer"
 PURGATORY = "src/waterclock/purgatory"
-BUCKET = "src/waterclock/spark/state/compiled"
+BUCKET = "src/waterclock/streaming/state/compiled"
 # a product and a sum are two roundings, as Python has them: never one step, which some processors have
 OPTIONS = ["-O3", "-ffp-contract=off"]
 if "-g" not in os.environ.get("CFLAGS", "").split():
@@ -104,6 +104,6 @@ setup(
         compiled("purgatory._completions", f"{PURGATORY}/completions.py", "_completions.pxd", "_lock.pxd"),
         compiled("purgatory._waiting", f"{PURGATORY}/waiting.py", "_waiting.pxd"),
         compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_completions.pxd", "_lock.pxd"),
-        compiled("spark.state.compiled._engine", f"{BUCKET}/_engine.pyx", *COLUMNS, language="c++"),
+        compiled("streaming.state.compiled._engine", f"{BUCKET}/_engine.pyx", *COLUMNS, language="c++"),
     ],
 )

@@ -28,11 +28,11 @@ from waterclock.bench import orders
 from waterclock.errors import WrongAnswer
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.spark import frames
-from waterclock.spark.layout import ROW_ID
-from waterclock.spark.state import bucket
-from waterclock.spark.state.compiled import COMPILED
-from waterclock.spark.state.plain import PlainEngine
+from waterclock.streaming import frames
+from waterclock.streaming.layout import ROW_ID
+from waterclock.streaming.state import bucket
+from waterclock.streaming.state.compiled import COMPILED
+from waterclock.streaming.state.plain import PlainEngine
 
 ROWS: Final = 11_000  # a batch
 BATCHES: Final = 9

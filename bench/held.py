@@ -33,8 +33,8 @@ from waterclock.bench.pipeline import ORDERS
 from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files
-from waterclock.spark.toml.steps import Outlet
+from waterclock.streaming.toml.config import Config, Files
+from waterclock.streaming.toml.steps import Outlet
 
 KEYS, EXPECTATIONS = "keys held", "expectations open"
 RULES: Final = {

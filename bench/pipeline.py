@@ -27,8 +27,8 @@ from waterclock.bench import contenders, orders
 from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files
-from waterclock.spark.toml.steps import Outlet
+from waterclock.streaming.toml.config import Config, Files
+from waterclock.streaming.toml.steps import Outlet
 
 ORDERS = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
 ORDER = ORDERS.order(wait="2 minutes")

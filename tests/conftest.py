@@ -13,7 +13,7 @@ import pytest
 pytest_plugins = ["tests.campaign", "tests.turns", "tests.side_by_side"]
 
 # what it asserts for several files of tests is told as if it stood in them
-pytest.register_assert_rewrite("tests.spark.files.ways", "tests.spark.topic_contract", "tests.spark.topic_steps")
+pytest.register_assert_rewrite("tests.streaming.files.ways", "tests.spark.topic_contract", "tests.spark.topic_steps")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""docs/architecture.md against the code: its tables are the ones that are held, its files and words are there."""
+"""docs/architecture.md against the code: its floors are those of tests/rooms.py, its files and words are there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.rooms import MAY_IMPORT, ONLY_IN
+from tests.rooms import MAY_IMPORT
 from tests.test_house import MODULES, PACKAGE, ROOT
 
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -32,24 +32,11 @@ def names(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_table_of_floors_is_the_one_that_is_held() -> None:
-    found = {room: set(names(may)) for _, room, may in (row for row in rows(section("## The floors")) if len(row) == 3)}
-    assert {room.strip("`"): may for room, may in found.items()} == MAY_IMPORT
-
-
-def test_the_table_of_modules_with_one_home_is_the_one_that_is_held() -> None:
-    table = rows(section("### Modules with one home"))
-    found = {module: set(names(homes)) for modules, homes in table for module in names(modules)}
-    assert found == {
-        module: {f"src/waterclock/{home}".rstrip("/") for home in homes} for module, homes in ONLY_IN.items()
-    }
-
-
-def test_a_floor_is_above_those_that_it_may_import() -> None:
-    floor = {
-        names(room)[0]: int(number) for number, room, _ in (r for r in rows(section("## The floors")) if len(r) == 3)
-    }
-    assert [room for room, may in MAY_IMPORT.items() if any(floor.get(other, 0) >= floor[room] for other in may)] == []
+def test_a_room_stands_on_one_floor_above_those_that_it_may_import() -> None:
+    floors = [(room, int(floor)) for floor, rooms in rows(section("## The floors")) for room in names(rooms)]
+    floor = {"__init__": 0, **dict(floors)}
+    assert sorted(room for room, _ in floors) == sorted(MAY_IMPORT)
+    assert [room for room, may in MAY_IMPORT.items() if any(floor[other] >= floor[room] for other in may)] == []
 
 
 @pytest.mark.parametrize("title", ["## Where it is decided", "## The ways"])

@@ -124,7 +124,7 @@ def test_spark_has_one_process_but_in_a_campaign(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("CAMPAIGN_MINUTES", raising=False)
     for with_a_session in ("test_topics.py::test_a[x]", "test_alarms.py::test_b", "rescale/test_rescale.py::test_c"):
         assert together(f"tests/spark/{with_a_session}") == "Spark"
-    assert together("tests/spark/state/test_pages.py::test_a") == "tests/spark/state/test_pages.py"
+    assert together("tests/streaming/state/test_pages.py::test_a") == "tests/streaming/state/test_pages.py"
     monkeypatch.setenv("CAMPAIGN_MINUTES", "3")
     assert together("tests/spark/test_alarms.py::test_b") == "tests/spark/test_alarms.py"
 
@@ -132,7 +132,7 @@ def test_spark_has_one_process_but_in_a_campaign(monkeypatch: pytest.MonkeyPatch
 def test_no_file_whose_tests_ask_for_the_session_is_left_out_of_that_process(monkeypatch: pytest.MonkeyPatch) -> None:
     # those of tests/spark/rescale were: a second session was started for each of them
     monkeypatch.delenv("CAMPAIGN_MINUTES", raising=False)
-    with_servers = ("tests/conformance/", "tests/spark/places/", "tests/spark/tables/")  # whose sessions are others
+    with_servers = ("tests/conformance/", "tests/streaming/places/", "tests/spark/tables/")  # whose sessions are others
     files = [str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py") if ASKING in file.read_text()]
     left = [file for file in files if not file.startswith(with_servers) and together(f"{file}::test_a") != "Spark"]
     assert left == []

@@ -280,9 +280,9 @@ def test_a_sink_without_its_checkpoint_is_refused_with_the_way_out(
 def fill(sink: Any) -> None:
     """One batch of a query that the checkpoint does not know."""
     from waterclock.sinks import Batch, apply_once
-    from waterclock.spark import frames
-    from waterclock.spark.files.reading import Layout
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming import frames
+    from waterclock.streaming.files.reading import Layout
+    from waterclock.streaming.toml.config import load
 
     config = load("pipeline.toml")
     event = Layout(config.source.format, config.source.columns, config.rules).schema()

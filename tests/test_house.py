@@ -1,6 +1,6 @@
 """The house rules: which room may import which, where time, threads and stores live, how big files and functions get.
 
-The tables of docs/architecture.md are the ones that are held here. Imports for type checkers alone count as imports.
+The tables stand in rooms.py, the floors in docs/architecture.md too. Imports for type checkers alone count as imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rooms import EXCEPTIONS_INSIDE, INSIDE, MAY_IMPORT, ONLY_IN
+from tests.rooms import EXCEPTIONS_INSIDE, FLUSHES, INSIDE, MAY_IMPORT, ONLY_IN
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "waterclock"
@@ -149,6 +149,20 @@ def test_a_table_inside_a_room_allows_nothing_that_no_part_needs(room: str) -> N
     assert needed == INSIDE[room]
 
 
+def test_the_table_of_rooms_allows_nothing_that_no_room_needs() -> None:
+    needed: dict[str, set[str]] = {room: set() for room in MAY_IMPORT}
+    for path in MODULES:
+        if room_of(path) in needed:
+            needed[room_of(path)] |= our_rooms(path) - {room_of(path)}
+    assert {room: may - needed[room] for room, may in MAY_IMPORT.items() if may - needed[room]} == {}
+
+
+def test_the_table_of_modules_names_nobody_who_does_not_import_them() -> None:
+    users = [(str(p.relative_to(PACKAGE)), {name.split(".")[0] for name in imported(p)}) for p in MODULES]
+    named = [(module, home) for module, homes in ONLY_IN.items() for home in homes]
+    assert [(m, home) for m, home in named if not any(u.startswith(home) and m in names for u, names in users)] == []
+
+
 @pytest.mark.parametrize("table", [MAY_IMPORT, *INSIDE.values()])
 def test_a_table_of_floors_is_a_ladder(table: dict[str, set[str]]) -> None:
     below: set[str] = {"__init__", "bench", "examples"}  # the last two stand beside src and import what they show
@@ -173,6 +187,12 @@ def test_a_module_is_imported_only_in_its_room(module: str) -> None:
         str(path.relative_to(PACKAGE)) for path in MODULES for name in imported(path) if name.split(".")[0] == module
     }
     assert {user for user in users if not user.startswith(ONLY_IN[module] or ("nowhere",))} == set()
+
+
+def test_a_file_is_flushed_only_where_the_table_says() -> None:
+    found = {str(p.relative_to(PACKAGE)) for p in MODULES if re.search(r"\bos\.f(data)?sync\(", p.read_text())}
+    assert {file for file in found if not file.startswith(FLUSHES)} == set()
+    assert [home for home in FLUSHES if not any(file.startswith(home) for file in found)] == []
 
 
 def test_no_file_outgrows_400_lines() -> None:

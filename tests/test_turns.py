@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.test_campaign import ran
-from tests.turns import merged, named, read
+from tests.turns import changed_rooms, merged, named, read
 
 SOME = """
 import time
@@ -64,3 +67,61 @@ def test_one_with_parameters_is_written_with_their_mean() -> None:
     took = {"a.py::test[1]": 1.0, "a.py::test[2-x[y]]": 2.0, "b.py::test": 0.2}
     assert merged({"a.py::test": 7.0, "b.py::test": 9.0, "c.py::test": 3.0}, took) == "1.5 a.py::test\n3.0 c.py::test\n"
     assert named("a.py::test[2-x[y]]") == "a.py::test"
+
+
+# What changed
+
+
+def git(folder: Path, *command: str) -> None:
+    who = ("-c", "user.name=A", "-c", "user.email=a@localhost", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *who, *command], cwd=folder, check=True, capture_output=True)
+
+
+def write(folder: Path, *files: str) -> None:
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text("")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """On main, after a landing that changed the relay."""
+    git(tmp_path, "init")
+    for file in ("docs/timers.md", "src/waterclock/relay/relay.py"):
+        write(tmp_path, file)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-m", file)
+    return tmp_path
+
+
+def test_on_main_what_the_last_commit_changed_and_what_is_not_committed_counts(checkout: Path) -> None:
+    assert changed_rooms(checkout) == {"relay"}
+    write(checkout, "tests/wheel/test_new.py", "tests/seconds.txt", "docs/other.md")
+    (checkout / "src/waterclock/relay/relay.py").write_text("changed")
+    assert changed_rooms(checkout) == {"relay", "wheel"}
+
+
+def test_on_a_branch_all_counts_that_changed_since_it_left_main(checkout: Path) -> None:
+    git(checkout, "checkout", "-b", "new")
+    for file in ("src/waterclock/broker/log/log.py", "src/waterclock/disk.py", "bench/run.py", "README.md"):
+        write(checkout, file)
+        git(checkout, "add", ".")
+        git(checkout, "commit", "-m", file)
+    assert changed_rooms(checkout) == {"broker", "conformance", "top", "bench"}
+
+
+def test_outside_of_a_checkout_nothing_counts_as_changed(tmp_path: Path) -> None:
+    write(tmp_path, "src/waterclock/relay/relay.py")
+    assert changed_rooms(tmp_path) == set()
+
+
+def test_all_tests_of_a_room_that_changed_are_run_and_the_others_have_their_turns(tmp_path: Path) -> None:
+    a_folder(tmp_path)
+    (tmp_path / "tests" / "relay").mkdir()
+    (tmp_path / "tests" / "relay" / "test_relay.py").write_text(SOME)
+    with (tmp_path / "tests" / "seconds.txt").open("a") as file:
+        file.write("10.0 tests/relay/test_relay.py::test_slow\n")
+    told = ran(tmp_path, SOME, *OPTIONS, TEST_MINUTES="1", CAMPAIGN_SEED="7", TEST_ROOMS="relay")
+    assert sum(f"tests/relay/test_relay.py::test_slow[{n}] PASSED" in told for n in range(12)) == 12
+    assert "15 of 24 slower tests had their turn" in told
+    assert "All were run of what changed (TEST_ROOMS): relay." in told

@@ -4,15 +4,18 @@ tests/seconds.txt names each test that took longer than `SLOW_S`, with what one 
 run every time, and so is what is marked `always`. TEST_MINUTES is what those that are named may take, with all processes
 of a run: a number, or `all`; `make test` sets it, and without it, or where ARGS chooses tests, all that is chosen is run.
 
-Rule 1: which of them have their turn, the seed of the day says, as for the campaigns (tests/campaign.py), and after as many
-        days as are told each had its turn. All tests of a room are run by naming it: make test ARGS=tests/relay.
-Rule 2: the file is written by a run that has --write-seconds, from what was run; the rest of it stays. What is set up for
+Rule 1: the tests of the rooms that a change touches are run, all of them: what changed since HEAD left main, or in HEAD if
+        it is main, and what is not committed. TEST_ROOMS names other rooms; outside of a checkout of git there are none.
+Rule 2: of the others the seed of the day says which have their turn, as for the campaigns (tests/campaign.py): those of
+        Rule 1 are paid first, half of the budget is left at least, and after as many days as are printed each had its turn.
+Rule 3: the file is written by a run that has --write-seconds, from what was run; the rest of it stays. What is set up for
         many tests is paid by the first of them: of setting up, a test is charged with `SETUP_S` at most.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -22,8 +25,11 @@ import pytest
 
 from tests.campaign import SEED, is_long, plan, processes
 
-MINUTES = "TEST_MINUTES"
+MINUTES, ROOMS = "TEST_MINUTES", "TEST_ROOMS"
 SLOW_S, SETUP_S = 0.3, 1.0
+TOP = "top"  # what stands in no room: src/waterclock/cli.py, tests/test_cli.py
+BESIDE = {"broker": "conformance"}  # tests of one room in the folder of another
+WRITTEN_BY_RUNS = {"tests/seconds.txt", "tests/unsteady.txt"}
 
 
 def named(nodeid: str) -> str:
@@ -33,6 +39,35 @@ def named(nodeid: str) -> str:
 
 def takes_turns(item: pytest.Item) -> bool:
     return not is_long(item) and item.get_closest_marker("always") is None
+
+
+def room_of(path: str) -> str | None:
+    """The folder of tests that a file is about; `TOP` for the tests of no folder, None for what has no tests."""
+    parts = path.removeprefix("src/waterclock/").split("/")
+    if parts[0] == "tests":
+        parts = parts[1:]
+    elif parts[0] not in ("bench", "examples") and not path.startswith("src/waterclock/"):
+        return None
+    return parts[0] if len(parts) > 1 else TOP
+
+
+def changed_rooms(root: Path) -> set[str]:
+    """Rule 1."""
+
+    def git(*command: str) -> list[str]:
+        done = subprocess.run(["git", *command], cwd=root, capture_output=True, text=True, check=False)
+        return done.stdout.splitlines() if done.returncode == 0 else []
+
+    try:
+        head = git("rev-parse", "HEAD")
+        bases = [base for main in ("origin/main", "main") for base in git("merge-base", "HEAD", main) if [base] != head]
+        before = (bases or git("rev-parse", "--verify", "HEAD~1") or head)[:1]
+        files = git("diff", "--name-only", "--relative", *before) if before else []
+        files += git("ls-files", "--others", "--exclude-standard")
+    except FileNotFoundError:  # there is no git
+        return set()
+    rooms = {room for file in files if file not in WRITTEN_BY_RUNS and (room := room_of(file)) is not None}
+    return rooms | {BESIDE[room] for room in rooms if room in BESIDE}
 
 
 def read(file: Path) -> dict[str, float]:
@@ -64,21 +99,30 @@ class Turns:
         except ValueError:
             raise pytest.UsageError(f"{MINUTES} is a number of minutes or `all`, not {asked!r}") from None
         self._slow, self._out, self._turns = 0, 0, 1
+        self._rooms = set(os.environ.get(ROOMS, "").split())
         self._took: dict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(trylast=True)  # behind -m and -k
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep the slower tests whose turn it is, and all others."""
+        """Keep the slower tests of what changed, those of the others whose turn it is, and all that are quick."""
         costs = read(self._file)
-        named_there = [item for item in items if named(item.nodeid) in costs and takes_turns(item)]
-        self._slow = len(named_there)
-        if self._minutes is None or not named_there:
+        seconds = {
+            item.nodeid: costs[named(item.nodeid)]
+            for item in items
+            if named(item.nodeid) in costs and takes_turns(item)
+        }
+        self._slow = len(seconds)
+        changed = {name for name in seconds if room_of(name) in self._rooms}
+        others = {name: cost for name, cost in seconds.items() if name not in changed}
+        if self._minutes is None or not others:
             return
-        seconds = {item.nodeid: costs[named(item.nodeid)] for item in named_there}
-        chosen = plan(seconds, self._minutes * 60 * processes(config), int(os.environ[SEED]))
-        left = [item for item in named_there if item.nodeid not in chosen.taken]
+        budget_s = self._minutes * 60 * processes(config)
+        chosen = plan(
+            others, max(budget_s - sum(seconds[name] for name in changed), budget_s / 2), int(os.environ[SEED])
+        )
+        left = [item for item in items if item.nodeid in others and item.nodeid not in chosen.taken]
         self._out, self._turns = len(left), chosen.turns
-        items[:] = [item for item in items if item.nodeid not in seconds or item.nodeid in chosen.taken]
+        items[:] = [item for item in items if item.nodeid not in others or item.nodeid in chosen.taken]
         config.hook.pytest_deselected(items=left)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -104,6 +148,8 @@ class Turns:
                 f"{self._minutes:g} minutes ({MINUTES}). Each has it within {self._turns} seeds in a row; "
                 f"{MINUTES}=all make test runs them all."
             )
+            if self._rooms:
+                terminalreporter.write_line(f"All were run of what changed ({ROOMS}): {' '.join(sorted(self._rooms))}.")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -111,4 +157,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (
+        MINUTES in os.environ and ROOMS not in os.environ
+    ):  # once for all processes of a run: they must have the same plan
+        os.environ[ROOMS] = " ".join(sorted(changed_rooms(config.rootpath)))
     config.pluginmanager.register(Turns(config))

@@ -22,9 +22,9 @@ from waterclock.bench.latency.sender import Sender
 from waterclock.sinks.postgres.destination import PostgresDatabase
 from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.spark.pipeline import Progress, configured
-from waterclock.spark.toml.config import Config
-from waterclock.spark.toml.steps import Outlet
-from waterclock.spark.toml.topics import topics_from
+from waterclock.streaming.toml.config import Config
+from waterclock.streaming.toml.steps import Outlet
+from waterclock.streaming.toml.topics import topics_from
 
 RULES: Final = (
     Rules(key="key", time="ts", type="kind", id="id", sequence="seq")

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from waterclock.errors import WrongAnswer
-from waterclock.relay.owner.near import Near
+from waterclock.relay.owner.due_soon import DueSoonWheel
 from waterclock.relay.store import Identity, PartitionStore, pack, rows_of, unpack
 
 BATCH, CHECKPOINT, TURN = 10_000, 200_000, 50_000
@@ -105,7 +105,7 @@ def _settle(store: PartitionStore, luck: np.random.Generator, pending: int, figu
 
 
 def _load(store: PartitionStore, now_ms: int, figures: Figures) -> None:
-    near, longest, loaded = Near(now_ms), 0.0, 0
+    near, longest, loaded = DueSoonWheel(now_ms), 0.0, 0
     start = begun = time.perf_counter()
     for rows in store.load(now_ms + HOUR_MS, 100_000):
         near.add(rows)

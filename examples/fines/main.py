@@ -27,8 +27,8 @@ from waterclock.examples.folders import alone_in
 from waterclock.spark.pipeline import configured
 from waterclock.spark.progress import Bar
 from waterclock.spark.session.session import Session, start
-from waterclock.spark.summary import Progress, Summary
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Progress, Summary
+from waterclock.streaming.toml.config import load
 
 from .check import Verdict, check
 from .feed import TOPIC, Feed

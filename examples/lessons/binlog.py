@@ -27,7 +27,7 @@ from waterclock.changes.row_change import Message
 from waterclock.examples.lessons.clients import AT_ONCE, ONE_BY_ONE, messages, producer, send
 from waterclock.examples.lessons.lesson import Lesson, tell
 from waterclock.sinks import Batch, Replica, SQLiteSink, apply_once
-from waterclock.spark.frames import DEAD_SCHEMA
+from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.testing import Broker, Error
 
 NAME = "pen"

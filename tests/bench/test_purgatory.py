@@ -23,7 +23,7 @@ NO_KAFKA = harness.NotMeasured("not here")
 
 @pytest.fixture(autouse=True)
 def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where Maven is not installed: test_bench_kafka.py has Kafka's part."""
+    """As where Maven is not installed: test_kafka.py has Kafka's part."""
     monkeypatch.setattr(harness, "missing", lambda: ["mvn"])
 
 

@@ -1,4 +1,4 @@
-"""Record batches and markers as clients and coordinators send them, written apart from the broker's code."""
+"""Record batches and markers as clients and coordinators send them: compressed, of producers, of transactions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import crc32c
 
+from tests.conformance import batches
+
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 TRANSACTIONAL, CONTROL = 16, 32
 HEAD = struct.Struct(">qiibIhiqqqhii")
@@ -18,18 +20,6 @@ class Rec(NamedTuple):
     key: bytes | None
     value: bytes | None
     ms: int
-
-
-def zigzag(value: int) -> bytes:
-    value = value * 2 if value >= 0 else -value * 2 - 1
-    out = b""
-    while value >= 128:
-        out, value = out + bytes([value % 128 + 128]), value // 128
-    return out + bytes([value])
-
-
-def sized(data: bytes | None) -> bytes:
-    return zigzag(-1) if data is None else zigzag(len(data)) + data
 
 
 def squeezed(codec: int, body: bytes) -> bytes:
@@ -53,17 +43,14 @@ def batch(
     attributes: int = 0,
 ) -> bytes:
     """A batch of these records; `producer` is its id, its epoch and the first sequence."""
-    first, body = recs[0].ms, b""
-    for delta, rec in enumerate(recs):
-        one = b"\0" + zigzag(rec.ms - first) + zigzag(delta) + sized(rec.key) + sized(rec.value) + b"\0"
-        body += zigzag(len(one)) + one
-    return whole(attributes | codec, squeezed(codec, body), recs, producer)
+    made = batches.batch(*(batches.Record(rec.value, rec.key, rec.ms) for rec in recs))
+    return whole(attributes | codec, squeezed(codec, made.records), recs, producer)
 
 
 def whole(attributes: int, body: bytes, recs: Sequence[Rec], producer: tuple[int, int, int]) -> bytes:
     times = recs[0].ms, max(rec.ms for rec in recs)
-    checked = struct.pack(">hiqqqhii", attributes, len(recs) - 1, *times, *producer, len(recs)) + body
-    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c.crc32c(checked)) + checked
+    head = batches.Batch(body, len(recs), len(recs) - 1, 0, -1, 2, attributes, *times, *producer)
+    return head.encode()
 
 
 def end_marker(producer_id: int, epoch: int, commit: bool, ms: int) -> bytes:

@@ -21,7 +21,7 @@ from tests.broker.raw_client import RawClient
 from tests.broker.replication.pairs import PATIENCE_S, pair, until
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.folder.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.file import MARK
 from waterclock.broker.topics import Topics
@@ -252,7 +252,7 @@ def test_what_a_crash_left_of_a_creation_is_moved_aside(data: Path) -> None:
 
 def test_what_a_crash_left_of_a_deletion_is_removed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, Broker(data) as broker:
-        patch.setattr("waterclock.broker.making.shutil.rmtree", lambda *arguments, **named: None)
+        patch.setattr("waterclock.broker.folder.making.shutil.rmtree", lambda *arguments, **named: None)
         topics: Topics = broker.inside.topics
         broker.call(lambda: topics.delete(topics.by_name["orders"]))
         until(lambda: not broker.call(lambda: topics.by_name), "it is deleted")

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.broker.raw_client import RawClient
 from tests.processes import alone
 from waterclock.broker import Broker
-from waterclock.broker.making import _open_files
+from waterclock.broker.folder.making import _open_files
 from waterclock.errors import UsageError
 
 SPARED = 60
@@ -37,9 +37,9 @@ def broker(monkeypatch: pytest.MonkeyPatch, others: list[int]) -> Iterator[Broke
     spared = min(SPARED, most // 4)
     with Broker() as broker:
         topics = broker.inside.topics
-        monkeypatch.setattr("waterclock.broker.making.SPARED", SPARED)
+        monkeypatch.setattr("waterclock.broker.folder.making.SPARED", SPARED)
         monkeypatch.setattr(
-            "waterclock.broker.making._open_files",
+            "waterclock.broker.folder.making._open_files",
             lambda: most - spared - ROOM + others[0] + len(list(topics.partitions())),
         )
         yield broker
@@ -88,9 +88,9 @@ def test_partitions_beyond_what_the_process_may_hold_open_are_refused_and_others
 def test_what_was_asked_for_and_is_not_made_yet_counts(broker: Broker) -> None:
     def both() -> tuple[str | None, str | None]:
         topics = broker.inside.topics
-        before = topics.why_no_room(ROOM // 2 - 5)
+        before = topics.maker.why_no_room(ROOM // 2 - 5)
         topics.create("a", ROOM // 2, {})
-        return before, topics.why_no_room(ROOM // 2 + 5)
+        return before, topics.maker.why_no_room(ROOM // 2 + 5)
 
     before, after = broker.call(both)
     assert before is None
@@ -101,7 +101,7 @@ def test_a_topic_that_is_made_because_it_is_asked_for_is_not_made_where_it_does_
     broker: Broker, others: list[int]
 ) -> None:
     broker.create_topic("t", ROOM - 20)
-    found = broker.call(lambda: [broker.inside.topics.why_no_room(number) is None for number in (20, 21)])
+    found = broker.call(lambda: [broker.inside.topics.maker.why_no_room(number) is None for number in (20, 21)])
     assert found == [True, False]
     others[0] = 20
     metadata = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2}).list_topics("asked", 5)

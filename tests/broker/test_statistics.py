@@ -21,8 +21,7 @@ from tests.broker.raw_client import RawClient
 from waterclock.broker import Broker, BrokerStatistics, Error
 from waterclock.broker.flusher import THREADS
 from waterclock.broker.process import line
-from waterclock.broker.prometheus import prometheus
-from waterclock.broker.statistics import FlushStatistics, ReplicationStatistics
+from waterclock.broker.statistics import FlushStatistics, ReplicationStatistics, prometheus
 from waterclock.clock import ManualClock
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("confluent_kafka", reason="it comes with the extra cdc")
 from tests.cdc.mariadb import MariaServer
 from tests.cdc.postgres import run
 from tests.postgres_server import PostgresServer, running_server
-from waterclock.cdc.postgres.slot import Slot
+from waterclock.cdc.postgres.slot import ReplicationSlot
 from waterclock.testing import Broker
 
 _numbers = itertools.count(1)
@@ -32,11 +32,11 @@ def logical() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def slot(logical: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Slot]:
+def slot(logical: PostgresServer, request: pytest.FixtureRequest) -> Iterator[ReplicationSlot]:
     """A database, a slot and a publication of the test's own."""
     name = "d" + format(hash(request.node.name) & 0xFFFFFFFF, "x")
     run(logical.url(), f"create database {name}")
-    yield Slot(logical.url(database=name), name, name)
+    yield ReplicationSlot(logical.url(database=name), name, name)
     dropped = f"select pg_drop_replication_slot('{name}') from pg_replication_slots where slot_name = '{name}'"
     run(logical.url(), dropped, f"drop database {name} with (force)")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.letters import put_aside
-from waterclock.cdc.mysql.connecting import Login
+from waterclock.cdc.mysql.connecting import MySqlLogin
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
@@ -46,7 +46,7 @@ def target_of(kafka: str, topic: str, topics: str) -> Target:
 
 def main(port: str, kafka: str, topic: str, database: str, begin: str, step: str, when: str, *more: str) -> None:
     number, topics = more
-    login = Login("127.0.0.1", int(port), "root", "", 4712)
+    login = MySqlLogin("127.0.0.1", int(port), "root", "", 4712)
     wanted, target = TableFilter([f"{database}.*"]), target_of(kafka, topic, topics)
     publisher = killing(step, when, int(number))
     Capture(

@@ -15,7 +15,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from waterclock.cdc.mysql.connecting import Login
+from waterclock.cdc.mysql.connecting import MySqlLogin
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import TableFilter
@@ -115,8 +115,8 @@ class MariaServer:
     def place(self) -> str:
         return str(self.run("select @@global.gtid_binlog_pos")[0][0])
 
-    def login(self, server_id: int = 4711) -> Login:
-        return Login("127.0.0.1", self.port, "root", "", server_id)
+    def login(self, server_id: int = 4711) -> MySqlLogin:
+        return MySqlLogin("127.0.0.1", self.port, "root", "", server_id)
 
     def reader(self, start: str | Position, *tables: str, **options: Any) -> BinlogReader:
         position = Position(start) if isinstance(start, str) else start

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, current
+from waterclock.cdc.postgres.slot import OWN, ReplicationSlot, SlotReader, current
 from waterclock.cdc.source import TableFilter
 from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import SystemClock
@@ -23,12 +23,12 @@ def run(url: str, *statements: str) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def changes(slot: Slot, start: Position, *tables: str, **options: Any) -> list[MaxwellMessage]:
+def changes(slot: ReplicationSlot, start: Position, *tables: str, **options: Any) -> list[MaxwellMessage]:
     """All changes after `start`, up to what is committed now."""
     return [item for item in items(slot, start, *tables, **options) if isinstance(item, MaxwellMessage)]
 
 
-def items(slot: Slot, start: Position, *tables: str, **options: Any) -> list[Any]:
+def items(slot: ReplicationSlot, start: Position, *tables: str, **options: Any) -> list[Any]:
     """The same with the marks, and with what was put aside."""
     end, found = current(slot), []
     with closing(SlotReader(slot, start, TableFilter(tables, OWN), SystemClock(), **options)) as reader:

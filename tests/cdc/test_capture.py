@@ -22,7 +22,7 @@ from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Item, Mark, Source
+from waterclock.cdc.source import Item, Source, SourceMark
 from waterclock.cdc.topics import Target, last_position
 from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import ManualClock, SystemClock
@@ -82,7 +82,7 @@ class Told:
 
     def items(self) -> Iterator[Item]:
         for item in self._items:
-            self._place += item is Mark.COMMITTED
+            self._place += item is SourceMark.COMMITTED
             yield item
             self._look()
 
@@ -105,14 +105,14 @@ def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broke
     ]
     items = [
         changes[0],
-        Mark.QUIET,
+        SourceMark.QUIET,
         changes[1],
-        Mark.COMMITTED,
-        Mark.QUIET,
+        SourceMark.COMMITTED,
+        SourceMark.QUIET,
         changes[2],
-        Mark.QUIET,
+        SourceMark.QUIET,
         changes[3],
-        Mark.COMMITTED,
+        SourceMark.COMMITTED,
     ]
     counts: list[int] = []
     source = Told(items, lambda: counts.append(capture.statistics().changes))
@@ -132,7 +132,15 @@ def test_a_pause_within_a_transaction_commits_not_even_the_one_before_it(broker:
         for n in range(4)
     ]
     counts: list[int] = []
-    items = [*changes[:2], Mark.COMMITTED, changes[2], Mark.QUIET, changes[3], Mark.COMMITTED, Mark.QUIET]
+    items = [
+        *changes[:2],
+        SourceMark.COMMITTED,
+        changes[2],
+        SourceMark.QUIET,
+        changes[3],
+        SourceMark.COMMITTED,
+        SourceMark.QUIET,
+    ]
     source = Told(items, lambda: counts.append(capture.statistics().changes))
     target = Target(broker.bootstrap, database, "global")
     capture = Capture(
@@ -168,10 +176,10 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(br
     capture = Capture(lambda: Publisher(target, database), source, Hurried(), start=lambda: Position(""))
     with pytest.raises(EnvironmentMissing):
         capture.run("0-1-1")
-    answers += [Told([Mark.QUIET], broken), away, away, Told([change, Mark.COMMITTED], lambda: None)]
+    answers += [Told([SourceMark.QUIET], broken), away, away, Told([change, SourceMark.COMMITTED], lambda: None)]
     assert capture.run("0-1-1").changes == 1
     assert capture.statistics().breaks == 3
-    answers += [Told([Mark.QUIET], broken), *[away] * 10]
+    answers += [Told([SourceMark.QUIET], broken), *[away] * 10]
     with pytest.raises(ConnectionLost, match="nobody answers"):
         capture.run("0-1-2")
 

@@ -20,7 +20,7 @@ from waterclock import cli
 from waterclock.cdc.addresses import database as address
 from waterclock.cdc.addresses import kafka
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
-from waterclock.cdc.postgres.slot import Slot
+from waterclock.cdc.postgres.slot import ReplicationSlot
 from waterclock.cdc.source import TableFilter
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
@@ -116,7 +116,7 @@ def test_nor_is_it_waited_for_with_postgresql(
     tables: list[str],
     code: int,
     words: str,
-    slot: Slot,
+    slot: ReplicationSlot,
     broker: Broker,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -15,7 +15,7 @@ from tests.cdc.postgres import changes, run
 from tests.conftest import DATABASES
 from tests.sinks.stores import PostgresStore, SQLiteStore, Store
 from tests.sinks.test_replica import give, opened
-from waterclock.cdc.postgres.slot import Slot, begun
+from waterclock.cdc.postgres.slot import ReplicationSlot, begun
 from waterclock.changes import Message, RowChange, reader_of
 from waterclock.changes.maxwell_message import MaxwellMessage
 
@@ -85,7 +85,7 @@ def test_json_of_mariadb_is_the_same_json(
 @pytest.mark.postgres
 @pytest.mark.parametrize("kind", ["json", "jsonb"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_json_of_postgresql_is_the_same_json(order: str, kind: str, store: Store, slot: Slot) -> None:
+def test_json_of_postgresql_is_the_same_json(order: str, kind: str, store: Store, slot: ReplicationSlot) -> None:
     run(
         slot.conninfo,
         f"create table t (id int primary key, c {kind}, b boolean)",
@@ -110,7 +110,9 @@ NUMBERS = ["1", "NaN", "2.5", "Infinity", "-Infinity", "0", None]
 @pytest.mark.postgres
 @pytest.mark.parametrize("kind", ["numeric", "double precision", "real"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_is_no_number_in_json_is_one_in_the_table(order: str, kind: str, store: Store, slot: Slot) -> None:
+def test_what_is_no_number_in_json_is_one_in_the_table(
+    order: str, kind: str, store: Store, slot: ReplicationSlot
+) -> None:
     """NaN came as a text: the target's column of numbers became one of JSON."""
     run(slot.conninfo, f"create table t (id int primary key, c {kind}, d text)", "alter table t replica identity full")
     start = begun(slot, [])

@@ -15,20 +15,20 @@ from waterclock.cdc.postgres import large
 from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.large import AT_ONCE
 from waterclock.cdc.postgres.rows import Relation
-from waterclock.cdc.postgres.slot import Slot, begun
-from waterclock.cdc.source import Mark
+from waterclock.cdc.postgres.slot import ReplicationSlot, begun
+from waterclock.cdc.source import SourceMark
 
 pytestmark = pytest.mark.postgres
 EXTERNAL = ("create table t (id int primary key, n int, big text)", "alter table t alter big set storage external")
 BIG = "x" * 9000
 
 
-def older(slot: Slot, *rows: int) -> None:
+def older(slot: ReplicationSlot, *rows: int) -> None:
     """Rows that were there before the slot was made."""
     run(slot.conninfo, *EXTERNAL, *[f"insert into t values ({row}, 0, '{row}{BIG}')" for row in rows])
 
 
-def test_a_large_value_of_a_row_that_is_older_than_the_slot_comes_with_its_first_update(slot: Slot) -> None:
+def test_a_large_value_of_a_row_that_is_older_than_the_slot_comes_with_its_first_update(slot: ReplicationSlot) -> None:
     """A mirror that never had the row held NULL in its place, and nobody was told."""
     older(slot, 1)
     start = begun(slot, [])
@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def test_rows_that_the_capture_sent_itself_are_not_looked_up(slot: Slot, asked: list[int]) -> None:
+def test_rows_that_the_capture_sent_itself_are_not_looked_up(slot: ReplicationSlot, asked: list[int]) -> None:
     run(slot.conninfo, *EXTERNAL)
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values (1, 0, '{BIG}')", "update t set n = 1", "update t set n = 2")
@@ -62,7 +62,7 @@ def test_rows_that_the_capture_sent_itself_are_not_looked_up(slot: Slot, asked: 
 
 
 def test_the_rows_of_a_transaction_are_looked_up_together_and_no_more_than_so_many(
-    slot: Slot, asked: list[int]
+    slot: ReplicationSlot, asked: list[int]
 ) -> None:
     older(slot, *range(3))
     run(slot.conninfo, f"insert into t select n, 0, n || '{BIG}' from generate_series(3, 1199) n")
@@ -77,7 +77,7 @@ def test_the_rows_of_a_transaction_are_looked_up_together_and_no_more_than_so_ma
     assert sum(asked) == 1200
 
 
-def test_each_table_of_a_transaction_has_a_look_of_its_own(slot: Slot, asked: list[int]) -> None:
+def test_each_table_of_a_transaction_has_a_look_of_its_own(slot: ReplicationSlot, asked: list[int]) -> None:
     older(slot, 1, 2)
     run(slot.conninfo, "create table u (a int, b text, big text, n int, primary key (b, a))")
     run(slot.conninfo, "alter table u alter big set storage external")
@@ -102,7 +102,7 @@ SINCE = {
 
 
 @pytest.mark.parametrize("since", SINCE)
-def test_what_a_row_is_by_then_is_settled_by_the_change_that_made_it_so(since: str, slot: Slot) -> None:
+def test_what_a_row_is_by_then_is_settled_by_the_change_that_made_it_so(since: str, slot: ReplicationSlot) -> None:
     older(slot, 1)
     start = begun(slot, [])
     run(slot.conninfo, "update t set n = 1", since)
@@ -110,7 +110,9 @@ def test_what_a_row_is_by_then_is_settled_by_the_change_that_made_it_so(since: s
 
 
 @pytest.mark.parametrize("since", ["drop table t", "alter table t rename id to ident", "alter table t rename big to b"])
-def test_a_table_that_was_changed_meanwhile_is_told(since: str, slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_that_was_changed_meanwhile_is_told(
+    since: str, slot: ReplicationSlot, caplog: pytest.LogCaptureFixture
+) -> None:
     """No later change tells it."""
     older(slot, 1)
     start = begun(slot, [])
@@ -119,14 +121,14 @@ def test_a_table_that_was_changed_meanwhile_is_told(since: str, slot: Slot, capl
     assert "public.t was dropped, or its columns" in caplog.text
 
 
-def test_a_column_that_got_another_name_brings_its_large_values_under_that_one(slot: Slot) -> None:
+def test_a_column_that_got_another_name_brings_its_large_values_under_that_one(slot: ReplicationSlot) -> None:
     run(slot.conninfo, *EXTERNAL)
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values (1, 0, '{BIG}')", "alter table t rename big to b", "update t set n = 1")
     assert as_found(changes(slot, start))[1] == ("update", {"id": 1, "n": 1, "b": BIG})
 
 
-def test_of_other_columns_that_are_gone_the_rest_is_looked_up(slot: Slot) -> None:
+def test_of_other_columns_that_are_gone_the_rest_is_looked_up(slot: ReplicationSlot) -> None:
     older(slot, 1)
     run(slot.conninfo, "alter table t add more text", "alter table t alter more set storage external")
     run(slot.conninfo, f"update t set more = '{BIG}'")
@@ -136,14 +138,14 @@ def test_of_other_columns_that_are_gone_the_rest_is_looked_up(slot: Slot) -> Non
 
 
 def test_where_this_role_may_not_look_the_values_are_left_out_and_that_is_said_once(
-    slot: Slot, logical: PostgresServer, asked: list[int], caplog: pytest.LogCaptureFixture
+    slot: ReplicationSlot, logical: PostgresServer, asked: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is not certain that a reader lacks them: a capture that has run for long must not end here."""
     older(slot, 1, 2)
     run(slot.conninfo, "drop role if exists blind", "create role blind login replication")
     start = begun(slot, [])
     run(slot.conninfo, "update t set n = 1", "update t set n = 2")
-    blind = Slot(logical.url(database=slot.name).replace("postgres@", "blind@"), slot.name, slot.publication)
+    blind = ReplicationSlot(logical.url(database=slot.name).replace("postgres@", "blind@"), slot.name, slot.publication)
     assert [change.values() for change in changes(blind, start)] == [
         {"id": row, "n": n} for n in (1, 2) for row in (1, 2)
     ]
@@ -152,7 +154,7 @@ def test_where_this_role_may_not_look_the_values_are_left_out_and_that_is_said_o
     assert "public.t: 2 updated rows, and those to come, are sent without the large values" in caplog.text
 
 
-def test_a_row_that_comes_into_a_publications_filter_brings_its_large_values(slot: Slot) -> None:
+def test_a_row_that_comes_into_a_publications_filter_brings_its_large_values(slot: ReplicationSlot) -> None:
     """PostgreSQL sends it as an insert, and leaves out what the update did not touch: the message was no JSON."""
     older(slot, 1)
     run(slot.conninfo, f"create publication {slot.publication} for table t where (id > 5)")
@@ -161,7 +163,7 @@ def test_a_row_that_comes_into_a_publications_filter_brings_its_large_values(slo
     assert as_found(changes(slot, start)) == [("insert", {"id": 6, "n": 0, "big": f"1{BIG}"})]
 
 
-def test_a_row_of_an_heir_with_the_same_key_is_another_row(slot: Slot) -> None:
+def test_a_row_of_an_heir_with_the_same_key_is_another_row(slot: ReplicationSlot) -> None:
     older(slot, 1)
     run(slot.conninfo, "create table heir () inherits (t)", "insert into heir values (1, 0, 'of the heir')")
     start = begun(slot, [])
@@ -169,7 +171,7 @@ def test_a_row_of_an_heir_with_the_same_key_is_another_row(slot: Slot) -> None:
     assert as_found(changes(slot, start, "public.t")) == [("update", {"id": 1, "n": 1, "big": f"1{BIG}"})]
 
 
-def test_a_partitions_rows_are_found_by_its_root_too(slot: Slot) -> None:
+def test_a_partitions_rows_are_found_by_its_root_too(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key, n int, big text) partition by range (id)")
     run(slot.conninfo, "create table t1 partition of t for values from (0) to (9)")
     run(slot.conninfo, "alter table t1 alter big set storage external", f"insert into t values (1, 0, '{BIG}')")
@@ -179,7 +181,7 @@ def test_a_partitions_rows_are_found_by_its_root_too(slot: Slot) -> None:
     assert as_found(changes(slot, start)) == [("update", {"id": 1, "n": 1, "big": BIG})]
 
 
-def test_a_start_inside_a_transaction_counts_the_same_records_whoever_waits_for_values(slot: Slot) -> None:
+def test_a_start_inside_a_transaction_counts_the_same_records_whoever_waits_for_values(slot: ReplicationSlot) -> None:
     """A dead letter stood before changes that waited, or behind them if they did not: one would come twice, one never."""
     older(slot, 1, 2)
     run(slot.conninfo, "create table odd (x int, id int primary key, c int)", "alter table odd replica identity full")
@@ -190,15 +192,17 @@ def test_a_start_inside_a_transaction_counts_the_same_records_whoever_waits_for_
     ]
     run(slot.conninfo, f"begin; {first}; {one}; {odd}; {two}; {last}; commit")
     run(slot.conninfo, "alter table odd drop x", "alter table odd rename id to ident")
-    whole = [item for item in items(slot, start, refusal=put_aside) if not isinstance(item, Mark)]
+    whole = [item for item in items(slot, start, refusal=put_aside) if not isinstance(item, SourceMark)]
     assert [item.xoffset for item in whole] == [0, 2, 1, 3, 4]
     for done in range(1, 5):
         inside = start._replace(rows=done, inside=whole[0].gtid)
-        rest = [item for item in items(slot, inside, refusal=put_aside) if not isinstance(item, Mark)]
+        rest = [item for item in items(slot, inside, refusal=put_aside) if not isinstance(item, SourceMark)]
         assert [item.xoffset for item in rest] == [item.xoffset for item in whole[done:]]
 
 
-def test_what_is_remembered_of_rows_is_bounded(slot: Slot, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_of_rows_is_bounded(
+    slot: ReplicationSlot, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(large, "LATEST", 2)
     older(slot, 1, 2, 3)
     start = begun(slot, [])
@@ -215,7 +219,7 @@ def test_what_is_remembered_of_rows_is_bounded(slot: Slot, asked: list[int], mon
     assert asked == [1, 1, 1, 1, 1]
 
 
-def test_what_a_former_start_sent_of_a_transaction_is_not_taken_for_whole(slot: Slot) -> None:
+def test_what_a_former_start_sent_of_a_transaction_is_not_taken_for_whole(slot: ReplicationSlot) -> None:
     """It may have been refused the look."""
     older(slot, 1, 2)
     start = begun(slot, [])
@@ -225,7 +229,7 @@ def test_what_a_former_start_sent_of_a_transaction_is_not_taken_for_whole(slot: 
     assert [change.values()["big"] for change in rest] == [f"2{BIG}", f"1{BIG}", f"2{BIG}"]
 
 
-def test_after_something_was_left_out_nothing_is_taken_for_sent(slot: Slot) -> None:
+def test_after_something_was_left_out_nothing_is_taken_for_sent(slot: ReplicationSlot) -> None:
     run(slot.conninfo, *EXTERNAL)
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values (1, 0, 'a{BIG}')", f"update t set big = 'b{BIG}'", "update t set n = 1")

@@ -18,7 +18,7 @@ from waterclock import cli
 from waterclock.cdc import older
 from waterclock.cdc.mysql import server as mysql_server
 from waterclock.cdc.postgres import slot as postgres_slot
-from waterclock.cdc.postgres.slot import Older, Slot, begun
+from waterclock.cdc.postgres.slot import Older, ReplicationSlot, begun
 from waterclock.testing import Broker
 
 
@@ -93,7 +93,7 @@ def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
 
 
 @pytest.fixture
-def command(slot: Slot, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def command(slot: ReplicationSlot, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tests' server is reached by a socket, which no address of the command names."""
     monkeypatch.setattr("psycopg.conninfo.make_conninfo", lambda **given: slot.conninfo)
     to = ["--to", f"kafka://{broker.bootstrap}/{slot.name}", "--slot", slot.name, "--publication", slot.publication]
@@ -101,7 +101,7 @@ def command(slot: Slot, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 @pytest.fixture
-def filled(slot: Slot) -> None:
+def filled(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table item (id int primary key)", "insert into item select generate_series(1, 999)")
     run(slot.conninfo, "create table empty (id int primary key)", "create table other (id int primary key)")
     run(slot.conninfo, "insert into other values (1)", "analyze")
@@ -110,7 +110,7 @@ def filled(slot: Slot) -> None:
 @pytest.mark.postgres
 @pytest.mark.usefixtures("filled")
 def test_rows_that_are_older_than_a_new_slot_are_told_and_no_slot_is_made(
-    command: list[str], slot: Slot, broker: Broker, capsys: pytest.CaptureFixture[str],
+    command: list[str], slot: ReplicationSlot, broker: Broker, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     assert cli.main(command) == 2
@@ -141,7 +141,7 @@ def test_where_no_wanted_row_is_older_or_the_user_said_where_it_begins_nothing_i
 
 @pytest.mark.postgres
 def test_a_row_that_is_written_between_the_question_and_the_slot_is_older_too(
-    command: list[str], slot: Slot, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: list[str], slot: ReplicationSlot, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(slot.conninfo, "create table item (id int primary key)")
     make = postgres_slot._with_snapshot
@@ -160,7 +160,7 @@ def test_a_row_that_is_written_between_the_question_and_the_slot_is_older_too(
 
 @pytest.mark.postgres
 def test_what_is_written_while_a_slot_begins_comes(
-    command: list[str], slot: Slot, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    command: list[str], slot: ReplicationSlot, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(slot.conninfo, "create table item (id int primary key)")
     make = postgres_slot._with_snapshot
@@ -179,7 +179,7 @@ def test_what_is_written_while_a_slot_begins_comes(
 @pytest.mark.postgres
 @pytest.mark.usefixtures("filled")
 def test_of_a_publication_that_is_there_its_tables_count(
-    command: list[str], slot: Slot, capsys: pytest.CaptureFixture[str]
+    command: list[str], slot: ReplicationSlot, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(slot.conninfo, f"create publication {slot.publication} for table other, empty")
     assert cli.main(command) == 2
@@ -189,7 +189,7 @@ def test_of_a_publication_that_is_there_its_tables_count(
 @pytest.mark.postgres
 @pytest.mark.usefixtures("filled")
 def test_a_slot_that_was_there_already_is_a_place_and_is_told(
-    command: list[str], slot: Slot, caplog: pytest.LogCaptureFixture
+    command: list[str], slot: ReplicationSlot, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun(slot, [])
     run(slot.conninfo, "insert into item values (1000)")
@@ -199,10 +199,10 @@ def test_a_slot_that_was_there_already_is_a_place_and_is_told(
 
 @pytest.mark.postgres
 @pytest.mark.usefixtures("filled")
-def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot: Slot) -> None:
+def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "drop role if exists nobody_here", "create role nobody_here login replication")
     run(slot.conninfo, f"create publication {slot.publication} for all tables")
-    who = Slot(slot.conninfo.replace("postgres@", "nobody_here@"), slot.name, slot.publication)
+    who = ReplicationSlot(slot.conninfo.replace("postgres@", "nobody_here@"), slot.name, slot.publication)
     run(slot.conninfo, "create table unseen (id int)", "insert into unseen values (1)")
     found: list[str] = []
     begun(who, [], Older(lambda schema, table: True, lambda rows: found.extend(each.as_text() for each in rows)))

@@ -11,7 +11,7 @@ import pytest
 from tests.cdc.mariadb import MariaServer, as_found
 from waterclock.cdc.letters import DeadLetter, put_aside
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Mark
+from waterclock.cdc.source import SourceMark
 from waterclock.errors import Unreadable
 
 pytestmark = pytest.mark.mariadb
@@ -33,7 +33,7 @@ def records(mariadb: MariaServer, start: str | Position, *tables: str, **options
     with closing(mariadb.reader(start, *tables, refusal=put_aside, **options)) as reader:
         end = mariadb.place()
         for item in reader.items():
-            found += [item] if item is not Mark.QUIET else []
+            found += [item] if item is not SourceMark.QUIET else []
             if reader.reached(end):
                 return found
     raise AssertionError
@@ -120,7 +120,7 @@ def test_a_statement_that_is_put_aside_leaves_the_rest_of_its_transaction(
         "insert into t values (2)", "insert into t select length(uuid()) - 33", "commit",
     )  # fmt: skip
     found = records(mariadb, here, f"{database}.*")
-    letter, one, three = [item for item in found if item is not Mark.COMMITTED]
+    letter, one, three = [item for item in found if item is not SourceMark.COMMITTED]
     assert [(one.values()["id"], one.xoffset, one.commit), (three.values()["id"], three.xoffset, three.commit)] == [
         (1, 0, False), (3, 2, True),
     ]  # fmt: skip
@@ -183,13 +183,13 @@ def test_what_was_given_out_before_a_start_is_not_given_out_again(
         "create table t (id int primary key, c varchar(9) character set ujis)",
         "insert into t values (1, 'a'), (2, x'8fa2a1'), (3, x'8fa2a1'), (4, 'd'), (5, x'8fa2a1')",
     )
-    whole = [item for item in records(mariadb, here, f"{database}.*") if not isinstance(item, Mark)]
+    whole = [item for item in records(mariadb, here, f"{database}.*") if not isinstance(item, SourceMark)]
     before = mariadb.reader(here, f"{database}.*", refusal=put_aside)
-    next(item for item in before.items() if item is Mark.COMMITTED)  # the table's creation
+    next(item for item in before.items() if item is SourceMark.COMMITTED)  # the table's creation
     position = before.position()
     before.close()
     assert len(whole) == 5
     for count in range(6):
         half = position._replace(rows=count, inside=whole[0].gtid)
-        rest = [item for item in records(mariadb, half, f"{database}.*") if not isinstance(item, Mark)]
+        rest = [item for item in records(mariadb, half, f"{database}.*") if not isinstance(item, SourceMark)]
         assert rest == whole[count:]

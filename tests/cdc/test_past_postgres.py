@@ -12,9 +12,9 @@ from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.letters import DeadLetter, put_aside
-from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, begun, current
+from waterclock.cdc.postgres.slot import OWN, ReplicationSlot, SlotReader, begun, current
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Mark, TableFilter
+from waterclock.cdc.source import SourceMark, TableFilter
 from waterclock.cdc.topics import Target
 from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable
@@ -25,7 +25,7 @@ EXTERNAL = ("create table t (id int primary key, big text)", "alter table t alte
 BIG = "x" * 9000
 
 
-def test_a_row_that_gets_another_key_has_its_large_value_read_by_the_new_one(slot: Slot) -> None:
+def test_a_row_that_gets_another_key_has_its_large_value_read_by_the_new_one(slot: ReplicationSlot) -> None:
     run(slot.conninfo, *EXTERNAL)
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values (1, '{BIG}')", "update t set id = 2")
@@ -36,7 +36,7 @@ def test_a_row_that_gets_another_key_has_its_large_value_read_by_the_new_one(slo
     ]
 
 
-def test_a_table_that_nobody_asked_for_may_have_had_another_key(slot: Slot) -> None:
+def test_a_table_that_nobody_asked_for_may_have_had_another_key(slot: ReplicationSlot) -> None:
     """The relation was refused before it was asked whether it is wanted."""
     run(slot.conninfo, "create table t (id int primary key)", "alter table t replica identity full")
     run(slot.conninfo, "create table mine (id int primary key)")
@@ -45,14 +45,14 @@ def test_a_table_that_nobody_asked_for_may_have_had_another_key(slot: Slot) -> N
     assert as_found(changes(slot, start, "public.mine")) == [("insert", {"id": 7})]
 
 
-def test_a_key_whose_column_got_another_name_is_known_by_its_place(slot: Slot) -> None:
+def test_a_key_whose_column_got_another_name_is_known_by_its_place(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (a int, id int, primary key (id, a))", "alter table t replica identity full")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (5, 1)", "alter table t rename id to ident", "update t set ident = 2")
     assert [change.key for change in changes(slot, start)] == [("id", "a"), ("ident", "a"), ("ident", "a")]
 
 
-def test_two_columns_that_took_each_others_names_are_not_taken_for_each_other(slot: Slot) -> None:
+def test_two_columns_that_took_each_others_names_are_not_taken_for_each_other(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (a int primary key, b int)", "alter table t replica identity full")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (1, 2)")
@@ -73,7 +73,9 @@ SINCE = {
 
 
 @pytest.mark.parametrize("since", SINCE)
-def test_a_large_value_that_is_looked_up_late_is_the_younger_one_or_is_left_out(since: str, slot: Slot) -> None:
+def test_a_large_value_that_is_looked_up_late_is_the_younger_one_or_is_left_out(
+    since: str, slot: ReplicationSlot
+) -> None:
     """Whatever made it so is a change of its own, which comes later and settles it."""
     run(slot.conninfo, *EXTERNAL)
     start = begun(slot, [])
@@ -86,7 +88,7 @@ def test_a_large_value_that_is_looked_up_late_is_the_younger_one_or_is_left_out(
     [("jsonb", "'[1, null]'", "'{}'"), ("text", "'a''b'", "'ä€'"), ("timestamptz", "now()", "'1999-01-01'"),
      ("double precision", "0.1", "'NaN'"), ("boolean", "true", "false"), ("char(9)", "'a'", "'b'")],
 )  # fmt: skip
-def test_a_row_is_looked_up_by_a_key_of_any_kind(kind: str, value: str, other: str, slot: Slot) -> None:
+def test_a_row_is_looked_up_by_a_key_of_any_kind(kind: str, value: str, other: str, slot: ReplicationSlot) -> None:
     run(
         slot.conninfo,
         f"create table t (id {kind} primary key, big text)",
@@ -97,23 +99,26 @@ def test_a_row_is_looked_up_by_a_key_of_any_kind(kind: str, value: str, other: s
     assert [change.values().get("big") for change in changes(slot, start)] == [BIG, None, BIG]
 
 
-def test_who_may_not_look_a_value_up_is_told_the_grant(slot: Slot, logical: PostgresServer) -> None:
+def test_who_may_not_look_a_value_up_is_told_the_grant(slot: ReplicationSlot, logical: PostgresServer) -> None:
     run(slot.conninfo, *EXTERNAL, "drop role if exists reader", "create role reader login replication")
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values (1, '{BIG}')", "update t set id = 2")
     with pytest.raises(Unreadable, match="GRANT SELECT on the table, and start again"):
         changes(
-            Slot(logical.url(database=slot.name).replace("postgres@", "reader@"), slot.name, slot.publication), start
+            ReplicationSlot(
+                logical.url(database=slot.name).replace("postgres@", "reader@"), slot.name, slot.publication
+            ),
+            start,
         )
 
 
-def unknown_key(slot: Slot) -> None:
+def unknown_key(slot: ReplicationSlot) -> None:
     """A table whose former key nobody can tell any more, between rows of another one."""
     run(slot.conninfo, "create table good (id int primary key)")
     run(slot.conninfo, "create table t (x int, id int primary key, c int)", "alter table t replica identity full")
 
 
-def spoil(slot: Slot) -> None:
+def spoil(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "insert into good values (1)")
     run(
         slot.conninfo,
@@ -122,7 +127,7 @@ def spoil(slot: Slot) -> None:
     run(slot.conninfo, "insert into good values (4)", "alter table t drop x", "alter table t rename id to ident")
 
 
-def test_a_key_that_nobody_can_tell_any_more_is_refused_with_what_works_from_there(slot: Slot) -> None:
+def test_a_key_that_nobody_can_tell_any_more_is_refused_with_what_works_from_there(slot: ReplicationSlot) -> None:
     unknown_key(slot)
     start = begun(slot, [])
     spoil(slot)
@@ -134,7 +139,7 @@ def test_a_key_that_nobody_can_tell_any_more_is_refused_with_what_works_from_the
     assert [change.key for change in changes(slot, start)] == [("id",)] * 5
 
 
-def test_a_transaction_is_left_out_by_its_lsn(slot: Slot) -> None:
+def test_a_transaction_is_left_out_by_its_lsn(slot: ReplicationSlot) -> None:
     unknown_key(slot)
     start = begun(slot, [])
     spoil(slot)
@@ -146,13 +151,13 @@ def test_a_transaction_is_left_out_by_its_lsn(slot: Slot) -> None:
     assert [change.commit for change in found] == [True, True]
 
 
-def test_a_record_that_is_put_aside_leaves_the_rest_of_its_transaction(slot: Slot) -> None:
+def test_a_record_that_is_put_aside_leaves_the_rest_of_its_transaction(slot: ReplicationSlot) -> None:
     unknown_key(slot)
     start = begun(slot, [])
     spoil(slot)
     found = items(slot, start, refusal=put_aside)
     letters = [item for item in found if isinstance(item, DeadLetter)]
-    rows = [item for item in found if not isinstance(item, DeadLetter | Mark)]
+    rows = [item for item in found if not isinstance(item, DeadLetter | SourceMark)]
     assert [(row.values()["id"], row.xoffset, row.commit) for row in rows] == [
         (1, 0, True), (2, 0, False), (3, 2, True), (4, 0, True),
     ]  # fmt: skip
@@ -162,7 +167,7 @@ def test_a_record_that_is_put_aside_leaves_the_rest_of_its_transaction(slot: Slo
     assert letters[0].record[:1] == b"I"
 
 
-def test_what_was_committed_before_it_is_delivered_before_the_stop(slot: Slot, broker: Broker) -> None:
+def test_what_was_committed_before_it_is_delivered_before_the_stop(slot: ReplicationSlot, broker: Broker) -> None:
     unknown_key(slot)
     start = begun(slot, [])
     spoil(slot)

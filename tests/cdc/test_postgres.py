@@ -18,7 +18,7 @@ from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
-from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, begun, current
+from waterclock.cdc.postgres.slot import OWN, ReplicationSlot, SlotReader, begun, current
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import TableFilter
 from waterclock.cdc.topics import Target
@@ -53,7 +53,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_a_value_is_the_text_that_postgresql_prints(kind: str, slot: Slot) -> None:
+def test_a_value_is_the_text_that_postgresql_prints(kind: str, slot: ReplicationSlot) -> None:
     literal, expected = VALUES[kind]
     run(slot.conninfo, f"create table t (id int primary key, c {kind})")
     start = begun(slot, [])
@@ -61,7 +61,7 @@ def test_a_value_is_the_text_that_postgresql_prints(kind: str, slot: Slot) -> No
     assert [change.data["c"] for change in changes(slot, start)] == [expected, "null"]
 
 
-def test_what_is_no_number_in_json_is_a_string(slot: Slot) -> None:
+def test_what_is_no_number_in_json_is_a_string(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (a double precision, b numeric)")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values ('NaN', 'NaN'), ('-Infinity', 'Infinity')")
@@ -71,7 +71,7 @@ def test_what_is_no_number_in_json_is_a_string(slot: Slot) -> None:
     ]
 
 
-def test_transactions_come_in_the_order_of_their_commits(slot: Slot) -> None:
+def test_transactions_come_in_the_order_of_their_commits(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key, c numeric(5,2))")
     start = begun(slot, [])
     with psycopg.connect(slot.conninfo) as early, psycopg.connect(slot.conninfo) as late:
@@ -93,14 +93,14 @@ def test_transactions_come_in_the_order_of_their_commits(slot: Slot) -> None:
     assert json.loads(found[0].as_key()) == {"database": "public", "table": "t", "pk.id": 2}
 
 
-def test_a_changed_key_is_a_delete_and_an_insert(slot: Slot) -> None:
+def test_a_changed_key_is_a_delete_and_an_insert(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key, c text)")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (1, 'a')", "update t set id = 2")
     assert as_found(changes(slot, start))[1:] == [("delete", {"id": 1}), ("insert", {"id": 2, "c": "a"})]
 
 
-def test_a_full_identity_tells_former_values_and_the_key_is_still_the_primary_one(slot: Slot) -> None:
+def test_a_full_identity_tells_former_values_and_the_key_is_still_the_primary_one(slot: ReplicationSlot) -> None:
     run(
         slot.conninfo,
         "create table t (a int, b int, c text, primary key (b, a))",
@@ -113,14 +113,14 @@ def test_a_full_identity_tells_former_values_and_the_key_is_still_the_primary_on
     assert (found[1].old, found[2].values()) == ({"c": '"x"'}, {"a": 1, "b": 2, "c": "y"})
 
 
-def test_a_large_value_that_was_not_touched_is_left_out(slot: Slot) -> None:
+def test_a_large_value_that_was_not_touched_is_left_out(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key, c int, large text)")
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values (1, 1, {LARGE})", "update t set c = 2")
     assert changes(slot, start)[1].data == {"id": "1", "c": "2"}
 
 
-def test_a_large_key_that_was_not_touched_is_the_same_key(slot: Slot) -> None:
+def test_a_large_key_that_was_not_touched_is_the_same_key(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id text primary key, c int)", "alter table t alter id set storage external")
     start = begun(slot, [])
     key = "".join(f"{n:032x}" for n in range(80))
@@ -131,7 +131,7 @@ def test_a_large_key_that_was_not_touched_is_the_same_key(slot: Slot) -> None:
     ]
 
 
-def test_a_truncate_is_a_change_of_each_table(slot: Slot) -> None:
+def test_a_truncate_is_a_change_of_each_table(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table a (id int primary key)", "create table b (id int references a)")
     start = begun(slot, [])
     run(slot.conninfo, "truncate a, b")
@@ -139,7 +139,7 @@ def test_a_truncate_is_a_change_of_each_table(slot: Slot) -> None:
     assert sorted((change.table, change.type) for change in found) == [("a", "truncate"), ("b", "truncate")]
 
 
-def test_a_table_may_change_between_its_rows(slot: Slot) -> None:
+def test_a_table_may_change_between_its_rows(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key, a int)")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (1, 1)", "alter table t rename a to b", "alter table t add c text default 'x'",
@@ -147,7 +147,7 @@ def test_a_table_may_change_between_its_rows(slot: Slot) -> None:
     assert [change.values() for change in changes(slot, start)] == [{"id": 1, "a": 1}, {"id": 2, "b": 2, "c": "x"}]
 
 
-def test_what_comes_after_a_position_is_the_same_from_each_position_on(slot: Slot) -> None:
+def test_what_comes_after_a_position_is_the_same_from_each_position_on(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
     run(slot.conninfo, *[f"insert into t values ({n}), ({n + 100})" for n in range(6)])
@@ -165,7 +165,7 @@ def test_what_comes_after_a_position_is_the_same_from_each_position_on(slot: Slo
         assert changes(slot, position) == seen[count:]
 
 
-def test_nothing_is_passed_over_behind_more_changes_than_one_look_brings(slot: Slot) -> None:
+def test_nothing_is_passed_over_behind_more_changes_than_one_look_brings(slot: ReplicationSlot) -> None:
     """The slot stays where it is until Kafka has what was read: each look begins with the same changes again."""
     run(slot.conninfo, "create table noise (id int primary key)", "create table t (id int primary key)")
     start = begun(slot, [])
@@ -174,7 +174,7 @@ def test_nothing_is_passed_over_behind_more_changes_than_one_look_brings(slot: S
     assert as_found(changes(slot, start, "public.t")) == [("insert", {"id": 1}), ("insert", {"id": 2})]
 
 
-def test_columns_that_a_primary_key_only_includes_are_not_of_the_key(slot: Slot) -> None:
+def test_columns_that_a_primary_key_only_includes_are_not_of_the_key(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (b int, a int, c int, primary key (a, b) include (c))")
     run(slot.conninfo, "alter table t replica identity full")
     start = begun(slot, [])
@@ -185,7 +185,7 @@ def test_columns_that_a_primary_key_only_includes_are_not_of_the_key(slot: Slot)
     ]
 
 
-def test_a_table_that_the_publication_does_not_bring_is_told(slot: Slot) -> None:
+def test_a_table_that_the_publication_does_not_bring_is_told(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table a (id int primary key)", "create table b (id int primary key)")
     start = begun(slot, ["public.a"])
     run(slot.conninfo, "insert into b values (1)", "insert into a values (1)")
@@ -194,7 +194,7 @@ def test_a_table_that_the_publication_does_not_bring_is_told(slot: Slot) -> None
     assert as_found(changes(slot, start, "public.a", "public.gone")) == [("insert", {"id": 1})]
 
 
-def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: Slot) -> None:
+def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (1)")
@@ -203,7 +203,9 @@ def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: Slot) -> None:
         changes(slot, start)
 
 
-def test_a_server_that_has_written_less_than_kafka_has_is_refused_and_its_slot_left_alone(slot: Slot) -> None:
+def test_a_server_that_has_written_less_than_kafka_has_is_refused_and_its_slot_left_alone(
+    slot: ReplicationSlot,
+) -> None:
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (1)")
@@ -212,7 +214,7 @@ def test_a_server_that_has_written_less_than_kafka_has_is_refused_and_its_slot_l
     assert as_found(changes(slot, start)) == [("insert", {"id": 1})]
 
 
-def test_a_slot_that_somebody_else_reads_from_meanwhile_is_refused(slot: Slot) -> None:
+def test_a_slot_that_somebody_else_reads_from_meanwhile_is_refused(slot: ReplicationSlot) -> None:
     """Two names that make one slot: each passed over what the other one had read, and neither heard of it."""
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
@@ -227,7 +229,7 @@ def test_a_slot_that_somebody_else_reads_from_meanwhile_is_refused(slot: Slot) -
             next(item for item in items if isinstance(item, MaxwellMessage))
 
 
-def test_a_slot_that_is_gone_is_refused(slot: Slot) -> None:
+def test_a_slot_that_is_gone_is_refused(slot: ReplicationSlot) -> None:
     start = begun(slot, [])
     run(slot.conninfo, f"select pg_drop_replication_slot('{slot.name}')")
     with pytest.raises(UsageError, match="is gone, and Kafka has the changes"):
@@ -235,11 +237,13 @@ def test_a_slot_that_is_gone_is_refused(slot: Slot) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_text_comes_as_utf8_whatever_the_database_keeps(encoding: str, logical: PostgresServer, slot: Slot) -> None:
+def test_text_comes_as_utf8_whatever_the_database_keeps(
+    encoding: str, logical: PostgresServer, slot: ReplicationSlot
+) -> None:
     """A database in LATIN1 ended the capture with a traceback."""
     name, other = slot.name + "e", f"encoding '{encoding}' template template0 locale 'C'"
     run(logical.url(), f"create database {name} {other}")
-    odd = Slot(logical.url(database=name), name, name)
+    odd = ReplicationSlot(logical.url(database=name), name, name)
     start = begun(odd, [])
     run(
         odd.conninfo,
@@ -255,20 +259,20 @@ def test_text_comes_as_utf8_whatever_the_database_keeps(encoding: str, logical: 
     run(logical.url(), f"select pg_drop_replication_slot('{name}')", f"drop database {name} with (force)")
 
 
-def test_without_a_replica_identity_rows_still_have_their_key(slot: Slot) -> None:
+def test_without_a_replica_identity_rows_still_have_their_key(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key)", "alter table t replica identity nothing")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (1)")
     assert [change.key for change in changes(slot, start)] == [("id",)]
 
 
-def test_who_is_not_let_in_is_not_asked_whether_the_server_runs(slot: Slot) -> None:
+def test_who_is_not_let_in_is_not_asked_whether_the_server_runs(slot: ReplicationSlot) -> None:
     for wrong in ("user=nobody", "dbname=nothing"):
         with pytest.raises(UsageError, match=r"does not let this role in: .* does not exist"):
             begun(replace(slot, conninfo=make_conninfo(slot.conninfo, **dict([wrong.split("=")]))), [])
 
 
-def test_a_slot_without_its_wal_is_said_at_once(slot: Slot) -> None:
+def test_a_slot_without_its_wal_is_said_at_once(slot: ReplicationSlot) -> None:
     """It was taken for a broken connection, and tried again for minutes. A slot of another kind is refused likewise."""
     start = begun(slot, [])
     run(slot.conninfo, "alter system set max_slot_wal_keep_size = '1MB'", "select pg_reload_conf()")
@@ -286,7 +290,7 @@ def test_a_slot_without_its_wal_is_said_at_once(slot: Slot) -> None:
 
 
 def test_each_change_is_in_kafka_once_whatever_breaks_and_the_slot_follows(
-    slot: Slot,
+    slot: ReplicationSlot,
     broker: Broker,
 ) -> None:
     run(slot.conninfo, "create table t (id int primary key, c text)")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cdc.mariadb import MariaServer, as_found
-from waterclock.cdc.source import Mark
+from waterclock.cdc.source import SourceMark
 from waterclock.errors import Unreadable, UsageError
 
 pytestmark = pytest.mark.mariadb
@@ -183,7 +183,7 @@ def test_inside_a_large_transaction_only_the_rest_comes_again(mariadb: MariaServ
     )
     whole = mariadb.changes(here, f"{database}.*")
     before = mariadb.reader(here, f"{database}.*")
-    next(item for item in before.items() if item is Mark.COMMITTED)  # the table's creation
+    next(item for item in before.items() if item is SourceMark.COMMITTED)  # the table's creation
     position = before.position()._replace(rows=4321, inside=whole[0].gtid)
     before.close()
     assert mariadb.changes(position, f"{database}.*") == whole[4321:]

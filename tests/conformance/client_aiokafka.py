@@ -12,7 +12,16 @@ import aiokafka
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from tests.conformance.clients import Door, Message, Reader, Refused
+from tests.conformance.clients import (
+    Door,
+    Message,
+    Reader,
+    Reading,
+    Refused,
+    Writing,
+    reading_config,
+    writing_config,
+)
 
 WAIT_S = 30.0
 
@@ -32,17 +41,9 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
         raise Refused(getattr(error, "errno", -1), str(error)) from None
 
 
-def config(door: Door) -> dict[str, Any]:
-    given: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
-    if door.mechanism:
-        given |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
-        given |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
-    return given
-
-
 class AiokafkaProducer:
-    def __init__(self, door: Door, settings: dict[str, Any]) -> None:
-        self._producer = run(self._started({**config(door), **settings}))
+    def __init__(self, door: Door, writing: Writing) -> None:
+        self._producer = run(self._started(writing_config(door, writing)))
 
     async def _started(self, settings: dict[str, Any]) -> aiokafka.AIOKafkaProducer:
         producer = aiokafka.AIOKafkaProducer(**settings)
@@ -84,20 +85,16 @@ class AiokafkaProducer:
 
 
 class AiokafkaReader:
-    def __init__(
-        self, door: Door, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
-    ) -> None:
-        self.group = settings["group_id"]
-        self._consumer = run(self._started({**config(door), **settings}, topics, partitions))
+    def __init__(self, door: Door, reading: Reading) -> None:
+        self.group = reading.group
+        self._consumer = run(self._started(door, reading))
 
-    async def _started(
-        self, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
-    ) -> aiokafka.AIOKafkaConsumer:
-        consumer = aiokafka.AIOKafkaConsumer(**settings)
-        if topics:
-            consumer.subscribe(topics)
+    async def _started(self, door: Door, reading: Reading) -> aiokafka.AIOKafkaConsumer:
+        consumer = aiokafka.AIOKafkaConsumer(**reading_config(door, reading))
+        if reading.topics:
+            consumer.subscribe(reading.topics)
         else:
-            consumer.assign([aiokafka.TopicPartition(t, p) for t, p in partitions])
+            consumer.assign([aiokafka.TopicPartition(t, p) for t, p in reading.partitions])
         try:
             await consumer.start()
         except BaseException:
@@ -134,46 +131,3 @@ class AiokafkaReader:
 
     def close(self) -> None:
         run(self._consumer.stop())
-
-
-class Aiokafka:
-    def __init__(self, door: Door) -> None:
-        self._door = door
-
-    def producer(
-        self,
-        *,
-        acks: int = -1,
-        compression: str | None = None,
-        idempotent: bool = False,
-        transactional_id: str | None = None,
-        timeout_ms: int = 60_000,
-    ) -> AiokafkaProducer:
-        settings: dict[str, Any] = {"compression_type": compression, "enable_idempotence": idempotent}
-        settings["acks"] = "all" if acks == -1 else acks
-        if transactional_id:
-            settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
-            settings["enable_idempotence"] = True
-        return AiokafkaProducer(self._door, settings)
-
-    def reader(
-        self,
-        *,
-        topics: Iterable[str] = (),
-        partitions: Iterable[tuple[str, int]] = (),
-        group: str | None = None,
-        isolated: bool = False,
-        latest: bool = False,
-        instance: str | None = None,
-    ) -> AiokafkaReader:
-        settings = {
-            "group_id": group,
-            "group_instance_id": instance,
-            "enable_auto_commit": False,
-            "auto_offset_reset": "latest" if latest else "earliest",
-            "isolation_level": "read_committed" if isolated else "read_uncommitted",
-            "heartbeat_interval_ms": 200,
-            "session_timeout_ms": 6000,
-            "metadata_max_age_ms": 1000,
-        }
-        return AiokafkaReader(self._door, settings, list(topics), list(partitions))

@@ -8,7 +8,7 @@ from typing import Any
 
 import confluent_kafka as ck
 
-from tests.conformance.clients import Door, Message, Reader, Refused
+from tests.conformance.clients import Door, Message, Reader, Reading, Refused, Writing
 
 WAIT_S = 20.0
 
@@ -34,9 +34,14 @@ def refusals() -> Iterator[None]:
 
 
 class ConfluentProducer:
-    def __init__(self, door: Door, settings: dict[str, Any]) -> None:
-        self._producer = ck.Producer({**config(door), **settings})
-        if "transactional.id" in settings:
+    def __init__(self, door: Door, writing: Writing) -> None:
+        settings = {**config(door), "acks": writing.acks, "enable.idempotence": writing.idempotent}
+        settings["compression.type"] = writing.compression or "none"
+        if writing.transactional_id:
+            settings |= {"transactional.id": writing.transactional_id, "enable.idempotence": True}
+            settings |= {"transaction.timeout.ms": writing.timeout_ms, "message.timeout.ms": writing.timeout_ms}
+        self._producer = ck.Producer(settings)
+        if writing.transactional_id:
             self._call(self._producer.init_transactions)
 
     def _call(self, method: Any, *arguments: Any) -> None:
@@ -76,14 +81,20 @@ class ConfluentProducer:
 
 
 class ConfluentReader:
-    def __init__(
-        self, door: Door, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
-    ) -> None:
-        self.consumer = ck.Consumer({**config(door), **settings})
-        if topics:
-            self.consumer.subscribe(topics)
+    def __init__(self, door: Door, reading: Reading) -> None:
+        settings = {
+            **config(door), "group.id": reading.group or "nobody", "enable.auto.commit": False,
+            "auto.offset.reset": "latest" if reading.latest else "earliest",
+            "isolation.level": "read_committed" if reading.isolated else "read_uncommitted",
+            "heartbeat.interval.ms": 200, "session.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 1000,
+        }  # fmt: skip
+        if reading.instance:
+            settings["group.instance.id"] = reading.instance
+        self.consumer = ck.Consumer(settings)
+        if reading.topics:
+            self.consumer.subscribe(list(reading.topics))
         else:
-            self.consumer.assign([ck.TopicPartition(t, p, ck.OFFSET_BEGINNING) for t, p in partitions])
+            self.consumer.assign([ck.TopicPartition(t, p, ck.OFFSET_BEGINNING) for t, p in reading.partitions])
 
     def poll(self) -> list[Message]:
         found = []
@@ -113,46 +124,3 @@ class ConfluentReader:
 
     def close(self) -> None:
         self.consumer.close()
-
-
-class Confluent:
-    def __init__(self, door: Door) -> None:
-        self._door = door
-
-    def producer(
-        self,
-        *,
-        acks: int = -1,
-        compression: str | None = None,
-        idempotent: bool = False,
-        transactional_id: str | None = None,
-        timeout_ms: int = 60_000,
-    ) -> ConfluentProducer:
-        settings = {"acks": acks, "compression.type": compression or "none", "enable.idempotence": idempotent}
-        if transactional_id:
-            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
-            settings |= {"enable.idempotence": True, "message.timeout.ms": timeout_ms}
-        return ConfluentProducer(self._door, settings)
-
-    def reader(
-        self,
-        *,
-        topics: Iterable[str] = (),
-        partitions: Iterable[tuple[str, int]] = (),
-        group: str | None = None,
-        isolated: bool = False,
-        latest: bool = False,
-        instance: str | None = None,
-    ) -> ConfluentReader:
-        settings = {
-            "group.id": group or "nobody",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "latest" if latest else "earliest",
-            "isolation.level": "read_committed" if isolated else "read_uncommitted",
-            "heartbeat.interval.ms": 200,
-            "session.timeout.ms": 6000,
-            "topic.metadata.refresh.interval.ms": 1000,
-        }
-        if instance:
-            settings["group.instance.id"] = instance
-        return ConfluentReader(self._door, settings, list(topics), list(partitions))

@@ -10,18 +10,19 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 import kafka
-from tests.conformance.clients import Door, Message, Reader, Refused
+from tests.conformance.clients import (
+    Door,
+    Message,
+    Reader,
+    Reading,
+    Refused,
+    Writing,
+    reading_config,
+    writing_config,
+)
 from tests.conformance.waiting import until
 
 WAIT_S = 20.0
-
-
-def config(door: Door) -> dict[str, Any]:
-    given: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
-    if door.mechanism:
-        given |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
-        given |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
-    return given
 
 
 def refused(error: KafkaError) -> Refused:
@@ -29,9 +30,9 @@ def refused(error: KafkaError) -> Refused:
 
 
 class KafkaPythonProducer:
-    def __init__(self, door: Door, settings: dict[str, Any]) -> None:
-        self._producer = kafka.KafkaProducer(**config(door), **settings)
-        if "transactional_id" in settings:
+    def __init__(self, door: Door, writing: Writing) -> None:
+        self._producer = kafka.KafkaProducer(**writing_config(door, writing))
+        if writing.transactional_id:
             self._producer.init_transactions()
 
     def write(self, topic: str, messages: Iterable[Message]) -> list[int]:
@@ -72,17 +73,15 @@ class KafkaPythonProducer:
 
 
 class KafkaPythonReader:
-    def __init__(
-        self, door: Door, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
-    ) -> None:
-        self.consumer = kafka.KafkaConsumer(**config(door), **settings)
-        self._poll_ms = 1000 if topics else 100  # in a group: not less, see docs/broker.md
-        if topics:
-            for topic in topics:  # or it divides among nobody, see there
+    def __init__(self, door: Door, reading: Reading) -> None:
+        self.consumer = kafka.KafkaConsumer(**reading_config(door, reading))
+        self._poll_ms = 1000 if reading.topics else 100  # in a group: not less, see docs/broker.md
+        if reading.topics:
+            for topic in reading.topics:  # or it divides among nobody, see there
                 until(partial(self.consumer.partitions_for_topic, topic))
-            self.consumer.subscribe(topics)
+            self.consumer.subscribe(reading.topics)
         else:
-            self.consumer.assign([kafka.TopicPartition(t, p) for t, p in partitions])
+            self.consumer.assign([kafka.TopicPartition(t, p) for t, p in reading.partitions])
             self.consumer.seek_to_beginning()
 
     def poll(self) -> list[Message]:
@@ -113,46 +112,3 @@ class KafkaPythonReader:
 
     def close(self) -> None:
         self.consumer.close()
-
-
-class KafkaPython:
-    def __init__(self, door: Door) -> None:
-        self._door = door
-
-    def producer(
-        self,
-        *,
-        acks: int = -1,
-        compression: str | None = None,
-        idempotent: bool = False,
-        transactional_id: str | None = None,
-        timeout_ms: int = 60_000,
-    ) -> KafkaPythonProducer:
-        settings: dict[str, Any] = {"compression_type": compression, "enable_idempotence": idempotent}
-        settings["acks"] = "all" if acks == -1 else acks
-        if transactional_id:
-            settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
-            settings["enable_idempotence"] = True
-        return KafkaPythonProducer(self._door, settings)
-
-    def reader(
-        self,
-        *,
-        topics: Iterable[str] = (),
-        partitions: Iterable[tuple[str, int]] = (),
-        group: str | None = None,
-        isolated: bool = False,
-        latest: bool = False,
-        instance: str | None = None,
-    ) -> KafkaPythonReader:
-        settings = {
-            "group_id": group,
-            "group_instance_id": instance,
-            "enable_auto_commit": False,
-            "auto_offset_reset": "latest" if latest else "earliest",
-            "isolation_level": "read_committed" if isolated else "read_uncommitted",
-            "heartbeat_interval_ms": 200,
-            "session_timeout_ms": 6000,
-            "metadata_max_age_ms": 1000,
-        }
-        return KafkaPythonReader(self._door, settings, list(topics), list(partitions))

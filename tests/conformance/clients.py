@@ -7,9 +7,9 @@ Rule 3: messages are values alike for all clients; -1 stands where there is no o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tests.conformance.batches import TODAY_MS
 from tests.conformance.waiting import until
@@ -77,28 +77,54 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-class Client(Protocol):
-    def producer(
-        self,
-        *,
-        acks: int = -1,
-        compression: str | None = None,
-        idempotent: bool = False,
-        transactional_id: str | None = None,
-        timeout_ms: int = 60_000,
-    ) -> Producer: ...
+class Writing(NamedTuple):
+    """How a producer writes."""
 
-    def reader(
-        self,
-        *,
-        topics: Iterable[str] = (),
-        partitions: Iterable[tuple[str, int]] = (),
-        group: str | None = None,
-        isolated: bool = False,
-        latest: bool = False,
-        instance: str | None = None,
-    ) -> Reader:
-        """Of a group where there are `topics`, alone where there are `partitions`; from the first offset on."""
+    acks: int = -1
+    compression: str | None = None
+    idempotent: bool = False
+    transactional_id: str | None = None
+    timeout_ms: int = 60_000
+
+
+class Reading(NamedTuple):
+    """How a reader reads: in a group if there are `topics`, alone if there are `partitions`; from the first offset on."""
+
+    topics: Sequence[str] = ()
+    partitions: Sequence[tuple[str, int]] = ()
+    group: str | None = None
+    isolated: bool = False
+    latest: bool = False
+    instance: str | None = None
+
+
+# aiokafka and kafka-python have the same names for the same
+
+
+def config(door: Door) -> dict[str, Any]:
+    given: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
+    if door.mechanism:
+        given |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
+        given |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
+    return given
+
+
+def writing_config(door: Door, writing: Writing) -> dict[str, Any]:
+    given = {**config(door), "compression_type": writing.compression, "enable_idempotence": writing.idempotent}
+    given["acks"] = "all" if writing.acks == -1 else writing.acks
+    if writing.transactional_id:
+        given |= {"transactional_id": writing.transactional_id, "transaction_timeout_ms": writing.timeout_ms}
+        given["enable_idempotence"] = True
+    return given
+
+
+def reading_config(door: Door, reading: Reading) -> dict[str, Any]:
+    return {
+        **config(door), "group_id": reading.group, "group_instance_id": reading.instance, "enable_auto_commit": False,
+        "auto_offset_reset": "latest" if reading.latest else "earliest",
+        "isolation_level": "read_committed" if reading.isolated else "read_uncommitted",
+        "heartbeat_interval_ms": 200, "session_timeout_ms": 6000, "metadata_max_age_ms": 1000,
+    }  # fmt: skip
 
 
 def read(reader: Reader, count: int) -> list[Message]:

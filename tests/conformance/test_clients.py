@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from tests.conformance.batches import LONG_AGO_MS, now_ms
-from tests.conformance.clients import Client, Door, Message, Producer, Reader, Refused, assigned, read
+from tests.conformance.clients import (
+    Door,
+    Message,
+    Producer,
+    Reader,
+    Reading,
+    Refused,
+    Writing,
+    assigned,
+    read,
+)
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.waiting import until
 from waterclock.bench.servers.server import USERS, Server
@@ -28,20 +38,22 @@ HOUR_MS = 3_600_000
 class Closing:
     """A client whose producers and readers are closed when the test ends."""
 
-    def __init__(self, client: Client, stack: ExitStack) -> None:
-        self._client, self._stack = client, stack
+    def __init__(self, kind: str, door: Door, stack: ExitStack) -> None:
+        self._kind, self._door, self._stack = CLIENTS[kind], door, stack
 
     def producer(self, **settings: Any) -> Producer:
-        return self._stack.enter_context(closing(self._client.producer(**settings)))
+        made: Producer = resolve_name(f"{self._kind}Producer")(self._door, Writing(**settings))
+        return self._stack.enter_context(closing(made))
 
     def reader(self, **settings: Any) -> Reader:
-        return self._stack.enter_context(closing(self._client.reader(**settings)))
+        made: Reader = resolve_name(f"{self._kind}Reader")(self._door, Reading(**settings))
+        return self._stack.enter_context(closing(made))
 
 
 @pytest.fixture(params=ALL_CLIENTS)
 def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Closing]:
     with ExitStack() as stack:
-        yield Closing(resolve_name(CLIENTS[request.param])(Door(bootstrap)), stack)
+        yield Closing(request.param, Door(bootstrap), stack)
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
@@ -175,6 +187,6 @@ def test_a_name_and_password_open_the_door(server: Server, kind_of_client: str, 
         pytest.skip("this broker was started without a listener that asks for a password")
     door = Door(server.guarded, mechanism, "alice", USERS["alice"])
     with ExitStack() as stack:
-        client = Closing(resolve_name(CLIENTS[kind_of_client])(door), stack)
+        client = Closing(kind_of_client, door, stack)
         assert client.producer().write(name, [Message(b"a")]) == [0]
         assert [m.value for m in read(client.reader(partitions=[(name, 0)]), 1)] == [b"a"]

@@ -1,4 +1,4 @@
-"""waterclock's pipelines on topics, by both ways, against either broker: the contract of tests/topic_contract.py.
+"""waterclock's pipelines on topics, by both ways, against either broker: the contract of spark/topic_contract.py.
 
 Both ways run in one session, which has the jars of Spark's own connector.
 """
@@ -20,7 +20,7 @@ from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 

@@ -16,6 +16,7 @@ import types
 import typing
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Self
 
@@ -27,25 +28,30 @@ KEYS = {name: key for key, name in api_key_map.items()}
 PATIENCE_S = 10.0
 
 
-class Closed(Exception):
+class Closed(ConnectionResetError):
     """The other side closed the connection."""
 
 
 class Wire:
     """One connection. `ask` sends a request and reads its answer; `send` and `receive` do one half each."""
 
-    def __init__(self, bootstrap: str, client_id: str | None = "conformance") -> None:
+    def __init__(self, bootstrap: str, client_id: str | None = "conformance", patience_s: float = PATIENCE_S) -> None:
         host, port = bootstrap.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self._patience_s = patience_s
+        self._socket = socket.create_connection((host, int(port)), patience_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id
         self._correlation = 0
         self._pending: list[int] = []  # correlation ids of requests whose answers were not read yet
+        self._held: bytearray | None = None  # what is sent together
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
@@ -53,10 +59,11 @@ class Wire:
         self.send(api, version, **fields)
         return self.receive(api, version)
 
-    def send(self, api: str, version: int, **fields: Any) -> int:
+    def send(self, api: str, version: int, *, answered: bool = True, **fields: Any) -> int:
         """Send one request; the value is its correlation id."""
         self.send_frame(self.encoded(api, version, **fields))
-        self._pending.append(self._correlation)
+        if answered:
+            self._pending.append(self._correlation)
         return self._correlation
 
     def receive(self, api: str, version: int) -> Any:
@@ -88,6 +95,17 @@ class Wire:
 
     def send_bytes(self, data: bytes) -> None:
         """Send bytes as they stand."""
+        if self._held is None:
+            self._socket.sendall(data)
+        else:
+            self._held += data
+
+    @contextmanager
+    def in_one_go(self) -> Iterator[None]:
+        """What is sent meanwhile goes out together, at the end."""
+        self._held = bytearray()
+        yield
+        data, self._held = self._held, None
         self._socket.sendall(data)
 
     def receive_frame(self) -> bytes:
@@ -108,14 +126,21 @@ class Wire:
         return bytes(data)
 
     def is_quiet(self, patience_s: float = 0.05) -> bool:
-        """Nothing to read, and not closed, for as long as that."""
+        """Nothing to read, and not closed, for as long as that; at 0, for now."""
         self._socket.settimeout(patience_s)
         try:
             return not self._socket.recv(1, socket.MSG_PEEK) and False
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             return True
         finally:
-            self._socket.settimeout(PATIENCE_S)
+            self._socket.settimeout(self._patience_s)
+
+    def ends(self) -> bool:
+        """Wait until the other side has closed; False if an answer comes instead."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
 
 
 @cache
@@ -172,7 +197,8 @@ def plain(kind: Any, value: Any) -> Any:
         return tuple(plain(typing.get_args(kind)[0], item) for item in value)
     if dataclasses.is_dataclass(kind):
         return entity(kind, value)
-    return datetime.timedelta(milliseconds=value) if issubclass(kind, datetime.timedelta) else value
+    timed = issubclass(kind, datetime.timedelta) and not isinstance(value, datetime.timedelta)
+    return datetime.timedelta(milliseconds=value) if timed else value
 
 
 def zero(kind: Any) -> Any:

@@ -19,7 +19,7 @@ from waterclock.examples.fines.grounds import Ground, empty
 from waterclock.examples.fines.kills import Life, compare, fingerprint, first_difference, moments, print_at_once
 from waterclock.examples.fines.tables import PostgresTables, SQLiteTables, Tables
 from waterclock.sinks import Batch, apply_once
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 OFFSETS = 'v1\n{"batchTimestampMs":5}\n{"fines": {"0": 5}}\n{"logOffset":0}'
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from waterclock.examples.pipelines.sensors import silent
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 EXAMPLES = Path(silent.__file__).parents[1]

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from waterclock.clock import ManualClock
-from waterclock.kafka.patience import patiently
+from waterclock.kafka.patience import Backoff, patiently
 
 AWAY, REFUSED = KafkaError(KafkaError._TRANSPORT), KafkaError(KafkaError._AUTHENTICATION)
 
@@ -78,3 +78,16 @@ def test_calls_that_fail_at_once_do_not_follow_on_each_other_without_a_rest() ->
     ask, asked = answers(clock := ManualClock(), 0.0, *[AWAY] * 10, "yes")
     patiently(ask, no_use, 60.0, clock)
     assert all(later > earlier for earlier, later in pairwise(asked))
+
+
+def test_a_pause_grows_with_each_attempt_that_fails_and_is_the_first_one_again_behind_one_that_succeeded() -> None:
+    backoff = Backoff((0.5, 2.0), clock := ManualClock())
+    assert (backoff.is_time, backoff.failed(), backoff.failed(), backoff.failed()) == (True, 0.5, 2.0, 2.0)
+    clock.advance_s(1.75)
+    assert not backoff.is_time
+    clock.advance_s(0.25)
+    assert backoff.is_time
+    backoff.succeeded()
+    backoff.sleep()
+    assert (clock.monotonic_s(), backoff.attempts, backoff.is_time, backoff.is_over) == (2.5, 1, True, False)
+    assert Backoff((1.0,), clock, patience_s=0.0).is_over

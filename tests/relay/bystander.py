@@ -17,8 +17,8 @@ class Bystander:
     process."""
 
     def __init__(self, world: World, relay: Relay, place: str = "two", is_beside: bool = False) -> None:
-        around = replace(relay._around, folder=world.folder / place)
-        self.standby = Standby(around, range(world.partitions), relay.owners if is_beside else {})
+        context = replace(relay._context, folder=world.folder / place)
+        self.standby = Standby(context, range(world.partitions), relay.owners if is_beside else {})
         self.standby.is_ready = True
 
     def step(self, wait_s: float) -> int:

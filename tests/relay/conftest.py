@@ -23,7 +23,7 @@ def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     """No turn rests and no attempt pauses: the clocks of these tests stand still."""
     if {"relay_broker", "apache"} & set(request.fixturenames):
         monkeypatch.setattr("waterclock.relay.owner.pace.REST_NS", 0)
-        monkeypatch.setattr("waterclock.relay.owner.absent.PAUSES_S", (0.0,))
+        monkeypatch.setattr("waterclock.relay.owner.take_over.RECONNECTING_S", (0.0,))
         monkeypatch.setattr("waterclock.relay.upkeep.upkeep.REST_NS", 0)
 
 

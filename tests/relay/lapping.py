@@ -35,13 +35,13 @@ def lap(world: World, relay: Relay) -> None:
     owner, laps = owner_of(relay), relay._counts.laps
     fill(world, relay)
     step_until(lambda: relay._counts.laps > laps, relay)
-    trimmed(world, relay, owner.extent.moves.swept)
+    trimmed(world, relay, owner.log_span.moves.swept)
 
 
 def trimmed(world: World, relay: Relay, until: int) -> None:
     """Steps until the input is cut off there, or nearly; a checkpoint comes with each second."""
     owner = owner_of(relay)
-    step_until(lambda: world.advance_ms(1_000) or until - owner.extent.low < 20, relay)
+    step_until(lambda: world.advance_ms(1_000) or until - owner.log_span.low < 20, relay)
 
 
 def saved(world: World, relay: Relay, many: int = 1) -> None:
@@ -58,7 +58,7 @@ def cut_off(world: World, relay: Relay) -> None:
     lap(world, relay)
     saved(world, relay, 2)
     owner = owner_of(relay)
-    step_until(lambda: world.advance_ms(1_000) or (owner.extent.low and owner.extent.settled_low), relay)
+    step_until(lambda: world.advance_ms(1_000) or (owner.log_span.low and owner.log_span.settled_low), relay)
 
 
 def long_ones(world: World) -> list[str]:

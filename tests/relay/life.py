@@ -180,7 +180,7 @@ class Life:
             return
         self.world.crash(member.relay)
         self.members[place] = member._replace(runs=False)
-        if member.static and not member.relay._consumer.assignment():
+        if member.static and not member.relay._member.consumer.assignment():
             # one that is joining just now would do so behind its successor, and shut it out: no dead process does that
             self.world.close(member.relay)
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from tests.relay.world import World, step_until
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.owner.around import staying
+from waterclock.relay.owner.context import staying
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at threads in /proc")

@@ -309,12 +309,12 @@ def test_an_address_that_is_none_is_wrong_usage(door: str, capsys: pytest.Captur
 def test_what_answers_and_is_no_relay_is_said_to_be_none(
     capsys: pytest.CaptureFixture[str], relay_broker: Broker
 ) -> None:
-    from waterclock.web.server import Server
+    from waterclock.web.server import PageServer
 
     told = ('{"records": 7}', "1", "null", "[]", '{"partitions_of_topic": 1}')
     pages = ["hello", "[1]", 9_000 * "[", *(f'{{"statistics": {one}}}' for one in told)]
     for page in pages:
-        with Server({"/statistics.json": lambda page=page: ("application/json", page)}, 0) as server:
+        with PageServer({"/statistics.json": lambda page=page: ("application/json", page)}, 0) as server:
             for command in (["ls"], ["due"], ["show", "x"]):
                 assert cli.main(["relay", *command, "--at", server.url]) == 1
                 (line,) = capsys.readouterr().err.splitlines()
@@ -339,7 +339,7 @@ def test_where_there_is_no_kafka_each_command_says_so_and_ends(
 def test_what_nobody_asked_owns_is_said_to_be_missing(
     capsys: pytest.CaptureFixture[str], relay_broker: Broker, tmp_path: Path
 ) -> None:
-    from waterclock.relay.watching.prometheus import prometheus
+    from waterclock.relay.statistics import prometheus
     from waterclock.web.option import open_server
 
     with World(relay_broker, tmp_path, f"door-{tmp_path.name}", 2) as world:

@@ -18,7 +18,7 @@ def kept_waiting(world: World, relay: Relay) -> None:
 
 
 def cut_off(world: World, relay: Relay) -> None:
-    relay._on_error(KafkaError(KafkaError._TRANSPORT))
+    relay._member.on_error(KafkaError(KafkaError._TRANSPORT))
     world.advance_ms(900)
 
 

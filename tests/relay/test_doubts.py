@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from waterclock.clock import ManualClock
-from waterclock.relay.owner.doubts import PAUSES_NS, QUIET_NS, TOGETHER, Doubts
+from waterclock.relay.owner.doubts import PAUSES_S, QUIET_NS, TOGETHER, Doubts
 from waterclock.relay.store import rows_of
 from waterclock.relay.store.rows import Array
 
@@ -108,15 +108,15 @@ def test_a_target_that_does_not_answer_waits_longer_each_time_and_the_others_are
 ) -> None:
     doubts.add(1)
     doubts.sift(rows(1, 0))
-    for pause_ns in (*PAUSES_NS, PAUSES_NS[-1]):
+    for pause_s in (*PAUSES_S, PAUSES_S[-1]):
         doubts.pause(1)
-        clock.advance_s((pause_ns - 1) / 1e9)
+        clock.advance_s(pause_s - 1e-9)
         assert not doubts.has_portion
         clock.advance_s(1e-9)
         assert doubts.has_portion
     doubts.took(1, 1)
     doubts.pause(1)
-    clock.advance_s(PAUSES_NS[0] / 1e9)
+    clock.advance_s(PAUSES_S[0])
     assert doubts.has_portion
 
 

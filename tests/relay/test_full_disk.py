@@ -13,8 +13,8 @@ import pytest
 
 from tests.relay.test_kills import owner_of
 from tests.relay.world import World, step_quietly, step_until
+from waterclock.relay.owner.disk_space import AGAIN_NS, SAID_EVERY_NS
 from waterclock.relay.owner.owner import Owner
-from waterclock.relay.owner.room import AGAIN_NS, SAID_EVERY_NS
 from waterclock.relay.relay import Relay
 
 DAY_MS = 24 * 3_600_000
@@ -97,7 +97,7 @@ def test_it_says_which_file_was_to_take_how_much_and_that_it_does_again(
     step_until_held(relay)
     (said,) = [record for record in caplog.records if "does not take" in record.message]
     assert said.levelno == logging.WARNING
-    wanted = owner_of(relay).room.wanted
+    wanted = owner_of(relay).disk.wanted
     assert f"{world.topic}-0: the disk does not take {wanted} bytes for {owner_of(relay).store.folder}/" in said.message
     relay._gather(now=True)
     told = relay.statistics().partitions[0]
@@ -119,10 +119,10 @@ def test_while_it_lasts_it_is_tried_again_and_said_once_a_minute(
     step_until_held(relay)
     for _ in range(5):
         relay.step(0)  # time stands still: nothing is tried
-    assert owner_of(relay).room.refusals == 1
+    assert owner_of(relay).disk.refusals == 1
     for count in range(2, 6):
         world.clock.advance_s(AGAIN_NS / 1e9)
-        step_until(lambda count=count: owner_of(relay).room.refusals >= count, relay)
+        step_until(lambda count=count: owner_of(relay).disk.refusals >= count, relay)
     assert caplog.text.count("does not take") == 1
     world.clock.advance_s(SAID_EVERY_NS / 1e9)
     relay.step(0)
@@ -233,7 +233,7 @@ def test_what_was_split_in_part_is_not_delivered_before_the_rest(
     disk.is_full, disk.left = True, 7
     world.advance_ms(5 * DAY_MS + 3_000)
     step_until(lambda: disk.refused, relay)
-    assert len(owner_of(relay).near) == 1
+    assert len(owner_of(relay).due_soon) == 1
     world.put(None, delay_id="x", delay_action="cancel")  # has a turn happen, and needs no room
     world.clock.advance_s(AGAIN_NS / 1e9)
     step_until(world.replies, relay)
@@ -254,7 +254,7 @@ def test_a_checkpoint_that_is_refused_is_written_when_there_is_room(world: World
     owner_of(relay).command_position = 2  # as if a turn had said so: none comes in between
     disk.is_full, written = True, disk.manifests
     world.clock.advance_s(2)
-    step_until(lambda: owner_of(relay).room.refusals, relay)
+    step_until(lambda: owner_of(relay).disk.refusals, relay)
     make_room(world, disk)
     world.clock.advance_s(2)
     step_until(lambda: owner_of(relay).store.data_position == 2, relay)

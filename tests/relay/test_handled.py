@@ -19,7 +19,7 @@ from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.postgres.session import Session
 from waterclock.relay import Delivery
-from waterclock.relay.handlers.handled import TABLE
+from waterclock.relay.handlers.handled_offsets import TABLE
 from waterclock.relay.handlers.handler import Handler, HandlerOptions
 
 pytestmark = pytest.mark.postgres

@@ -213,7 +213,7 @@ def written(world: World, topic: str, numbers: Iterable[int]) -> None:
 
 
 def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waterclock.relay.handlers.handlers._PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.handlers.handlers.RECONNECTING_S", (0.0,))
     relay, seen = world.started(), Failing(ValueError("once"))
     options = HandlerOptions(world.target, seen, f"{world.topic}.group")
     worker = Worker(base_settings(world.broker.bootstrap, {}), world.topic, options)
@@ -290,7 +290,8 @@ def world_topics(world: World) -> dict[str, int]:
     return Admin(base_settings(world.broker.bootstrap, {})).topics()
 
 
-def test_coroutine_functions_are_awaited_and_tried_again_too(world: World) -> None:
+def test_coroutine_functions_are_awaited_and_tried_again_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pauses after what was lost never began anew with them."""
     relay, seen = world.started(), list[tuple[str, int]]()
     delays = AsyncDelays(world.broker.bootstrap, world.topic)
 
@@ -301,6 +302,9 @@ def test_coroutine_functions_are_awaited_and_tried_again_too(world: World) -> No
         if delivery.attempt == 1:
             raise ValueError("once more")
 
+    (worker,) = delays._handlers.workers()
+    monkeypatch.setattr(delays._handlers, "workers", lambda: [worker])
+    worker.backoff.failed()
     world.send("a", in_ms=0)
     deliver(world, relay, 0)
 
@@ -317,6 +321,7 @@ def test_coroutine_functions_are_awaited_and_tried_again_too(world: World) -> No
 
     asyncio.run(life())
     assert seen == [("a", 1), ("a", 2)]
+    assert worker.backoff.attempts == 0
 
 
 def test_a_coroutine_function_that_awaits_what_was_cancelled_has_failed_and_ends_nothing(

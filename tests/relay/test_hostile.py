@@ -19,7 +19,7 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.owner.extent import Extent
+from waterclock.relay.owner.log_span import LogSpan
 
 AT = "1970-01-01T00:00:02.000Z"
 
@@ -237,8 +237,8 @@ def test_a_position_that_another_program_sets_back_answers_nothing_twice(
     files: str, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     if files == "earlier":  # those of a relay that did not write down how far commands are answered
-        noted = Extent.notes
-        monkeypatch.setattr(Extent, "notes", lambda self: {k: v for k, v in noted(self).items() if k != "answered"})
+        noted = LogSpan.notes
+        monkeypatch.setattr(LogSpan, "notes", lambda self: {k: v for k, v in noted(self).items() if k != "answered"})
     relay = world.started()
     world.send("a", in_ms=1_000, id="x")
     world.put(None, delay_id="x", delay_action="cancel")

@@ -27,7 +27,7 @@ from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.relay import Relay
 from waterclock.relay.store import manifest
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.upkeep.saves import SnapshotTurn
+from waterclock.relay.upkeep.snapshots import SnapshotTurn
 from waterclock.relay.upkeep.trim import Cutter
 from waterclock.testing import Broker
 
@@ -242,13 +242,13 @@ def test_partitions_that_move_between_two_relays_amid_laps(wide: World) -> None:
 def busy(world: World, *relays: Relay) -> None:
     """Both partitions are filled until each was moved on and cut off."""
     owners = [owner for relay in relays for owner in relay.owners.values()]
-    lows = [owner.extent.low for owner in owners]
+    lows = [owner.log_span.low for owner in owners]
     for round_ in range(40):
         for partition in (0, 1):
             world.send(*(f"short {world.now_ms} {partition} {n}" for n in range(40)), in_ms=0, partition=partition)
         step_quietly(*relays)
         world.advance_ms(1_000)
         step_quietly(*relays)
-        if all(owner.extent.low > low for owner, low in zip(owners, lows, strict=True)):
+        if all(owner.log_span.low > low for owner, low in zip(owners, lows, strict=True)):
             return
         assert round_ < 39

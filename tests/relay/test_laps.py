@@ -11,7 +11,7 @@ from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping,
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.view.view import Bounds, View
+from waterclock.relay.watching.view import Bounds, View
 
 LARGE = random.Random(0).randbytes(3_000)  # it cannot be compressed
 
@@ -199,7 +199,7 @@ def test_what_is_pending_alone_is_never_moved_however_much_it_is(world: World) -
     step_quietly(relay)
     for _ in range(10):
         relay.step(0.01)
-    assert owner_of(relay).extent.volume.since(0) > 3 * LAP_BYTES
+    assert owner_of(relay).log_span.volume.since(0) > 3 * LAP_BYTES
     assert (relay._counts.moved, relay._counts.laps) == (0, 0)
 
 
@@ -247,7 +247,7 @@ def test_a_copy_that_kafka_does_not_take_stays_where_it_is_and_the_log_from_ther
     step_until(lambda: "stays where it is" in caplog.text, relay)
     step_until(lambda: relay.owners and owner_of(relay).has_caught_up, relay)
     step_quietly(relay)
-    assert owner_of(relay).extent.moves.swept <= 1
+    assert owner_of(relay).log_span.moves.swept <= 1
     world.advance_ms(YEAR_MS)
     step_until(lambda: LARGE in [seen.value for seen in world.seen()], relay)
     assert relay._counts.breaks == 0
@@ -263,7 +263,7 @@ def test_a_dead_letter_of_what_was_cut_off_holds_what_the_files_have(world: Worl
     cut_off(world, relay)
     admin = AdminClient(base_settings(world.broker.bootstrap, {}))
     admin.delete_topics([target])[target].result()
-    relay._around.targets._fresh_until_s = 0.0
+    relay._context.targets._fresh_until_s = 0.0
     world.advance_ms(YEAR_MS)
     step_until(world.letters, relay)
     (seen,) = world.seen(f"{world.topic}.dead")
@@ -283,6 +283,6 @@ def test_the_view_of_what_is_pending_has_what_was_moved_on_once(world: World) ->
     logs, topics = relay._logs, relay.topics
     assert logs.bounds(topics.input, 0)[0] > 2
     settled = 0, logs.bounds(topics.settled, 0)[1]
-    bounds = Bounds(0, logs.bounds(topics.input, 0), settled, relay._around.mark)
+    bounds = Bounds(0, logs.bounds(topics.input, 0), settled, relay._context.mark)
     seen = [(one.origin, one.message.value(), one.request.id) for one in View(logs, topics, bounds).pending()]
     assert seen == [(0, b"far", b"x"), (1, b"farther", b"x")]

@@ -15,7 +15,7 @@ from tests.relay.test_kills import dying
 from tests.relay.test_lap_kills import LAP, SNAPSHOT, check, filled, until_death
 from tests.relay.world import World, step_quietly
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.upkeep.saves import SnapshotTurn
+from waterclock.relay.upkeep.snapshots import SnapshotTurn
 
 pytestmark = list(ON_APACHE)
 
@@ -38,7 +38,7 @@ def test_what_is_moved_on_is_delivered_once_when_both_logs_are_cut_off_and_the_f
         lap(world, relay)
     cut_off(world, relay)
     low, _ = relay._logs.bounds(world.topic, 0)
-    assert low == owner_of(relay).extent.low > 2
+    assert low == owner_of(relay).log_span.low > 2
     world.crash(relay)
     relay = lapping(world, folder=world.folder / "empty")
     assert owner_of(relay).store.pending == 2

@@ -182,7 +182,7 @@ def test_there_is_no_lap_while_the_files_are_the_last_copy(world: World) -> None
     relay = lapping(world)
     fill(world, relay, 2 * LAP_BYTES // 100)
     step_quietly(relay)
-    assert (relay._counts.laps, owner_of(relay).extent.moves.swept) == (0, 0)
+    assert (relay._counts.laps, owner_of(relay).log_span.moves.swept) == (0, 0)
     world.advance_ms(FAR_MS)
     step_until(lambda: "a" in world.values(), relay)
     step_until(lambda: world.advance_ms(1_000) or relay._counts.laps, relay)
@@ -199,8 +199,8 @@ def test_what_is_followed_and_is_the_last_copy_makes_no_room(
     before = {path.name for path in two.follower.store.folder.iterdir()}
     folder = two.follower.store.folder
     cut(world, 1)
-    owner_of(one).room.is_refusing = True
+    owner_of(one).disk.is_refusing = True
     until(lambda: not two.is_there, two)
-    owner_of(one).room.took()
+    owner_of(one).disk.took()
     assert {path.name for path in folder.iterdir()} == before
     assert "stays: that may stand nowhere else" in caplog.text

@@ -86,7 +86,7 @@ def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(worl
     step_quietly(relay)
     admin = AdminClient(base_settings(world.broker.bootstrap, {}))
     admin.delete_topics([gone])[gone].result()
-    relay._around.targets.forget([gone])  # five seconds later
+    relay._context.targets.forget([gone])  # five seconds later
     world.advance_ms(5_000)
     step_until(world.values, relay)
     assert [letter["dead-reason"] for letter in world.letters()] == [
@@ -109,7 +109,7 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
     step_quietly(relay)
     admin = AdminClient(base_settings(world.broker.bootstrap, {}))
     admin.delete_topics([gone])[gone].result()
-    relay._around.targets.forget([gone])  # five seconds later
+    relay._context.targets.forget([gone])  # five seconds later
     real, readings = relay._logs.read, []
     monkeypatch.setattr(relay._logs, "read", lambda *where: readings.append(where) or real(*where))
     turns = relay._counts.turns
@@ -167,7 +167,7 @@ def test_a_letter_that_is_too_large_itself_is_written_without_the_record(world: 
 def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_aside(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.owner.around._PRODUCER", {"transaction.timeout.ms": 1_000})
+    monkeypatch.setattr("waterclock.relay.owner.context._PRODUCER", {"transaction.timeout.ms": 1_000})
     relay = world.started()
     limit(world, world.target, 5_000)
     world.send("before", in_ms=1_000)

@@ -9,7 +9,7 @@ from tests.relay.world import World
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.client.listening import _Heard, reading
-from waterclock.relay.view.looking import json_text
+from waterclock.relay.watching.listing import json_text
 
 
 def test_what_the_topic_holds_is_read_and_then_what_comes(world: World) -> None:

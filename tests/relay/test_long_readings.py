@@ -123,6 +123,7 @@ def test_ctrl_c_while_a_log_is_read_ends_the_relay_and_the_next_start_goes_on(
     options = Namespace(
         embedded=None, bootstrap=world.broker.bootstrap, topic=world.topic, folder=str(world.folder / "cli"), json=False,
         group=None, name=None, kafka_config=None, partitions=1, lap_bytes=1 << 30, metrics=None, standby="all",
+        make_targets=False,
     )  # fmt: skip
     assert process.serve(options) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("0 delivered, 0 pending in 0 partitions")

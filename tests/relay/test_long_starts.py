@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner import ahead, take_over, turns
+from waterclock.relay.owner import follow_ups, take_over, turns
 from waterclock.relay.owner.replay import Replay
 from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
@@ -64,8 +64,8 @@ def test_while_much_is_read_the_client_is_asked_for_nothing(world: World, monkey
 
     relay = world.relay()
     with monkeypatch.context() as patch:
-        patch.setattr(relay, "_consumer", Client())
-        relay._around.reading("a log", 1, 2)
+        patch.setattr(relay._member, "consumer", Client())
+        relay._context.reading("a log", 1, 2)
     assert asked == [(0, 0)]
 
 
@@ -88,11 +88,11 @@ def test_one_that_reads_long_what_is_settled_stays_in_its_group(world: World, mo
 
 @LONG
 def test_and_one_that_looks_long_for_what_stands_further_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "TOLD_EVERY", 1)
+    monkeypatch.setattr(follow_ups, "TOLD_EVERY", 1)
     monkeypatch.setattr(turns, "MOST_WAITING", 0)
     world.put(None, delay_action="cancel", delay_id="x")
     world.send(*map(str, range(12)))
-    calls = slow(monkeypatch, ahead, "headers_of")
+    calls = slow(monkeypatch, follow_ups, "headers_of")
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)  # so that the end is not reached at once
     relay = world.relay()
     step_until(lambda: world.replies(), relay)
@@ -110,7 +110,7 @@ def test_and_one_that_loads_much(world: World, monkeypatch: pytest.MonkeyPatch, 
     step_quietly(relay)
     world.close(relay)
     world.advance_ms(3_600_000 * 3 - 1_000)
-    calls = slow(monkeypatch, owner.Near, "add")
+    calls = slow(monkeypatch, owner.DueSoonWheel, "add")
     relay = world.relay()
     step_until(lambda: relay.owners, relay)
     assert lasted_too_long(calls)

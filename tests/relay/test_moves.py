@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.relay.owner.extent import Extent, Volume
+from waterclock.relay.owner.log_span import LogSpan, Volume
 from waterclock.relay.wire.moves import Move, Moves, stretches_of
 
 OFFSETS = st.sets(st.integers(0, 60))
@@ -54,12 +54,12 @@ def test_bytes_since_an_offset_lie_between_those_of_its_neighbours(
 
 
 def test_what_a_checkpoint_has_of_it_is_what_was_there() -> None:
-    extent = Extent()
-    extent.volume.grow(40, 4_000)
-    extent.moved(Move(12, 9, bytes(8), [(20, 23), (30, 31)]))
-    extent.snapshotted(7, 500)
-    extent.unsaved, extent.answered = 60, 8
-    found = Extent.of(extent.notes())
-    assert (found.notes(), found.answered) == (extent.notes(), 8)
+    log_span = LogSpan()
+    log_span.volume.grow(40, 4_000)
+    log_span.moved(Move(12, 9, bytes(8), [(20, 23), (30, 31)]))
+    log_span.snapshotted(7, 500)
+    log_span.unsaved, log_span.answered = 60, 8
+    found = LogSpan.of(log_span.notes())
+    assert (found.notes(), found.answered) == (log_span.notes(), 8)
     assert (found.moves.swept, found.moves.stretches) == (9, [(20, 23), (30, 31)])
     assert found.volume.since(20) == 2_000

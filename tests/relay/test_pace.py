@@ -20,7 +20,7 @@ FITS = 8
 Commit = Callable[[Turn], None]
 
 
-def commit_with(monkeypatch: pytest.MonkeyPatch, deed: Callable[[Turn, int], object]) -> list[int]:
+def commit_with(monkeypatch: pytest.MonkeyPatch, action: Callable[[Turn, int], object]) -> list[int]:
     """Have something happen before each commit of so many deliveries and answers; the numbers, as they come."""
     sizes: list[int] = []
     real = Turn.commit
@@ -28,7 +28,7 @@ def commit_with(monkeypatch: pytest.MonkeyPatch, deed: Callable[[Turn, int], obj
     def commit(self: Turn) -> None:
         size = len(self._rows) + len(self._replies) + len(self._letters)
         sizes.append(size)
-        deed(self, size)
+        action(self, size)
         real(self)
 
     monkeypatch.setattr(Turn, "commit", commit)
@@ -154,7 +154,7 @@ def step_quietly_but_for_turns(relay: Relay) -> None:
 @pytest.mark.long(seconds=25)
 def test_a_kafka_that_takes_a_part_in_its_time_gets_all_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time is one second here; of ten records it makes one."""
-    monkeypatch.setattr("waterclock.relay.owner.around._PRODUCER", {"transaction.timeout.ms": 1_000})
+    monkeypatch.setattr("waterclock.relay.owner.context._PRODUCER", {"transaction.timeout.ms": 1_000})
     relay = world.started()
     values = due_at_once(world)
     step_quietly(relay)

@@ -138,15 +138,19 @@ def test_what_is_due_later_is_on_the_disk_and_a_new_start_reads_none_of_it(world
     for day in range(1, days + 1):
         world.send(*(f"{day}-{number}" for number in range(50)), in_ms=day * 24 * HOUR_MS)
     step_quietly(relay)
-    assert (len(owner_of(relay).near), owner_of(relay).store.pending) == (1, 1 + 50 * days)
+    assert (len(owner_of(relay).due_soon), owner_of(relay).store.pending) == (1, 1 + 50 * days)
     world.close(relay)
     relay = world.started()
-    assert (relay._counts.requests, len(owner_of(relay).near), owner_of(relay).store.pending) == (0, 1, 1 + 50 * days)
+    assert (relay._counts.requests, len(owner_of(relay).due_soon), owner_of(relay).store.pending) == (
+        0,
+        1,
+        1 + 50 * days,
+    )
     most = 0
     while owner_of(relay).store.pending:
         world.advance_ms(HOUR_MS)
         step_until(lambda: not relay.step(0), relay)
-        most = max(most, len(owner_of(relay).near))
+        most = max(most, len(owner_of(relay).due_soon))
     assert most <= 50
     hoped = ["soon", *(f"{day}-{number}" for day in range(1, days + 1) for number in range(50))]
     step_quietly(relay)

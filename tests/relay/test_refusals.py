@@ -10,9 +10,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.relay.test_letters import limit
-from tests.relay.world import World, step_quietly, step_until
+from tests.relay.world import QUICK, World, step_quietly, step_until
 from waterclock.errors import UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
+from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -76,10 +78,27 @@ def test_a_target_that_refused_gets_what_comes_when_it_refuses_no_more(world: Wo
     with world.broker.faults.answer("Produce", refused, times=None, topic=refusing):
         due_for_both(world, relay, refusing)
         step_until(lambda: passes(world) or len(world.letters()) == 3, relay)
-    relay._around.targets.forget([refusing])  # five seconds later
+    relay._context.targets.forget([refusing])  # five seconds later
     world.put(b"now it may", deliver_to=refusing, deliver_at=world.now_ms)
     step_until(lambda: world.values(refusing), relay)
     assert (world.values(refusing), len(world.letters())) == (["now it may"], 3)
+
+
+@pytest.mark.long(seconds=4)
+def test_a_target_that_was_deleted_gets_what_comes_when_it_is_made_again(world: World) -> None:
+    """The producer has heard that there is no such topic: it would refuse by itself for 5 minutes, and what came meanwhile
+    was put aside."""
+    relay, gone = world.started(), other_topic(world)
+    relay._context.targets.refusing([gone])  # it is there, and is believed to be
+    admin = Admin(base_settings(world.broker.bootstrap, QUICK))
+    admin.remove([gone])
+    world.put(b"too early", deliver_to=gone, deliver_at=world.now_ms)
+    step_until(lambda: passes(world) or world.letters(), relay)
+    admin.make(gone, 1)
+    relay._context.targets.forget([gone])  # five seconds later
+    world.put(b"in time", deliver_to=gone, deliver_at=world.now_ms)
+    step_until(lambda: passes(world) or world.values(gone) or len(world.letters()) > 1, relay)
+    assert (world.values(gone), world.values(f"{world.topic}.dead")) == (["in time"], ["too early"])
 
 
 def test_what_waits_for_a_target_in_doubt_can_be_cancelled_and_is_loaded_once(world: World) -> None:
@@ -123,7 +142,7 @@ def test_those_that_are_too_large_cost_their_target_a_transaction_each_and_what_
 def test_a_limit_that_cannot_be_known_is_found_by_halving(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relay that may not see a topic's settings."""
     relay = world.started()
-    monkeypatch.setattr(relay._around.targets, "limit", lambda topic: None)
+    monkeypatch.setattr(relay._context.targets, "limit", lambda topic: None)
     limit(world, world.target, 5_000)
     world.send(*(os.urandom(300).hex() for _ in range(40)), in_ms=1_000)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
@@ -151,7 +170,7 @@ def test_a_target_that_refuses_the_whole_transaction_is_found_out_and_the_others
         step_quietly(relay)
         assert (world.values(), world.values(third)) == (["good 0", "good 1", "good 2"], ["third"])
     world.put(b"now it may", deliver_to=refusing, deliver_at=world.now_ms)
-    relay._around.targets.forget([refusing])  # five seconds later
+    relay._context.targets.forget([refusing])  # five seconds later
     step_until(lambda: world.values(refusing), relay)
     assert (world.values(refusing), relay._counts.breaks) == (["now it may"], 0)
 

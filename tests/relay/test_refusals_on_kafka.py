@@ -123,7 +123,7 @@ def test_a_target_that_is_deleted_between_question_and_sending_is_a_letter_and_i
     world: World, admin: AdminClient
 ) -> None:
     gone, relay = make(admin, f"{world.topic}.gone"), world.started()
-    relay._around.targets.refusing([gone, world.target])  # it is there, and is believed to be
+    relay._context.targets.refusing([gone, world.target])  # it is there, and is believed to be
     admin.delete_topics([gone])[gone].result()
     world.put(b"v", deliver_to=gone, deliver_at=world.now_ms)
     world.send("good", in_ms=0)
@@ -139,7 +139,7 @@ def test_a_target_that_the_relay_may_not_write_to_is_a_letter_until_it_may(world
     assert delivers_around(world, secret) == f"the relay has no right to write to {secret}."
     relay = next(iter(world._relays))
     allow(admin, secret)
-    relay._around.targets.forget([secret])  # five seconds later
+    relay._context.targets.forget([secret])  # five seconds later
     world.put(b"now it may", deliver_to=secret, deliver_at=world.now_ms)
     step_until(lambda: world.values(secret), relay)
     assert world.values(secret) == ["now it may"]
@@ -149,7 +149,7 @@ def test_a_right_that_is_taken_away_between_question_and_sending_makes_letters_t
     world: World, admin: AdminClient
 ) -> None:
     secret, relay = make(admin, f"{world.topic}.secret"), world.started()
-    relay._around.targets.refusing([secret, world.target])
+    relay._context.targets.refusing([secret, world.target])
     deny(admin, secret)
     for number in range(3):
         world.put(b"%d" % number, deliver_to=secret, deliver_at=world.now_ms)
@@ -158,7 +158,7 @@ def test_a_right_that_is_taken_away_between_question_and_sending_makes_letters_t
     step_quietly(relay)
     assert (world.values(secret), relay._counts.breaks) == ([], 0)
     allow(admin, secret)
-    relay._around.targets.forget([secret])  # five seconds later
+    relay._context.targets.forget([secret])  # five seconds later
     world.put(b"now it may", deliver_to=secret, deliver_at=world.now_ms)
     step_until(lambda: world.values(secret), relay)
 

@@ -7,6 +7,8 @@ import time
 import pytest
 
 from tests.relay.world import World, step_quietly, step_until
+from waterclock.relay.owner.pace import Pace
+from waterclock.relay.relay import Relay
 
 
 def test_a_message_is_delivered_when_it_is_due_and_not_a_millisecond_before(world: World) -> None:
@@ -92,7 +94,7 @@ def test_what_is_due_next_year_waits_on_the_disk_and_not_in_the_wheel(world: Wor
     world.send("soon", in_ms=1_000)
     step_quietly(relay)
     (owner,) = relay.owners.values()
-    assert (len(owner.near), owner.store.pending) == (1, 2)
+    assert (len(owner.due_soon), owner.store.pending) == (1, 2)
     for _ in range(366 * 4 + 1):
         world.advance_ms(6 * 3_600_000)
         owner.keep_up()
@@ -100,11 +102,18 @@ def test_what_is_due_next_year_waits_on_the_disk_and_not_in_the_wheel(world: Wor
     assert world.values() == ["soon", "next year"]
 
 
+def started_with_turns_of(world: World, most: int, monkeypatch: pytest.MonkeyPatch) -> Relay:
+    """A turn takes no more messages than that."""
+    monkeypatch.setattr("waterclock.relay.owner.pace.MOST", most)
+    relay = world.started()
+    relay.owners[0].pace = Pace(most)
+    return relay
+
+
 def test_more_messages_than_a_turn_takes_go_in_order_over_several(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.owner.turn.MOST", 10)
-    relay = world.started()
+    relay = started_with_turns_of(world, 10, monkeypatch)
     world.send(*map(str, range(25)), in_ms=100)
     step_quietly(relay)
     world.advance_ms(100)
@@ -115,8 +124,7 @@ def test_more_messages_than_a_turn_takes_go_in_order_over_several(
 def test_what_is_due_earlier_and_comes_between_two_turns_goes_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.owner.turn.MOST", 2)
-    relay = world.started()
+    relay = started_with_turns_of(world, 2, monkeypatch)
     world.send("a", "b", "c", "d", in_ms=1_000)
     step_quietly(relay)
     world.advance_ms(1_000)

@@ -25,8 +25,8 @@ def alter(world: World, topic: str, name: str, value: str) -> None:
 def look(world: World, relay: Relay, after_ns: int = LOOK_NS) -> None:
     """The next look, and all that it is told."""
     world.clock.advance_s(after_ns / 1e9)
-    before = relay._retention._look_ns
-    step_until(lambda: relay._retention._look_ns > before and not relay._retention._asked, relay)
+    relay.step(0)
+    step_until(lambda: not relay._watcher.is_waiting, relay)
 
 
 @pytest.mark.parametrize("which", ["input", "settled"])

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from waterclock.relay.handlers.delivery import delivery_of
-from waterclock.relay.handlers.retries import Retries, RetryAfter, SentOn, id_of
+from waterclock.relay.handlers.retries import Retries, RetryAfter, SentOn, delivery_of, id_of
 from waterclock.relay.wire.request import BadRequest, Header, request_of
 
 

@@ -25,7 +25,7 @@ from waterclock.broker import Access
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.relay import Delays
-from waterclock.relay.cluster import holes
+from waterclock.relay.cluster import unassigned
 from waterclock.relay.relay import Relay, RelayOptions
 from waterclock.testing import Broker
 
@@ -90,9 +90,9 @@ def relay(broker: Broker, admin: AdminClient, tmp_path: Path) -> Iterator[Relay]
 
 def look(relay: Relay) -> None:
     """The next look at the group is over."""
-    relay._clock.advance_s(holes.LOOK_NS / 1e9)  # type: ignore[attr-defined]
-    before = relay._holes._look_ns
-    step_until(lambda: relay._holes._look_ns > before and relay._holes._asked is None, relay)
+    relay._clock.advance_s(unassigned.LOOK_NS / 1e9)  # type: ignore[attr-defined]
+    relay.step(0)
+    step_until(lambda: not relay._watcher.is_waiting, relay)
 
 
 def test_with_the_rights_that_the_document_names_a_relay_delivers_and_looks_after_its_group(
@@ -129,7 +129,7 @@ def test_where_the_right_to_describe_the_group_is_taken_away_it_is_said_once(
     assert len(caplog.records) == 1
     anyone = AclBindingFilter(Kind.GROUP, "later", literal, "User:carol", "*", Op.DESCRIBE, deny)
     admin.delete_acls([anyone])[anyone].result()
-    step_until(lambda: look(relay) or relay._holes._may_look, relay)
+    step_until(lambda: look(relay) or relay._unassigned.may_look, relay)
     assert len(caplog.records) == 1
 
 

@@ -13,6 +13,7 @@ from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.cluster.same_logs import LOOK_NS, SameLogs
+from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.relay import Relay
 from waterclock.relay.wire.topics import KEPT
 
@@ -110,10 +111,13 @@ def add_partitions(admin: AdminClient, topic: str) -> None:
 
 def test_a_topic_that_is_gone_is_not_another_one(world: World) -> None:
     admin = Admin(base_settings(world.broker.bootstrap, {}))
-    same_logs = SameLogs(admin.client, {world.target: admin.topic_id(world.target)}, world.clock)
+    watcher = Watcher(admin.client, world.clock)
+    same_logs = SameLogs(watcher, {world.target: admin.topic_id(world.target)})
     same_logs.check()
     remove(world, world.target)
     with pytest.raises(ConnectionLost, match=f"Kafka does not describe the topic {world.target}"):
         same_logs.check()
     world.clock.advance_s(LOOK_NS / 1e9)
-    step_until(lambda: same_logs.step() or not same_logs._asked)
+    watcher.step()
+    assert watcher.is_waiting
+    step_until(lambda: watcher.step() or not watcher.is_waiting)

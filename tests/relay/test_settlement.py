@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock.relay.store import State
+from waterclock.relay.wire.moves import Move, move_of
 from waterclock.relay.wire.settlement import MOST, NoSettlement, mark_of, settlement_of, settlements
+from waterclock.relay.wire.snapshot import Snapshot, part_of
 
 MARK = mark_of("an id")
 
@@ -26,24 +30,40 @@ def test_many_origins_are_several_records_each_below_a_topics_limit() -> None:
     assert max(map(len, values)) < 1_000_000
 
 
-@given(st.data())
-def test_a_single_wrong_byte_is_noticed(data: st.DataObject) -> None:
-    (value,) = settlements(State.FIRED, np.array([5, 7], "<i8"), 12, MARK)
+# a record of each kind that stands in TOPIC.settled, and who reads it
+KINDS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
+    "settlement": (next(settlements(State.FIRED, np.array([5, 7], "<i8"), 12, MARK)), settlement_of),
+    "move": (Move(12, 9, MARK, [(20, 23), (30, 31)]).packed(), move_of),
+    "snapshot": (Snapshot(4, 12, 70_000, 9, [(20, 23)], {0: b"states"}).parts(MARK)[0], part_of),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_a_single_wrong_byte_is_noticed(kind: str, data: st.DataObject) -> None:
+    value, read = KINDS[kind]
     at = data.draw(st.integers(0, len(value) - 1))
     wrong = bytearray(value)
     wrong[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(NoSettlement):
-        settlement_of(bytes(wrong))
+        read(bytes(wrong))
 
 
-@pytest.mark.parametrize("value", [None, b"", b"wcsettle", bytes(60)])
-def test_what_is_none_is_told_so(value: bytes | None) -> None:
+@pytest.mark.parametrize("value", [b"", b"wcsettle", b"wcmoved\n", b"wcsnaps\n", bytes(80)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_none_is_told_so(kind: str, value: bytes) -> None:
     with pytest.raises(NoSettlement, match="does not begin as a settlement does"):
-        settlement_of(value)
+        KINDS[kind][1](value)
 
 
-def test_a_later_version_is_told_from_a_damaged_record() -> None:
-    (value,) = settlements(State.FIRED, np.array([5], "<i8"), 12, MARK)
+def test_a_record_without_a_value_is_no_settlement() -> None:
+    with pytest.raises(NoSettlement, match="does not begin as a settlement does"):
+        settlement_of(None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_later_version_is_told_from_a_damaged_record(kind: str) -> None:
+    value, read = KINDS[kind]
     with pytest.raises(NoSettlement) as raised:
-        settlement_of(value[:8] + b"\x02" + value[9:])
+        read(value[:8] + b"\x02" + value[9:])
     assert raised.value.later

@@ -23,6 +23,7 @@ from tests.relay.lapping import (
     saved,
     until_delivered,
 )
+from tests.relay.test_last_copy import cut
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
@@ -93,7 +94,7 @@ def test_files_that_are_lost_when_both_logs_are_cut_off_are_made_again_of_them(w
     step_quietly(relay)
     assert owner_of(relay).store.pending == 3
     assert world.values() == delivered
-    assert owner_of(relay).extent.low > 3
+    assert owner_of(relay).log_span.low > 3
     world.advance_ms(YEAR_MS)
     until_delivered(world, relay, "far", "gone", "too")
 
@@ -120,9 +121,9 @@ def test_what_was_settled_after_it_was_moved_on_stays_settled(world: World) -> N
     cut_off(world, relay)
     world.advance_ms(3_600_000)
     step_until(lambda: "soon" in world.values(), relay)
-    low = owner_of(relay).extent.settled_low
+    low = owner_of(relay).log_span.settled_low
     saved(world, relay, 2)
-    step_until(lambda: world.advance_ms(1_000) or owner_of(relay).extent.settled_low > low, relay)
+    step_until(lambda: world.advance_ms(1_000) or owner_of(relay).log_span.settled_low > low, relay)
     relay = empty(world, relay)
     step_quietly(relay)
     assert long_ones(world) == ["soon"]
@@ -146,7 +147,7 @@ def test_files_are_kept_though_all_of_the_input_was_swept(world: World) -> None:
     """The record that they are compared by stays."""
     relay = lapping(world)
     lap(world, relay)
-    assert owner_of(relay).extent.moves.swept == owner_of(relay).position
+    assert owner_of(relay).log_span.moves.swept == owner_of(relay).position
     for _ in range(3):
         world.advance_ms(1_000)
         step_quietly(relay)
@@ -196,12 +197,17 @@ def test_without_any_snapshot_that_can_be_read_nobody_starts_and_nothing_is_deli
     assert world.values() == delivered
 
 
+def answer_of_trims(monkeypatch: pytest.MonkeyPatch, answer: Future[object]) -> None:
+    """It is what Kafka says of each."""
+    monkeypatch.setattr(AdminClient, "delete_records", lambda _, places: dict.fromkeys(places, answer))
+
+
 def test_where_nothing_is_cut_off_a_damaged_snapshot_costs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS)
-    monkeypatch.setattr(type(relay._upkeep._cutter), "cut", lambda *_: Future())
+    answer_of_trims(monkeypatch, Future())
     saved(world, relay)
     damaged(monkeypatch, {0})
     relay = empty(world, relay)
@@ -215,12 +221,12 @@ def test_a_log_that_kafka_does_not_cut_off_is_said_and_grows(
     refused: Future[object] = Future()
     refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     relay = lapping(world)
-    monkeypatch.setattr(type(relay._upkeep._cutter), "cut", lambda *_: refused)
+    answer_of_trims(monkeypatch, refused)
     world.send("far", in_ms=YEAR_MS)
     fill(world, relay)
     step_until(lambda: world.advance_ms(1_000) or "is not cut off, and grows" in caplog.text, relay)
     assert "needs the right Delete" in caplog.text
-    assert owner_of(relay).extent.low == 0
+    assert owner_of(relay).log_span.low == 0
     world.advance_ms(YEAR_MS)
     until_delivered(world, relay, "far")
 
@@ -229,7 +235,7 @@ def test_what_was_deleted_by_hand_is_said(world: World, caplog: pytest.LogCaptur
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS)
     fill(world, relay, 10)
-    relay._upkeep._cutter.cut(world.topic, 0, 5).result()
+    cut(world, 5)
     empty(world, relay)
     assert "begins at offset 5: nothing is known of what was before" in caplog.text
 

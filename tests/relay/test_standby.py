@@ -19,8 +19,8 @@ from waterclock.kafka.settings import base_settings
 from waterclock.relay.options import StandsBy
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
+from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
-from waterclock.relay.watching.prometheus import prometheus
 from waterclock.testing import Broker
 
 _numbers = count()
@@ -159,7 +159,7 @@ def test_a_copy_that_is_seen_before_it_is_named_waits_for_that(world: World, bes
     step_until(lambda: relay._counts.laps, relay)
     step_quietly(relay)
     logs, topics, follower = relay._logs, relay.topics, two.follower
-    place = owner_of(relay).extent.moves.next_copy(0)
+    place = owner_of(relay).log_span.moves.next_copy(0)
     follower.file(list(logs.read(topics.input, 0, follower.position, logs.bounds(topics.input, 0)[1])))
     assert [message.offset() for message in follower.held][:1] == [follower.position] == [place]
     for message in logs.read(topics.settled, 0, 0, logs.bounds(topics.settled, 0)[1]):

@@ -75,11 +75,11 @@ def test_the_files_of_what_it_follows_make_room_for_those_of_what_it_owns(
     two = beside(one, is_beside=True)
     until(lambda: two.is_there, two)
     folder = two.follower.store.folder
-    owner_of(one).room.is_refusing = True
+    owner_of(one).disk.is_refusing = True
     until(lambda: not two.is_there, two)
     assert [file.name for file in folder.iterdir()] == ["lock"]
     assert "not made again for ten minutes" in caplog.text
-    owner_of(one).room.took()
+    owner_of(one).disk.took()
     for _ in range(3):
         two.step(0)
     assert not two.is_there

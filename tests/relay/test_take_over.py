@@ -154,8 +154,8 @@ def test_records_that_do_not_come_are_asked_for_anew(world: World, caplog: pytes
     world.send("a", in_ms=0)
     relay = world.relay()
     relay._end_of = lambda number: 1  # type: ignore[method-assign]
-    real, lost = relay._read_from, [True]
-    relay._read_from = lambda number, offset: lost.clear() if lost else real(number, offset)  # type: ignore[method-assign]
+    real, lost = relay._member.read_from, [True]
+    relay._member.read_from = lambda number, offset: lost.clear() if lost else real(number, offset)  # type: ignore[method-assign]
     relay._read = lambda wait_s, read=relay._read: [one for one in read(wait_s) if not one.error()]  # type: ignore[misc]
     step_until(lambda: world.advance_ms(100) or world.values(), relay)
     assert "stands still at offset 0: asking anew" in caplog.text
@@ -182,11 +182,11 @@ def test_an_owner_is_read_from_where_it_says_whatever_was_read_before(world: Wor
     relay = world.started()
     for _ in range(12):
         where = [TopicPartition(world.topic, 0)]
-        relay._consumer.incremental_unassign(where)
-        relay._on_assign(relay._consumer, where)
-        relay._consumer.poll(0)
-        relay._read_from(0, 0)
-        first = relay._consumer.poll(10)
+        relay._member.consumer.incremental_unassign(where)
+        relay._member.on_given(relay._member.consumer, where)
+        relay._member.consumer.poll(0)
+        relay._member.read_from(0, 0)
+        first = relay._member.consumer.poll(10)
         assert first is not None
         assert (first.error(), first.offset()) == (None, 0)
 

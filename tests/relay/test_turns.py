@@ -16,7 +16,7 @@ from waterclock.errors import ConnectionLost
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.owner import around
+from waterclock.relay.owner import context
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.owner.turns import AT_ONCE
 from waterclock.relay.relay import Relay
@@ -46,8 +46,10 @@ def test_what_kafka_sends_away_is_asked_for_again_soon_unless_a_user_says_otherw
 ) -> None:
     """Apache Kafka sends away what comes while it writes the markers of the transaction before."""
     made = list[int]()
-    monkeypatch.setattr(around, "TransactionalProducer", lambda settings, *_: made.append(settings["retry.backoff.ms"]))
-    world.relay(settings={**QUICK, **given})._around.make_producer(0)
+    monkeypatch.setattr(
+        context, "TransactionalProducer", lambda settings, *_: made.append(settings["retry.backoff.ms"])
+    )
+    world.relay(settings={**QUICK, **given})._context.make_producer(0)
     assert made == [backoff]
 
 
@@ -72,13 +74,13 @@ def due_in_each(world: World, partitions: int) -> tuple[Relay, list[str]]:
     return relay, values
 
 
-def commit_with(patch: pytest.MonkeyPatch, deed: Callable[[Turn], object]) -> None:
+def commit_with(patch: pytest.MonkeyPatch, action: Callable[[Turn], object]) -> None:
     """Have something happen before each commit of what is delivered."""
     real = Turn.commit
 
     def commit(self: Turn) -> None:
         if len(self._rows):
-            deed(self)
+            action(self)
         real(self)
 
     patch.setattr(Turn, "commit", commit)
@@ -98,7 +100,7 @@ def test_no_more_than_a_few_are_on_their_way_at_once(wide: World, monkeypatch: p
     began, counts = Turn.begin, list[int]()
 
     def begin(self: Turn) -> None:
-        counts.append(len(relay._side_by_side._under_way))
+        counts.append(len(relay._turns._under_way))
         began(self)
 
     monkeypatch.setattr(Turn, "begin", begin)
@@ -126,7 +128,7 @@ def lose(turn: Turn) -> None:
 
 def fence(turn: Turn) -> None:
     """Another one takes the partition over: Kafka hears nothing more of this owner."""
-    turn._around.make_producer(turn.owner.number).fence()
+    turn._context.make_producer(turn.owner.number).fence()
 
 
 @pytest.mark.parametrize("befalls", [lose, fence])

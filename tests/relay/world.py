@@ -184,9 +184,9 @@ def step_until(condition: Callable[[], object], *relays: Relay) -> None:
 
 
 def state_of(relay: Relay) -> str:
-    assigned = [each.partition for each in relay._consumer.assignment()]
-    read = {number: (owner.position, owner._reached, owner._catch_up_to) for number, owner in relay.owners.items()}
-    return f"{relay._options.name} owns {read} of {assigned}, waits for {relay._absent} {relay._given}"
+    assigned = [each.partition for each in relay._member.consumer.assignment()]
+    read = {number: (owner.position, owner._reached, owner.reads_to) for number, owner in relay.owners.items()}
+    return f"{relay._options.name} owns {read} of {assigned}, waits for {relay._pending} {relay._member.given}"
 
 
 def step_quietly(*relays: Relay) -> None:

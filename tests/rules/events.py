@@ -1,6 +1,6 @@
 """Small streams for the tests of the rules: events of one key, and what comes of them as plain tuples.
 
-Rule 1: one sentence of docs/rules.md is one test in a `test_rules_*.py`; its name says the sentence.
+Rule 1: one sentence of docs/rules.md is one test in a file here; its name says the sentence.
 Rule 2: expected results are literal and in order; an order that is promised is never sorted away.
 """
 

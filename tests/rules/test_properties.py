@@ -1,6 +1,6 @@
 """Properties of the rules, on random streams: disorder, duplicates, losses, several keys, all rules combined.
 
-Rule 1: what is right comes from the oracle (rules_oracle.py) or from the input, never from the engine.
+Rule 1: what is right comes from the oracle (oracle.py) or from the input, never from the engine.
 Rule 2: `streams()` is never late unless it says so; late events are where a cut into batches may show.
 """
 

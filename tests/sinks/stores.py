@@ -22,7 +22,7 @@ import pyarrow as pa
 from tests.processes import Done, in_a_fork
 from waterclock import sinks
 from waterclock.sinks import Batch, Replica, Sink, SQLiteSink
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 if TYPE_CHECKING:
     from tests.postgres_server import PostgresServer

@@ -16,7 +16,7 @@ from tests.conftest import STORES, THROUGH_SPARK
 from tests.sinks.stores import COUNTERS, EVENT, SCHEMA, Store, batch, everything, in_a_child, of_batches
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import LastBatch, Sink, apply_once, check_belongs
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 # a child that is killed takes seconds to load a lake's packages: those of each kind of sink have their turn
 _SLOW = [name for name in STORES if "iceberg" in name or "executors" in name]

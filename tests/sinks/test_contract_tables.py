@@ -19,7 +19,7 @@ from waterclock.sinks import LastBatch, Replica, apply_once
 from waterclock.sinks.destination import Findings
 from waterclock.sinks.duckdb.destination import DuckDBFile
 from waterclock.sinks.sqlite.destination import SQLiteFile
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")
 STRANGE = (

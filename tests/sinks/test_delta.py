@@ -17,8 +17,8 @@ from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, StateMismatch, UsageError
 from waterclock.sinks import DeltaSink, apply_once
 from waterclock.sinks.delta.destination import DeltaLakeTable, delta_column, table_location
-from waterclock.spark import frames
-from waterclock.spark.toml.config import load
+from waterclock.streaming import frames
+from waterclock.streaming.toml.config import load
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def test_a_table_that_cannot_be_a_folder_is_told_with_the_remedy(store: DeltaSto
 
 
 def of_file(folder: Path, sink: str, value: str = "maxwell") -> Any:
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming.toml.config import load
 
     source = f"[source]\nformat = 'kafka'\nservers = 'a:1'\ntopics = ['t']\nvalue = '{value}'\n"
     (folder / "pipeline.toml").write_text(f"{source}[sink]\nformat = 'delta'\n{sink}\n")

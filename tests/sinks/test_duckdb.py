@@ -22,7 +22,7 @@ from waterclock.sinks import DuckDBSink, apply_once
 from waterclock.sinks.destination import Findings
 from waterclock.sinks.duckdb import duckdb as module
 from waterclock.sinks.duckdb.destination import DuckDBFile
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 LAST_US, FIRST_US = 2**62, -(2**62)
 TEXTS = ["", "a\x00b", "NULL", "'", '"', "\\N", "\u00e4\U0001f570", "x" * (1 << 20)]

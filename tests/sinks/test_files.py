@@ -25,7 +25,7 @@ from tests.sinks.stores import COUNTERS, SCHEMA, batch, everything, in_a_child, 
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.sinks import DeltaSink, IcebergSink, LastBatch, Replica, apply_once
 from waterclock.sinks.files.file_figures import figures
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 # kills the child before the commit of that number: its files are written
 KILL_DELTA = """

@@ -16,8 +16,8 @@ from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import Batch, IcebergSink, apply_once
 from waterclock.sinks.iceberg.destination import IcebergTable
-from waterclock.spark import frames
-from waterclock.spark.toml.config import load
+from waterclock.streaming import frames
+from waterclock.streaming.toml.config import load
 
 
 @pytest.fixture

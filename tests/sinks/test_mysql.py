@@ -27,7 +27,7 @@ from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import LastBatch, MySQLSink, Sink, apply_once
 from waterclock.sinks.mysql import session
 from waterclock.sinks.mysql.destination import MySQLDatabase
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 if TYPE_CHECKING:
     from tests.cdc.mariadb import MariaServer

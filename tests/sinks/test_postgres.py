@@ -22,7 +22,7 @@ from tests.sinks.stores import SCHEMA, PostgresStore, batch, everything, of_batc
 from waterclock.errors import UsageError
 from waterclock.postgres import session as postgres_session
 from waterclock.sinks import PostgresSink, Sink, apply_once, written_once
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 pytestmark = pytest.mark.postgres
 

@@ -17,9 +17,9 @@ from waterclock.changes.packed import CHANGES
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
 from waterclock.sinks import Batch, Replica, Sink, apply_once
-from waterclock.spark import frames
-from waterclock.spark.kafka.changes import ChangeLayout, read_changes
-from waterclock.spark.kafka.records import Records
+from waterclock.streaming import frames
+from waterclock.streaming.topics.changes import ChangeLayout, read_changes
+from waterclock.streaming.topics.records import Records
 
 Values = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ import pytest
 from tests.sinks.stores import SCHEMA, SQLiteStore, batch, everything, in_a_child, of_batches
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink, apply_once
-from waterclock.spark import frames
+from waterclock.streaming import frames
 
 
 def test_sqlite_holds_the_values_of_a_result_as_its_functions_read_them(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, TopicSink, apply_once
 from waterclock.sinks.topic.destination import KafkaTopic, kafka_topic
 from waterclock.sinks.topic.topic_rows import records
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 

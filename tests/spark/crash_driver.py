@@ -17,7 +17,7 @@ from typing import Any
 from waterclock.sinks import Batch, Sink
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import conf_for, start
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 POINTS = ("taken", "begun", "looked", "written", "committed", "told")
 

@@ -27,7 +27,7 @@ from waterclock.sinks import PostgresSink
 from waterclock.spark import Pipeline
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 DDL = "order string, at timestamp, what string, id string, n long"
 NAMES = {"created": "opened", "paid": "closed"}

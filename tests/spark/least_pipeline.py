@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waterclock.spark.toml.config import Config
+    from waterclock.streaming.toml.config import Config
 
 LEAST = """
 [source]
@@ -24,7 +24,7 @@ path = "out.db"
 
 def least_with(folder: Path, sinks: str, source: str = 'path = "in"') -> Config:
     """It with these tables of sinks, and from another source, as a file in `folder`; loaded."""
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming.toml.config import load
 
     (folder / "in").mkdir(exist_ok=True)
     text = LEAST.partition("[sink]")[0].replace('path = "in"', source) + sinks

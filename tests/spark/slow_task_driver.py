@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.spark.first_file import FatedSink
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import conf_for, start
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 SPECULATION = {
     "spark.speculation": "true",

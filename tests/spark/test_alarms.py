@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import table
 from waterclock.rules.deadlines import LEVEL_BITS
-from waterclock.spark import operator
+from waterclock.spark.packing import operator
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.spark import buckets, frames
+from waterclock.streaming import buckets, frames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

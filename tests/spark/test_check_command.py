@@ -19,7 +19,7 @@ from waterclock.errors import pip_install
 from waterclock.spark.checking import check
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 PLACES = LEAST.replace('path = "out.db"', 'path = "out/out.db"')
 

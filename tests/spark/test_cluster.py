@@ -20,12 +20,12 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.standalone import HOME, WITHOUT, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark.buckets import BUCKETS
-from waterclock.spark.compiled import tell
+from waterclock.spark.packing.compiled import tell
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session import session
 from waterclock.spark.session.cluster import cluster_settings, packed
-from waterclock.spark.toml.config import load
+from waterclock.streaming.buckets import BUCKETS
+from waterclock.streaming.toml.config import load
 from waterclock.wheel import COMPILED
 
 pytestmark = pytest.mark.spark
@@ -69,13 +69,13 @@ def test_the_package_that_is_sent_holds_what_runs_here_and_is_always_the_same(tm
     first, again = packed(tmp_path), packed(tmp_path / "again")
     assert first.read_bytes() == again.read_bytes()
     names = set(zipfile.ZipFile(first).namelist())
-    assert {"__init__.py", "rules/engine.py", "spark/kafka/fetcher.py"} <= names
+    assert {"__init__.py", "rules/engine.py", "streaming/topics/fetcher.py"} <= names
     assert not [name for name in names if not name.endswith((".py", EXTENSION_SUFFIXES[0]))]
 
 
 WORK = """
-import waterclock.spark.state.bucket as b
-from waterclock.spark.compiled import refused_here
+import waterclock.streaming.state.bucket as b
+from waterclock.spark.packing.compiled import refused_here
 from waterclock.wheel import COMPILED
 print(b.__file__, COMPILED, refused_here())
 """
@@ -237,7 +237,7 @@ import sys
 from waterclock.spark.session import session
 
 def told(_):
-    import waterclock.spark.state.bucket as bucket
+    import waterclock.streaming.state.bucket as bucket
     from waterclock.wheel import COMPILED
     return bucket.__file__, COMPILED
 

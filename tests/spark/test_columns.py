@@ -15,9 +15,10 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.test_pipeline_api import COLUMNS, ORDERS
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink
-from waterclock.spark import Pipeline, folder, frames, reshaped
+from waterclock.spark import Pipeline, folder, reshaped
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming import frames
+from waterclock.streaming.toml.config import load
 
 ASKED = ("event_at", "key", "due", "result_id")
 

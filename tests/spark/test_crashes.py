@@ -20,7 +20,7 @@ from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 FILES = len(POINTS)

@@ -29,7 +29,7 @@ from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.store import State
 from waterclock.relay.upkeep.trim import Cutter
-from waterclock.relay.view.view import Bounds
+from waterclock.relay.watching.view import Bounds
 from waterclock.relay.wire.settlement import mark_of, settlements
 from waterclock.relay.wire.topics import Topics
 from waterclock.spark import pending
@@ -45,7 +45,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clocks of these relays stand still."""
     monkeypatch.setattr("waterclock.relay.owner.pace.REST_NS", 0)
-    monkeypatch.setattr("waterclock.relay.owner.absent.PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.owner.take_over.RECONNECTING_S", (0.0,))
     monkeypatch.setattr("waterclock.relay.upkeep.upkeep.REST_NS", 0)
 
 
@@ -184,8 +184,8 @@ def test_the_rows_are_the_same_when_both_logs_were_cut_off_behind_a_snapshot(spa
     before = view(spark, world)
     assert told(before) == [(b"far", "cart-17", None), (b"\x00v", None, None)]
     cut_off(world, relay)
-    assert owner_of(relay).extent.settled_low > 0
-    assert owner_of(relay).extent.low > 3
+    assert owner_of(relay).log_span.settled_low > 0
+    assert owner_of(relay).log_span.low > 3
     assert view(spark, world) == before
     world.put(None, delay_id="cart-17", delay_action="cancel")
     assert told(view(spark, world)) == [(b"far", "cart-17", "cancel"), (b"\x00v", None, None)]

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Summary
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Summary
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 COLUMNS = ["kind", "key", "rule", "due", "source_id", "result_id", "event_id", "event_n"]

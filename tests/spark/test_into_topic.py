@@ -18,7 +18,7 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark

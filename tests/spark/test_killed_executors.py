@@ -17,7 +17,7 @@ from tests.spark.pipelines import orders
 from tests.spark.standalone import Cluster, cluster, driver_environment, python_without_waterclock
 from tests.spark.test_cluster import PATIENCE_S, for_a_cluster
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import behind, make_pipeline, orders, table
 from waterclock.errors import StateMismatch
 from waterclock.spark.pipeline import configured
-from waterclock.spark.places.hadoop import HadoopPath
-from waterclock.spark.toml.config import load
+from waterclock.streaming.places.hadoop import HadoopPath
+from waterclock.streaming.toml.config import load
 
 
 @pytest.mark.spark

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint import lease as leases
 from waterclock.spark.checkpoint.lease import OWNERS, Lease
-from waterclock.spark.places.hadoop import HadoopPath
+from waterclock.streaming.places.hadoop import HadoopPath
 
 pytestmark = pytest.mark.spark
 

@@ -22,8 +22,8 @@ from tests.spark.topics import Sender, make_topic_pipeline
 from tests.web.reading import get, read_back
 from waterclock.broker import Broker
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
-from waterclock.spark.watching.statistics import PipelineStatistics
+from waterclock.streaming.statistics import PipelineStatistics
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 HOUR_US = 3_600_000_000

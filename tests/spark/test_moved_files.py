@@ -19,8 +19,8 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.sinks import Batch
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Summary
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Summary
+from waterclock.streaming.toml.config import load
 
 pytestmark = [
     pytest.mark.spark,

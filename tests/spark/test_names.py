@@ -29,11 +29,12 @@ from tests.spark.topics import Sender
 from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink
-from waterclock.spark import Pipeline, folder, frames, topics
-from waterclock.spark.by_place import in_workers
-from waterclock.spark.steps import ResultStep
-from waterclock.spark.toml.fitting import check_names_of
-from waterclock.spark.toml.steps import Step
+from waterclock.spark import Pipeline, folder, topics
+from waterclock.spark.batch.steps import ResultStep
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.streaming import frames
+from waterclock.streaming.toml.fitting import check_names_of
+from waterclock.streaming.toml.steps import Step
 from waterclock.testing import Broker
 
 ROLES = ("order", "at", "what", "id", "n", "more", "due")

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
-from waterclock.spark.buckets import BUCKETS
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import _failure, configured
-from waterclock.spark.summary import Summary
-from waterclock.spark.toml.config import load
+from waterclock.streaming.buckets import BUCKETS
+from waterclock.streaming.summary import Summary
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 
@@ -254,7 +254,7 @@ def test_a_file_older_than_a_week_is_read_all_the_same(spark: SparkSession, tmp_
 
 
 def test_a_watermark_delay_below_a_millisecond_makes_nothing_late_too_early() -> None:
-    from waterclock.spark.transform import delay_text
+    from waterclock.spark.packing.transform import delay_text
 
     assert [delay_text(us) for us in (0, 1, 1000, 1500)] == [f"{ms} milliseconds" for ms in (0, 1, 1, 2)]
 

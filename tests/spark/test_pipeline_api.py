@@ -18,7 +18,7 @@ from waterclock.spark import Pipeline, folder
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.folder import stored as stored_in
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 ORDERS = (
     Rules(key="order", time="at", type="what", id="id", sequence="n")

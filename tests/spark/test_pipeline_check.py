@@ -12,12 +12,12 @@ import pytest
 from tests.spark.least_pipeline import LEAST
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
-from waterclock.spark import frames
-from waterclock.spark.batches import watermark_of
+from waterclock.spark.batch.batches import watermark_of
 from waterclock.spark.fresh import start_over
-from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming import frames
+from waterclock.streaming.layout import EARLIEST_US
+from waterclock.streaming.toml.config import load
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import behind, make_pipeline, orders, table
-from tests.spark.place_contract import PlaceContract, RemoteContract
+from tests.streaming.places.place_contract import PlaceContract, RemoteContract
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import Summary, configured
-from waterclock.spark.places.hadoop import HadoopPath
-from waterclock.spark.toml.config import load
+from waterclock.streaming.places.hadoop import HadoopPath
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 

@@ -23,8 +23,8 @@ from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Progress
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Progress
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]

@@ -24,17 +24,17 @@ from tests.spark.test_pipeline_api import COLUMNS, ORDERS
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import Batch, DeltaSink, LastBatch, Replica, SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
+from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
-from waterclock.spark.outlets import Outlets
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 # the command, and SIGKILL in the batch of that number, when the first sink has it and the second one has it not
 DRIVER = """
 import os, signal, sys
 from waterclock import cli
-from waterclock.spark import outlets
+from waterclock.spark.batch import outlets
 written_once = outlets.written_once
 def dying(sink, batch):
     if sink.path.name == "aside.db" and batch.batch_id == int(sys.argv[2]):

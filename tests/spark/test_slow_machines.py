@@ -20,7 +20,7 @@ from tests.spark.pipelines import make_pipeline, orders
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
@@ -75,8 +75,8 @@ def test_each_committed_batch_gives_a_query_all_its_starts_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a live run of weeks ended at its fifth slow moment
-    monkeypatch.setattr("waterclock.spark.starts.FIRST_PAUSE_S", 0)
-    monkeypatch.setattr("waterclock.spark.starts.MOST", 2)
+    monkeypatch.setattr("waterclock.spark.session.starts.FIRST_PAUSE_S", 0)
+    monkeypatch.setattr("waterclock.spark.session.starts.MOST", 2)
     sink = SlowMoments(tmp_path / "mine.db")
     with configured(load(make_pipeline(tmp_path, orders(5))), sink) as pipeline:
         assert pipeline.run(spark).batches > 3
@@ -86,7 +86,7 @@ def test_each_committed_batch_gives_a_query_all_its_starts_back(
 def test_a_machine_that_is_too_busy_for_good_is_named_as_what_is_the_matter(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.spark.starts.FIRST_PAUSE_S", 0)
+    monkeypatch.setattr("waterclock.spark.session.starts.FIRST_PAUSE_S", 0)
     sink = SlowMoments(tmp_path / "mine.db")
     sink.left = 100
     too_busy = pytest.raises(

@@ -15,7 +15,7 @@ from tests.spark.pipelines import orders
 from tests.spark.standalone import cluster, driver_environment, python_without_waterclock
 from tests.spark.test_cluster import PATIENCE_S, for_a_cluster
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 APART = ("127.0.0.1", "127.0.0.2")  # Spark begins no task twice on one host

@@ -22,8 +22,8 @@ from tests.spark.test_pipeline_api import COLUMNS, ORDERS, TOLD, expected
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
-from waterclock.spark.steps import SOURCE, ResultStep, applied, nothing
-from waterclock.spark.toml.steps import Step
+from waterclock.spark.batch.steps import SOURCE, ResultStep, applied, nothing
+from waterclock.streaming.toml.steps import Step
 
 pytestmark = pytest.mark.spark
 QUERY = """query = '''SELECT o AS `order`, at, coalesce(name, what) AS what, id, n

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 _LISTENING = "0A"

@@ -22,8 +22,8 @@ from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_rando
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Progress
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Progress
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.long(seconds=50)]

@@ -20,8 +20,8 @@ from waterclock import Rules
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import write_once
-from waterclock.spark.closing import ClosingReader, OnSpark, bind, bindings_of, unbind
-from waterclock.spark.packs import END_US
+from waterclock.spark.packing.closing import ClosingReader, OnSpark, bind, bindings_of, unbind
+from waterclock.streaming.layout import END_US
 
 pytestmark = pytest.mark.spark
 DDL = "order string, at timestamp, what string, id string, n long"

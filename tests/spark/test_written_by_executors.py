@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from tests.spark.lakes import BY_EXECUTORS, DELTA, ICEBERG, beside, held, lake_pipeline, orphans
 from tests.spark.pipelines import orders
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Summary
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Summary
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 # the command, and SIGKILL before the commit of Delta of that number

@@ -26,7 +26,7 @@ from tests.spark.test_crashes import DRIVER
 from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint import lease
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.long(seconds=60)]
 COLUMNS = "batch_id, kind, key, rule, source_id, result_id"

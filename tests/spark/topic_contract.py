@@ -26,7 +26,7 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.spark.pipeline import Progress, Summary, configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 COLUMNS = "kind, key, rule, due, source_id, result_id"
 NewTopic = Callable[[int], str]

@@ -21,7 +21,7 @@ from waterclock import Rules
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, topics
-from waterclock.spark.summary import Progress
+from waterclock.streaming.summary import Progress
 
 NAMED = """
 query = '''SELECT `order`, at, coalesce(name, what) AS what, id, n, _row_id_place

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from tests.spark.pipelines import PIPELINE
-from waterclock.spark.kafka.records import HEARTBEAT
+from waterclock.streaming.topics.records import HEARTBEAT
 
 PATIENCE_S = 30
 

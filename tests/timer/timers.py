@@ -2,7 +2,7 @@
 
 Rule 1: a test over all drivers takes `make`, from `pytest.mark.parametrize("make", DRIVERS)`; what it makes stands at
     zero of a ManualClock, so time is equal, never near.
-Rule 2: the contract is one suite, `test_timer_*.py`; a new driver joins it, whole, with one more entry in DRIVERS.
+Rule 2: a new driver joins all those suites, whole, with one more entry in DRIVERS.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ import pytest
 
 from tests.web.reading import get, read_back
 from waterclock import __version__, cli
-from waterclock.broker import Broker, BrokerStatistics
-from waterclock.broker.prometheus import prometheus as broker_page
+from waterclock.broker import BrokerStatistics
 
 
 @contextmanager
@@ -38,16 +37,6 @@ def record(url: str) -> Any:
     status, page, headers = get(f"{url}/statistics.json")
     assert (status, headers["Content-Type"]) == (200, "application/json")
     return json.loads(page)
-
-
-def test_a_brokers_page_shows_its_statistics() -> None:
-    with Broker() as broker:
-        broker.create_topic("orders", partitions=3)
-        statistics = broker.statistics()
-        found = read_back(broker_page(statistics))
-    assert found["waterclock_broker_partitions"] == ("gauge", [("waterclock_broker_partitions", {}, 3.0)])
-    delayed = {labels["purgatory"] for _, labels, _ in found["waterclock_broker_delayed_operations"][1]}
-    assert delayed == set(statistics.purgatories)
 
 
 def test_the_broker_command_serves_its_pages_until_it_ends() -> None:

@@ -1,7 +1,7 @@
 """Every implementation of the wheel, and what the suites over all of them share.
 
 Rule 1: a test over all wheels takes `make`, from `pytest.mark.parametrize("make", WHEELS)`, or from SIZED.
-Rule 2: the contract is one suite, `test_wheel_contract_*.py`; a new wheel joins it, whole, with one more entry in WHEELS.
+Rule 2: the contract is one suite, `test_contract_*.py`; a new wheel joins it, whole, with one more entry in WHEELS.
 """
 
 from __future__ import annotations

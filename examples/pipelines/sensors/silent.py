@@ -16,7 +16,7 @@ from waterclock.spark import Pipeline, folder, reshaped
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from waterclock.spark.summary import Summary
+    from waterclock.streaming.summary import Summary
 
 # a message is {"device": {"id": ..., "site": {"name": ...}}, "sent_ms": ..., "values": [{"name": ..., "value": ...}, ...]}
 COLUMNS = {

@@ -16,7 +16,7 @@ TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "dou
 SIZES: Final = {"int": 2**31, "long": 2**63}
 
 
-class Bounds(NamedTuple):
+class SettingBounds(NamedTuple):
     """The type, the lowest and the highest value; None if there is no bound."""
 
     kind: str
@@ -24,48 +24,48 @@ class Bounds(NamedTuple):
     highest: float | None = None
 
 
-ANY_INT: Final = Bounds("int")
+ANY_INT: Final = SettingBounds("int")
 BOUNDS: Final = {
-    "connections.max.idle.ms": Bounds("long"),
-    "default.replication.factor": Bounds("int", 1, 1),
-    "fetch.max.bytes": Bounds("int", 1024),
-    "log.cleaner.backoff.ms": Bounds("long", 0),
-    "log.cleaner.delete.retention.ms": Bounds("long", 0),
-    "log.cleaner.max.compaction.lag.ms": Bounds("long", 1),
-    "log.cleaner.min.cleanable.ratio": Bounds("double", 0, 1),
-    "log.cleaner.min.compaction.lag.ms": Bounds("long", 0),
-    "log.flush.interval.messages": Bounds("long", 1),
-    "log.flush.interval.ms": Bounds("long", 0),
-    "log.index.interval.bytes": Bounds("int", 0),
-    "log.index.size.max.bytes": Bounds("int", 4),
-    "log.message.timestamp.after.max.ms": Bounds("long", 0),
-    "log.message.timestamp.before.max.ms": Bounds("long", 0),
-    "log.retention.bytes": Bounds("long"),
-    "log.retention.check.interval.ms": Bounds("long", 1),
-    "log.retention.ms": Bounds("long", -1),
-    "log.roll.jitter.ms": Bounds("long", 0),
-    "log.roll.ms": Bounds("long", 1),
-    "log.segment.bytes": Bounds("int", 1),
-    "log.segment.delete.delay.ms": Bounds("long", 0),
-    "max.connections": Bounds("int", 0),
-    "message.max.bytes": Bounds("int", 0),
-    "min.insync.replicas": Bounds("int", 1),
-    "node.id": Bounds("int", 0),
-    "num.partitions": Bounds("int", 1),
-    "offsets.retention.check.interval.ms": Bounds("long", 1),
-    "offsets.retention.minutes": Bounds("int", 1),
-    "queued.max.request.bytes": Bounds("long"),
-    "queued.max.unauthenticated.bytes": Bounds("long"),
-    "replica.lag.time.max.ms": Bounds("long"),
-    "socket.request.max.bytes": Bounds("int", 1),
-    "segment.bytes": Bounds("int", 1 << 20),
+    "connections.max.idle.ms": SettingBounds("long"),
+    "default.replication.factor": SettingBounds("int", 1, 1),
+    "fetch.max.bytes": SettingBounds("int", 1024),
+    "log.cleaner.backoff.ms": SettingBounds("long", 0),
+    "log.cleaner.delete.retention.ms": SettingBounds("long", 0),
+    "log.cleaner.max.compaction.lag.ms": SettingBounds("long", 1),
+    "log.cleaner.min.cleanable.ratio": SettingBounds("double", 0, 1),
+    "log.cleaner.min.compaction.lag.ms": SettingBounds("long", 0),
+    "log.flush.interval.messages": SettingBounds("long", 1),
+    "log.flush.interval.ms": SettingBounds("long", 0),
+    "log.index.interval.bytes": SettingBounds("int", 0),
+    "log.index.size.max.bytes": SettingBounds("int", 4),
+    "log.message.timestamp.after.max.ms": SettingBounds("long", 0),
+    "log.message.timestamp.before.max.ms": SettingBounds("long", 0),
+    "log.retention.bytes": SettingBounds("long"),
+    "log.retention.check.interval.ms": SettingBounds("long", 1),
+    "log.retention.ms": SettingBounds("long", -1),
+    "log.roll.jitter.ms": SettingBounds("long", 0),
+    "log.roll.ms": SettingBounds("long", 1),
+    "log.segment.bytes": SettingBounds("int", 1),
+    "log.segment.delete.delay.ms": SettingBounds("long", 0),
+    "max.connections": SettingBounds("int", 0),
+    "message.max.bytes": SettingBounds("int", 0),
+    "min.insync.replicas": SettingBounds("int", 1),
+    "node.id": SettingBounds("int", 0),
+    "num.partitions": SettingBounds("int", 1),
+    "offsets.retention.check.interval.ms": SettingBounds("long", 1),
+    "offsets.retention.minutes": SettingBounds("int", 1),
+    "queued.max.request.bytes": SettingBounds("long"),
+    "queued.max.unauthenticated.bytes": SettingBounds("long"),
+    "replica.lag.time.max.ms": SettingBounds("long"),
+    "socket.request.max.bytes": SettingBounds("int", 1),
+    "segment.bytes": SettingBounds("int", 1 << 20),
 }
 
 
 def check(name: str, used: str, text: str, value: Any) -> None:
     """UsageError if the number `value`, read from `text`, cannot be the setting's.
 
-    `name` is the broker's name for it, `asked` the name that was used.
+    `name` is the broker's name for it, `used` the name that was used.
 
     >>> check("log.retention.ms", "retention.ms", "-5", -5)
     Traceback (most recent call last):

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from waterclock.broker.core import Core
 from waterclock.broker.faults import Faults
@@ -38,7 +38,7 @@ class Broker:
 
     `settings` are Kafka's, by Kafka's names, as text. `access` says who may connect, and how; without it: everybody on this
     machine. Under a `ManualClock` time stands still until `advance_s`.
-    `UsageError` for a setting that cannot be; `DataInUse` where another broker has the folder; `LogDamaged`.
+    `UsageError` for a setting that cannot be; `DataInUse` if another broker has the folder; `LogDamaged`.
 
     >>> with Broker() as broker:
     ...     broker.bootstrap.split(":")[0]
@@ -61,7 +61,9 @@ class Broker:
         self._settings = Settings(settings)
         self._access = access if access is not None else Access()
         self._access.check(host, follow)
-        self._data, self._host, self._port = data, host, port
+        self._data = data
+        self._host = host
+        self._port = port
         self._clock: WallClock = clock if clock is not None else SystemClock()
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,7 +85,7 @@ class Broker:
             self._temporary = tempfile.TemporaryDirectory(prefix="waterclock-broker-")
         started: Future[None] = Future()
         self._stopping = self._power_is_cut = False
-        self._thread = threading.Thread(target=self._run, args=(started,), name="broker", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), name="broker", daemon=True)
         self._thread.start()
         try:
             started.result()
@@ -105,9 +107,15 @@ class Broker:
         """Put everything onto the disk and stop; a second time does nothing."""
         loop, self._loop = self._loop, None
         self._stopping = True  # the present role may be over already, and the next one about to begin
+
+        def stop() -> None:
+            over = self._present().over
+            if not over.done():
+                over.set_result(STOP)
+
         if loop is not None:
             with suppress(RuntimeError):  # it has stopped by itself
-                loop.call_soon_threadsafe(self._stop)
+                loop.call_soon_threadsafe(stop)
         self._clean_up()
 
     def cut_power(self) -> None:
@@ -132,11 +140,26 @@ class Broker:
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
         """A new topic, there and durable when this returns.
 
-        UsageError if the name is not legal or not free, or a setting cannot be; OSError if it was refused, or the broker
-        ended before it could be known to be kept.
+        UsageError if the name is not legal or not free, or a setting cannot be; OSError if the topic was refused, or the
+        broker ended before it could be known to be kept.
         """
         done: Future[bool] = Future()
-        self.call(lambda: _create(self.inside, done, name, partitions, settings or {}))
+
+        def create() -> None:
+            role = self.inside
+
+            def end(kept: bool) -> None:
+                role.over.remove_done_callback(ended)
+                if not done.done():
+                    done.set_result(kept)
+
+            def ended(over: object) -> None:
+                end(False)
+
+            role.topics.checked_create(name, partitions, settings or {}, end)
+            role.over.add_done_callback(ended)
+
+        self.call(create)
         if not done.result():
             raise OSError(
                 f"topic {name!r} could not be kept: the disk refused it, too few replicas are in sync, or the broker ended"
@@ -155,7 +178,7 @@ class Broker:
         self.call(lambda: self._present().timer.advance(duration_s))
 
     def statistics(self) -> BrokerStatistics:
-        """What the broker did so far, and what waits now: cheap enough to be asked every second."""
+        """What the broker did so far, and what waits now: cheap enough for every second."""
         return self.call(lambda: self._present().statistics())
 
     def call(self, deed: Callable[[], T]) -> T:
@@ -163,7 +186,14 @@ class Broker:
         loop, future = self._loop, Future[T]()
         if loop is None:
             raise self._not_running()
-        loop.call_soon_threadsafe(_settle, future, deed)
+
+        def run() -> None:
+            try:
+                future.set_result(deed())
+            except BaseException as error:
+                future.set_exception(error)
+
+        loop.call_soon_threadsafe(run)
         return future.result()
 
     # The parts, for tests
@@ -192,7 +222,7 @@ class Broker:
         raise UsageError(f"the broker at {self.bootstrap} follows nobody: it is the leader already")
 
     def _present(self) -> Core | Follower:
-        """What it is just now, or was when it ended."""
+        """The role that it has just now, or had when it ended."""
         if self._role is None:
             raise self._not_running()
         return self._role
@@ -201,11 +231,6 @@ class Broker:
         if self._failure is not None:
             return RuntimeError(f"the broker has ended: {self._failure}")
         return RuntimeError("the broker is not running: start() it, or use it in a with statement")
-
-    def _stop(self) -> None:
-        over = self._present().over
-        if not over.done():
-            over.set_result(STOP)
 
     # Who leads
 
@@ -237,13 +262,13 @@ class Broker:
         if self._failure is not None:
             raise self._not_running() from self._failure
 
-    def _run(self, started: Future[None]) -> None:
-        asyncio.run(self._serve(started))
-
     async def _serve(self, started: Future[None]) -> None:
         """Lead, or follow, and change over if that ends in the other."""
         try:
-            role = await self._first_role()
+            # what its folder remembers goes before what it was started with, and what the other broker says before both
+            kept = Store.kept_at(self._folder(), "self")
+            self._follow = await whom_to_follow(kept, self._follow, self._access.link)
+            role = await self._take_role()
             self._loop = asyncio.get_running_loop()
         except BaseException as error:
             started.set_exception(error)
@@ -272,12 +297,6 @@ class Broker:
             self._changed_over.set()
         await (role.lose_power() if self._power_is_cut else role.close())
 
-    async def _first_role(self) -> Core | Follower:
-        """What its folder remembers goes before what it was started with, and what the other broker says before both."""
-        kept = Store.kept_at(self._folder(), "self")
-        self._follow = await whom_to_follow(kept, self._follow, self._access.link)
-        return await self._take_role()
-
     def _folder(self) -> str:
         return str(self._data) if self._temporary is None else self._temporary.name
 
@@ -305,25 +324,3 @@ class Broker:
 
 def _nothing() -> None:
     """Nobody wants to hear of a failure."""
-
-
-def _create(role: Core, done: Future[bool], name: str, partitions: int, settings: Mapping[str, str]) -> None:
-    """Make a topic; `done` hears whether it is kept, False where the role ends before that is known."""
-
-    def tell(kept: bool) -> None:
-        role.over.remove_done_callback(ended)
-        if not done.done():
-            done.set_result(kept)
-
-    def ended(over: object) -> None:
-        tell(False)
-
-    role.topics.checked_create(name, partitions, settings, tell)
-    role.over.add_done_callback(ended)
-
-
-def _settle(future: Future[Any], deed: Callable[[], Any]) -> None:
-    try:
-        future.set_result(deed())
-    except BaseException as error:
-        future.set_exception(error)

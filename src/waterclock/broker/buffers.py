@@ -21,7 +21,9 @@ class Slice:
     __slots__ = ("at", "segment", "size")
 
     def __init__(self, segment: OpenFile, at: int, size: int) -> None:
-        self.segment, self.at, self.size = segment, at, size
+        self.segment = segment
+        self.at = at
+        self.size = size
 
     def read(self) -> bytes:
         return os.pread(self.segment.fd, self.size, self.at)

@@ -26,16 +26,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     every = "print statistics to stderr, a line of JSON each time"
     parser.add_argument("--statistics-every", type=seconds, metavar="SECONDS", help=every)
     option.add_to(parser)
-    parser.add_argument("--follow", metavar="HOST:PORT", help="copy the broker there, and take over where promoted")
+    parser.add_argument("--follow", metavar="HOST:PORT", help="copy the broker there, and take over if promoted")
     _add_link(parser, "at the other broker of the pair; with --users nobody else may follow")
-    more = parser.add_subparsers(metavar="promote", help="make a follower the leader; promote --help tells more")
+    more = parser.add_subparsers(metavar="promote", help="make a follower the leader; see promote --help")
     _add_promote(more.add_parser("promote", help="make a follower the leader"))
 
 
 def _add_promote(parser: argparse.ArgumentParser) -> None:
     describe(parser, promote, "waterclock broker promote --at 127.0.0.1:9093")
     parser.add_argument("--at", metavar="HOST:PORT", required=True, help="where the follower listens")
-    unclean = "even where it has copied nothing yet: what it lacks is lost"
+    unclean = "even if it has copied nothing yet: what it lacks is lost"
     parser.add_argument("--unclean", action="store_true", help=unclean)
     _add_link(parser, "there")
 

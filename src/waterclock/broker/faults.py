@@ -2,30 +2,33 @@
 
 Rule 1: a fault is set from any thread and takes effect in the broker's: the next request that is read meets it.
 Rule 2: of several faults that fit a request, the one that was set first meets it, alone.
-Rule 3: where no fault is set, a request pays for one comparison with None.
+Rule 3: if no fault is set, a request pays for one comparison with None.
+Rule 4: a leader is frozen partition by partition; a follower only as a whole, for it flushes all that it copied together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from waterclock.broker.net.outgoing import Part, Slot
+from waterclock.broker.net.outgoing import AnswerPart, Slot
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.names import KEYS
 from waterclock.broker.wire.refusal import refuse, topics_of
-from waterclock.errors import meant
+from waterclock.errors import UsageError, meant
 
 if TYPE_CHECKING:
-    from waterclock.broker.api.table import Table
-    from waterclock.broker.freezing import Freezer
+    from waterclock.broker.api.table import ApiTable
+    from waterclock.broker.flusher import Flusher
+    from waterclock.broker.log.partition import Partition
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
 
 T = TypeVar("T")
 Act = Callable[["Connection", int, int, int, memoryview], Any]
+OnAnswer = Callable[["HeldAnswer", list[AnswerPart]], Any]
 PRODUCE: Final = 0
 NAME_TOPICS: Final = {0, 1, 2, 3, 8, 9, 19, 20, 21, 23, 24, 28, 37, 47, 61}  # whose requests name topics
 
@@ -61,7 +64,10 @@ class Trap:
     """What a fault catches, and what it does with it; `left` None: any number of requests."""
 
     def __init__(self, key: int, topic: str | None, left: int | None, act: Act) -> None:
-        self.key, self.topic, self.left, self.act = key, topic, left, act
+        self.key = key
+        self.topic = topic
+        self.left = left
+        self.act = act
         self.met = 0
 
 
@@ -70,11 +76,11 @@ class HeldAnswer(Slot):
 
     __slots__ = ("then",)
 
-    def answer(self, parts: list[Part]) -> None:
-        self.then: Callable[[HeldAnswer, list[Part]], Any]
+    def answer(self, parts: list[AnswerPart]) -> None:
+        self.then: OnAnswer
         self.then(self, parts)
 
-    def send(self, parts: list[Part]) -> None:
+    def send(self, parts: list[AnswerPart]) -> None:
         """Send the answer after all."""
         super().answer(parts)
 
@@ -85,12 +91,16 @@ class Faults:
     def __init__(
         self,
         call: Callable[[Callable[[], Any]], Any],
-        table: Table,
+        table: ApiTable,
         topics: Topics,
         freezer: Freezer,
         timer: AsyncTimer,
     ) -> None:
-        self._call, self._table, self._topics, self._freezer, self._timer = call, table, topics, freezer, timer
+        self._call = call
+        self._table = table
+        self._topics = topics
+        self._freezer = freezer
+        self._timer = timer
         self._traps: list[Trap] = []
 
     def answer(self, api: str, error: Error, *, times: int | None = 1, topic: str | None = None) -> Fault:
@@ -114,7 +124,7 @@ class Faults:
     def drop(self, api: str, *, after: bool = False, times: int | None = 1, topic: str | None = None) -> Fault:
         """Close the connection of the next `times` requests: before they are served, or `after`, instead of the answer.
 
-        `after` makes a lost acknowledgement: what was asked for is done and durable, and the client cannot know it.
+        `after` makes a lost acknowledgement: the request is done and durable, and the client cannot know it.
         """
 
         def before(connection: Connection, *request: Any) -> None:
@@ -134,7 +144,7 @@ class Faults:
         if not ms >= 0:
             raise ValueError(f"ms must be 0 or more, got {ms!r}")
 
-        def late(slot: HeldAnswer, parts: list[Part]) -> None:
+        def late(slot: HeldAnswer, parts: list[AnswerPart]) -> None:
             self._timer.call_later(ms / 1000, lambda: slot.send(parts))
 
         return self._set(api, times, topic, lambda connection, *request: self._serve_held(connection, request, late))
@@ -206,8 +216,8 @@ class Faults:
         named = [one if isinstance(one, str) else by_id.get(one) for one in topics_of(body)]
         return {one if isinstance(one, str) else one.name for one in named if one is not None}
 
-    def _serve_held(self, connection: Connection, request: Any, then: Callable[[HeldAnswer, list[Part]], Any]) -> bool:
-        """Serve a request whose answer goes to `then`; False if it will have no answer."""
+    def _serve_held(self, connection: Connection, request: Any, then: OnAnswer) -> bool:
+        """Serve a request whose answer goes to `then`; False if there will be no answer."""
         made = []
 
         def make(connection: Connection) -> Slot:
@@ -242,3 +252,76 @@ def _known_error(error: Any) -> Error:
         raise ValueError(
             f"error: {error!r} is not one of waterclock.broker.Error, such as Error.NOT_COORDINATOR"
         ) from None
+
+
+# What `freeze` holds still, in the broker's thread
+
+
+class Freezer(Protocol):
+    """A topic of None stands for everything. UsageError if the broker has no such topic or partition."""
+
+    def freeze(self, topic: str | None, partition: int | None) -> Callable[[], None]:
+        """Hold it still; what is returned ends that, and does nothing if it has ended already."""
+
+    def thaw(self, topic: str | None, partition: int | None) -> None:
+        """Let it go on, whoever froze it."""
+
+
+class FlushFreezer:
+    """Holds back a leader's flushes: acks=1 is answered, acks=all waits, readers see nothing new."""
+
+    def __init__(self, topics: Topics, flusher: Flusher) -> None:
+        self._topics, self._flusher = topics, flusher
+        self._frozen: dict[Partition, None] = {}
+
+    def freeze(self, topic: str | None, partition: int | None) -> Callable[[], None]:
+        partitions = self._partitions(topic, partition)
+        for one in partitions:
+            self._frozen[one] = None
+            self._flusher.freeze(one, True)
+        return lambda: self._thaw(partitions)
+
+    def thaw(self, topic: str | None, partition: int | None) -> None:
+        self._thaw(list(self._frozen) if topic is None else self._partitions(topic, partition))
+
+    def _thaw(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            if partition in self._frozen:
+                del self._frozen[partition]
+                if not partition.deleted:
+                    self._flusher.freeze(partition, False)
+
+    def _partitions(self, topic: str | None, number: int | None) -> list[Partition]:
+        if topic is None:
+            return list(self._topics.partitions())
+        known = self._topics.by_name.get(topic)
+        if known is None:
+            raise UsageError(f"there is no topic {topic!r} to freeze: create it first, as with broker.create_topic")
+        if number is None:
+            return list(known.partitions)
+        if not 0 <= number < len(known.partitions):
+            raise UsageError(f"topic {topic!r} has partitions 0 to {len(known.partitions) - 1}, got {number!r}")
+        return [known.partitions[number]]
+
+
+class CopyFreezer:
+    """Holds back a follower's copying, as a process that stands still. `freeze(frozen)` does it."""
+
+    def __init__(self, freeze: Callable[[bool], None]) -> None:
+        self._freeze = freeze
+
+    def freeze(self, topic: str | None, partition: int | None) -> Callable[[], None]:
+        _refuse_topic(topic)
+        self._freeze(True)
+        return lambda: self._freeze(False)
+
+    def thaw(self, topic: str | None, partition: int | None) -> None:
+        _refuse_topic(topic)
+        self._freeze(False)
+
+
+def _refuse_topic(topic: str | None) -> None:
+    if topic is not None:
+        raise UsageError(
+            f"a follower copies all topics together, {topic!r} too: call freeze() and thaw() without a topic"
+        )

@@ -7,13 +7,14 @@ Rule 1: only the event loop's thread touches partitions. A flushing thread gets 
 Rule 2: a partition is in one flush at a time: the appends of its file never wait behind two.
 Rule 3: a flush that failed ends the process: log/durable.py.
 Rule 4: one thread at a time writes ahead. What comes meanwhile waits for the next: it is a fraction of a millisecond.
+Rule 5: after a flush producers are answered before readers: a hundred long polls do not make one producer wait.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.durable import flush_files
@@ -23,12 +24,14 @@ from waterclock.broker.statistics import FlushStatistics
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition
     from waterclock.broker.log.segment import Segment
+    from waterclock.broker.net.outgoing import Ready
     from waterclock.broker.worker import Do
+    from waterclock.purgatory import Purgatory
 
 THREADS: Final = 4  # a hundred files one after the other fell from 41k to 16k requests/s with one
 
 
-class Work(NamedTuple):
+class FlushWork(NamedTuple):
     """One partition's part of a flush: its end when the flush began, and the files with bytes to flush.
 
     `ahead`: the bytes that are new go into the write-ahead log, as `small` allows.
@@ -73,17 +76,22 @@ class Flusher:
         now_ns: Callable[[], int],
         ahead: WriteAheadLog,
         do: Do,
-        on_flushed: Callable[[list[Work]], None],
+        on_flushed: Callable[[list[FlushWork]], None],
     ) -> None:
-        self._loop, self._now_ns, self._ahead, self._do = loop, now_ns, ahead, do
+        self._loop = loop
+        self._now_ns = now_ns
+        self._ahead = ahead
+        self._do = do
         self._on_flushed = on_flushed
         self._count = self._partitions = self._last_ns = self._worst_ns = 0
         self._dirty: dict[Partition, None] = {}
         self._flushing: set[Partition] = set()
         self.frozen: set[Partition] = set()
         self._free = THREADS
-        self._scheduled = self._writing = self._settling = False
-        self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
+        self._scheduled = False  # to `_start`
+        self._writing = False  # a thread writes ahead
+        self._settling = False  # the worker flushes what the log stands in for
+        self._queue: queue.SimpleQueue[list[FlushWork] | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._flush_forever, name="flusher", daemon=True) for _ in range(THREADS)
         ]
@@ -134,34 +142,33 @@ class Flusher:
         for first in range(0, len(large), share or 1):
             self._begin(large[first : first + share])
 
-    def _begin(self, work: list[Work]) -> None:
+    def _begin(self, work: list[FlushWork]) -> None:
         self._free -= 1
         self._queue.put(work)
 
-    def _take(self) -> list[Work]:
+    def _take(self) -> list[FlushWork]:
         if not self._flushing and not self.frozen:
             taken, self._dirty = self._dirty, {}
         else:
             taken = {p: None for p in self._dirty if p not in self._flushing and p not in self.frozen}
             self._dirty = {p: None for p in self._dirty if p not in taken}
         self._flushing.update(taken)
-        return [Work(p, p.end, p.unflushed()) for p in taken]
+        return [FlushWork(p, p.end, p.unflushed()) for p in taken]
 
     def _flush_forever(self) -> None:
         while (work := self._queue.get()) is not None:
             began_ns, ahead = self._now_ns(), work[0].ahead
-            done = self._written_ahead(work) if ahead else _flushed_in_place(work)
-            self._loop.call_soon_threadsafe(self._flushed, ahead, done, self._now_ns() - began_ns)
+            if ahead:
+                try:
+                    self._ahead.write([one.appended() for one in work])
+                except OSError:  # there is no room for a log: into its own files
+                    work = [one._replace(ahead=False) for one in work]
+            if not work[0].ahead:
+                for one in work:
+                    flush_files(one.files)
+            self._loop.call_soon_threadsafe(self._flushed, ahead, work, self._now_ns() - began_ns)
 
-    def _written_ahead(self, work: list[Work]) -> list[Work]:
-        """Write it ahead, or in its own files where there is no room for a log; how it was done."""
-        try:
-            self._ahead.write([one.appended() for one in work])
-        except OSError:
-            return _flushed_in_place([one._replace(ahead=False) for one in work])
-        return work
-
-    def _flushed(self, ahead: bool, work: list[Work], took_ns: int) -> None:
+    def _flushed(self, ahead: bool, work: list[FlushWork], took_ns: int) -> None:
         self._free += 1
         self._count += 1
         self._partitions += len(work)
@@ -179,23 +186,18 @@ class Flusher:
         if self._settling or not self._ahead.unsettled:
             return
         self._settling = True
-        self._do(self._ahead.settle, self._settled)
 
-    def _settled(self, error: Exception | None) -> None:
-        self._settling = False
-        self._settle()  # the other half may be full by now
+        def settled(error: Exception | None) -> None:
+            self._settling = False
+            self._settle()  # the other half may be full by now
 
-
-def _flushed_in_place(work: list[Work]) -> list[Work]:
-    for one in work:
-        flush_files(one.files)
-    return work
+        self._do(self._ahead.settle, settled)
 
 
-def _parted(work: list[Work]) -> tuple[list[Work], list[Work]]:
+def _parted(work: list[FlushWork]) -> tuple[list[FlushWork], list[FlushWork]]:
     """What is written ahead, and what is flushed in its own files."""
-    small: list[Work] = []
-    large: list[Work] = []
+    small: list[FlushWork] = []
+    large: list[FlushWork] = []
     room = MOST
     for one in work:
         if 0 < one.small <= room:
@@ -204,3 +206,31 @@ def _parted(work: list[Work]) -> tuple[list[Work], list[Work]]:
         else:
             large.append(one)
     return small, large
+
+
+class HighWatermarks:
+    """Raises high watermarks, and asks the operations that wait in `produces` and `fetches`; `news()` hears of it."""
+
+    def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory, news: Callable[[], object]) -> None:
+        self._ready = ready
+        self._produces = produces
+        self._fetches = fetches
+        self._news = news
+
+    def flushed(self, work: list[FlushWork], raise_high: Callable[[Partition], None]) -> None:
+        """The flusher has made this durable; `raise_high` raises a partition's high watermark as far as it may be."""
+        for one in work:
+            if not one.partition.deleted:
+                one.note()
+                raise_high(one.partition)
+        self.changed([w.partition for w in work])
+
+    def changed(self, partitions: Iterable[Partition]) -> None:
+        """Something about these partitions may answer who waits: a high watermark, an epoch, a deletion."""
+        for partition in partitions:
+            self._produces.check_and_complete(partition)
+        self._ready.send()
+        for partition in partitions:
+            self._fetches.check_and_complete(partition)
+        self._ready.send()
+        self._news()

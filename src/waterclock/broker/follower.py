@@ -19,44 +19,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Coroutine
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import Any, Final
 
-from waterclock.broker.api.absent import AbsentApis
 from waterclock.broker.api.acls import DESCRIBE as DESCRIBE_ACLS
 from waterclock.broker.api.acls import AclApis
-from waterclock.broker.api.elections import ELECT_LEADERS, answer_election
 from waterclock.broker.api.elsewhere import elsewhere
 from waterclock.broker.api.fetch import VERSIONS as FETCH_VERSIONS
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
-from waterclock.broker.api.not_kept import NotKept
+from waterclock.broker.api.overdue import NotKept
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.sasl import SaslApis
-from waterclock.broker.api.table import Api, FastApi, Table
-from waterclock.broker.folder import DataFolder
-from waterclock.broker.freezing import CopyFreezer
-from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
+from waterclock.broker.api.single import ELECT_LEADERS, NOTHING_THERE, answer_election
+from waterclock.broker.api.table import Api, ApiTable, FastApi
+from waterclock.broker.faults import CopyFreezer
+from waterclock.broker.folder.data_folder import DataFolder
+from waterclock.broker.folder.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.log.durable import settle
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
-from waterclock.broker.net.outgoing import Client
+from waterclock.broker.net.outgoing import ClientConnection
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import Replica, open_journal
-from waterclock.broker.scrub import Scrub
-from waterclock.broker.security.access import Access
+from waterclock.broker.security.access import Access, listener_for
 from waterclock.broker.security.authorizer import Authorizer, Rights
-from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import NAMESPACE as USERS_MADE
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry
 from waterclock.broker.topics import Topics
+from waterclock.broker.upkeep.scrub import Scrub
 from waterclock.broker.wire import fetch, produce
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -96,7 +93,7 @@ class Follower:
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
             self.fetcher = Fetcher(self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen)
             self.freezer = CopyFreezer(self.fetcher.freeze)
-            self._asking: set[asyncio.Task[None]] = set()
+            self._questions: set[asyncio.Task[None]] = set()  # of clients, to the leader
             self._task: asyncio.Task[None] | None = None
             self._promotion: asyncio.Task[None] | None = None
             self._authorizer = Authorizer.of(settings, self.store)
@@ -120,36 +117,36 @@ class Follower:
         if reset or USERS_MADE in namespaces:
             self.users.read_again(self.store)
 
-    def _table(self, settings: Settings, folder: str, access: Access) -> Table:
+    def _table(self, settings: Settings, folder: str, access: Access) -> ApiTable:
         topics = self.replica.topics
         apis = (
             MetadataApis(self.identity, topics, settings, self._both),
             PartitionApis(self.identity, topics, self._both),
             LogDirApis(folder, topics),
-            AbsentApis(),
         )
         looking = {DESCRIBE_ACLS: AclApis(self._authorizer, NotKept()).apis()[DESCRIBE_ACLS]}
         logging_in = self.sasl.apis() if access.users else {}
-        here = {key: api for some in apis for key, api in some.apis().items()} | logging_in | looking
+        here = {key: api for some in apis for key, api in some.apis().items()} | NOTHING_THERE | logging_in | looking
         fast = {
             0: FastApi(_refuse_produce, *PRODUCE_VERSIONS),
             1: FastApi(_refuse_fetch, *FETCH_VERSIONS),
         }
-        rights = self._rights if self._authorizer is not None else None
-        there, electing = elsewhere(self.identity, self._start, access.link), {ELECT_LEADERS: Api(self._elect, 0, 2)}
-        return Table(fast, {**there, **here, **electing}, rights)
+        authorizer = self._authorizer
 
-    def _rights(self, client: Client) -> Rights:
-        """By the ACLs as far as they are copied."""
-        assert self._authorizer is not None
-        self._authorizer.reload()
-        return self._authorizer.rights(client)
+        def rights(client: ClientConnection) -> Rights:
+            """By the ACLs as far as they are copied."""
+            assert authorizer is not None
+            authorizer.reload()
+            return authorizer.rights(client)
 
-    def _start(self, asking: Coroutine[Any, Any, None]) -> None:
-        """Ask the leader for a client."""
-        task = self._loop.create_task(asking)
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        def start(question: Coroutine[Any, Any, None]) -> None:
+            """Ask the leader for a client."""
+            task = self._loop.create_task(question)
+            self._questions.add(task)
+            task.add_done_callback(self._questions.discard)
+
+        there, electing = elsewhere(self.identity, start, access.link), {ELECT_LEADERS: Api(self._elect, 0, 2)}
+        return ApiTable(fast, {**there, **here, **electing}, rights if authorizer is not None else None)
 
     def _both(self, partition: Any) -> tuple[int, ...]:
         """Who is in sync: a follower takes itself for that."""
@@ -168,7 +165,7 @@ class Follower:
             self.over.set_exception(task.exception() or RuntimeError("copying ended"))
 
     def statistics(self) -> BrokerStatistics:
-        """What there is of it, and whom it follows; what nobody asks of a follower is empty."""
+        """What there is of it, and whom it follows; what only a leader has is empty."""
         listener, topics = self.listener, self.replica.topics
         return BrokerStatistics(
             connections=len(listener.connections), requests=self.table.requests(),
@@ -181,20 +178,21 @@ class Follower:
     # Promotion
 
     def _elect(self, request: Request) -> None:
-        """ElectLeaders: whoever asks a follower for that promotes it. It answers once it is durable."""
+        """ElectLeaders: whoever asks a follower for that promotes it. The answer goes out once that is durable."""
         unclean = getattr(request.body, "election_type", 0) == UNCLEAN
         error = self.promote(unclean)
         if self._promotion is None:
             answer_election(request, lambda topic, number: error, error)
-        else:
-            self._promotion.add_done_callback(partial(self._elected, request))
+            return
 
-    def _elected(self, request: Request, task: asyncio.Task[None]) -> None:
-        failed = task.cancelled() or task.exception() is not None
-        error = Error.KAFKA_STORAGE_ERROR if failed else Error.NONE
-        if not request.slot.gone:
-            answer_election(request, lambda topic, number: error, error)
-            self.listener.ready.send()
+        def elected(task: asyncio.Task[None]) -> None:
+            failed = task.cancelled() or task.exception() is not None
+            error = Error.KAFKA_STORAGE_ERROR if failed else Error.NONE
+            if not request.slot.gone:
+                answer_election(request, lambda topic, number: error, error)
+                self.listener.ready.send()
+
+        self._promotion.add_done_callback(elected)
 
     def promote(self, unclean: bool = False) -> Error:
         """Become the leader; ELIGIBLE_LEADERS_NOT_AVAILABLE if nothing was copied yet, and that is not accepted."""
@@ -265,7 +263,7 @@ class Follower:
             await asyncio.gather(self._promotion, return_exceptions=True)
 
     def _close(self) -> None:
-        for task in list(self._asking):
+        for task in list(self._questions):
             task.cancel()
         self.fetcher.close()
         self.store.close()

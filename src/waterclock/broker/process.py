@@ -16,15 +16,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
 
-from waterclock.broker import switching
+from waterclock.broker import interpreter
 from waterclock.broker.broker import Broker
-from waterclock.broker.collecting import pause_little
-from waterclock.broker.prometheus import prometheus
 from waterclock.broker.replication.promoting import checked
 from waterclock.broker.security.access import Access, users_of
 from waterclock.broker.security.link import LinkAccess, login_of
 from waterclock.broker.settings import SETTINGS, Settings
-from waterclock.broker.statistics import BrokerStatistics
+from waterclock.broker.statistics import BrokerStatistics, prometheus
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.web.option import open_server
 
@@ -33,7 +31,7 @@ _ENDED: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """What a broker's process serves, and what it shows of itself: None where nothing is asked for."""
+    """What a broker's process serves, and what it shows of itself: None if nothing is wanted."""
 
     data: str | None  # a folder; None: a temporary one
     host: str
@@ -46,9 +44,9 @@ class BrokerOptions:
 
 
 def serve(options: BrokerOptions) -> None:
-    """Run a broker until the process is asked to end.
+    """Run a broker until the process is to end.
 
-    WaterclockError where it ends by itself: what it follows cannot be followed, or its disk refuses.
+    WaterclockError if it ends by itself: what it follows cannot be followed, or its disk refuses.
     """
     allow_many_files()
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDED)  # before any thread starts: only sigwait below takes them
@@ -58,8 +56,8 @@ def serve(options: BrokerOptions) -> None:
     )  # fmt: skip
     broker.when_failed(partial(os.kill, os.getpid(), signal.SIGTERM))
     with broker, open_server(options.metrics_port, "broker", broker.statistics, prometheus):
-        pause_little()
-        switching.own_process()
+        interpreter.pause_little()
+        interpreter.own_process()
         where = (
             f"data in {options.data}"
             if options.data
@@ -99,7 +97,7 @@ def allow_many_files() -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> BrokerOptions:
-    """What the command's options say; who may connect without --users, the environment says. UsageError where they are
+    """What the command's options say; who may connect without --users, the environment says. UsageError if they are
     wrong."""
     settings = parsed(arguments.set)
     access = Access(
@@ -114,14 +112,14 @@ def options_of(arguments: argparse.Namespace) -> BrokerOptions:
 
 
 def link_of(arguments: argparse.Namespace) -> LinkAccess:
-    """How the other broker is spoken to, by the options and the environment; UsageError where they are wrong."""
+    """How the other broker is spoken to, by the options and the environment; UsageError if they are wrong."""
     access = LinkAccess(*login_of(arguments.link_login, os.environ), arguments.link_mechanism, arguments.link_ca)
     access.check()
     return access
 
 
 def parsed(pairs: list[str]) -> dict[str, str]:
-    """The settings of several KEY=VALUE; UsageError where one is none.
+    """The settings of several KEY=VALUE; UsageError if one is none.
 
     >>> parsed(["num.partitions=3"])
     {'num.partitions': '3'}

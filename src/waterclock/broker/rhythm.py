@@ -6,8 +6,8 @@
     it raises               an interval later
 
     what looks (where)                    every                                      sleeps until
-    retention (upkeep.py)                 log.retention.check.interval.ms            news of a log, or a segment is too old
-    compaction (upkeep.py)                log.cleaner.backoff.ms                     news, while no log has anything closed
+    retention (upkeep/upkeep.py)          log.retention.check.interval.ms            news of a log, or a segment is too old
+    compaction (upkeep/upkeep.py)         log.cleaner.backoff.ms                     news, while no log has anything closed
     idle producers (coordinator.py)       producer.id.expiration.check.interval.ms   news, while nobody is known
     groups' offsets (coordinator.py)      offsets.retention.check.interval.ms        a group is there
     high watermarks (leader.py)           5 s                                        news
@@ -15,8 +15,8 @@
     requests that wait long (overdue.py)  1 s                                        one waits
     silent connections (net/idle.py)      an eighth of connections.max.idle.ms       somebody connects
     slow requests (net/arriving.py)       an eighth of socket.request.timeout.ms     one is on its way
-News of a log is a high watermark or a start that moved, or other settings. The scrub (scrub.py) has its week; transactions,
-sessions and names of transactions have a timer each, for the moment at which they are due.
+News of a log is a high watermark or a start that moved, or other settings. The scrub (upkeep/scrub.py) has its week;
+transactions, sessions and names of transactions have a timer each, for the moment at which they are due.
 
 Rule 1: whoever makes work for a look wakes it. Twice is once, and costs a comparison.
 """
@@ -34,7 +34,9 @@ class Rhythm:
     """Calls `look()` every `interval_s` seconds of `timer`, which has call_later, as the table says. It sleeps at first."""
 
     def __init__(self, timer: Any, interval_s: float, look: Callable[[], float | None]) -> None:
-        self._timer, self._interval_s, self._look = timer, interval_s, look
+        self._timer = timer
+        self._interval_s = interval_s
+        self._look = look
         self._handle: Any = None
         self.awake = False
         """Whether the next look comes within an interval."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from waterclock.broker.identity import NODE_ID
+from waterclock.broker.folder.identity import NODE_ID
 from waterclock.broker.settings import SETTINGS, TOPIC_SETTINGS, Settings, checked
 from waterclock.broker.store import Store, Then
 
@@ -41,7 +41,9 @@ class RuntimeSettings:
     """`settings` with what clients have changed. `changed()` is called after each change."""
 
     def __init__(self, settings: Settings, store: Store, changed: Callable[[], None]) -> None:
-        self.settings, self._store, self._changed = settings, store, changed
+        self.settings = settings
+        self._store = store
+        self._changed = changed
         self.this = str(settings[NODE_ID])
         self._static = dict(settings.given)
         self.levels: dict[str, dict[str, str]] = {ALL: {}, self.this: {}}

@@ -1,4 +1,4 @@
-"""The broker's settings, under Kafka's names, with Kafka's defaults where they make sense on one machine.
+"""The broker's settings, under Kafka's names, with Kafka's defaults if they make sense on one machine.
 
 Rule 1: one table. What a topic may say differently has its topic's name in it; what a topic does not say, the broker does.
 Rule 2: values come as text, from `--set KEY=VALUE` and from clients, and are checked when they are set.
@@ -68,22 +68,22 @@ def _policy(text: str) -> tuple[str, ...]:
     return _list(text)
 
 
-def _timestamp_type(text: str) -> str:
-    if text not in ("CreateTime", "LogAppendTime"):
-        raise ValueError("must be CreateTime or LogAppendTime")
-    return text
+def _one_of(*values: str, lowered: bool = False) -> Callable[[str], str]:
+    """Reads a setting that is one of a few words; `lowered`: in capitals or not."""
+    allowed = f"{', '.join(values[:-1])} or {values[-1]}"
+
+    def read(text: str) -> str:
+        word = text.lower() if lowered else text
+        if word not in values:
+            raise ValueError(f"must be {allowed}")
+        return word
+
+    return read
 
 
-def _migration(text: str) -> str:
-    if text.lower() not in ("disabled", "upgrade", "downgrade", "bidirectional"):
-        raise ValueError("must be disabled, upgrade, downgrade or bidirectional")
-    return text.lower()
-
-
-def _compression(text: str) -> str:
-    if text not in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
-        raise ValueError("must be producer, uncompressed, gzip, snappy, lz4 or zstd")
-    return text
+_timestamp_type = _one_of("CreateTime", "LogAppendTime")
+_migration = _one_of("disabled", "upgrade", "downgrade", "bidirectional", lowered=True)
+_compression = _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
 def _authorizer(text: str) -> str:
@@ -258,17 +258,9 @@ class TopicSettings:
     """What holds for one topic. The fields that every append asks for are kept as attributes."""
 
     __slots__ = (
-        "append_time",
-        "broker",
-        "compact",
-        "given",
-        "max_message_bytes",
-        "min_insync",
-        "segment_bytes",
-        "segment_ms",
-        "timestamp_after_ms",
-        "timestamp_before_ms",
-    )
+        "append_time", "broker", "compact", "given", "max_message_bytes", "min_insync", "segment_bytes", "segment_ms",
+        "timestamp_after_ms", "timestamp_before_ms",
+    )  # fmt: skip
 
     def __init__(self, broker: Settings, given: Mapping[str, str] | None = None) -> None:
         self.broker, self.given = broker, dict(given or {})

@@ -1,4 +1,5 @@
 """The broker's statistics: frozen records, the only thing that a console may read. Who has the counts makes the records.
+Each field says how it is shown to Prometheus; docs/operations.md has the names in a table.
 
 Rule 1: counts begin at the broker's start; what is open, waiting or there is of this moment.
 Rule 2: a number that cannot be known is None. It is never 0.
@@ -7,9 +8,10 @@ Rule 2: a number that cannot be known is None. It is never 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from waterclock.purgatory import PurgatoryStatistics
+from waterclock.web.record import counter, gauge, page
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +22,12 @@ class FlushStatistics:
     2.5
     """
 
-    count: int
-    partitions: int  # flushed in all; one that is flushed twice counts twice
-    last_ms: float | None  # None before the first flush
-    worst_ms: float | None
+    count: int = field(metadata=counter("flushes", "Flushes of the logs."))
+    partitions: int = field(
+        metadata=counter("flushed_partitions", "Partitions flushed; one flushed twice counts twice.")
+    )
+    last_ms: float | None = field(metadata=gauge("last_flush_seconds", "What the last flush took."))  # None before it
+    worst_ms: float | None = field(metadata=gauge("worst_flush_seconds", "What the longest flush took."))
 
     @property
     def partitions_per_flush(self) -> float:
@@ -38,10 +42,11 @@ class ReplicationStatistics:
     ReplicationStatistics(leads=True, peer='', in_sync=0, lag=0)
     """
 
-    leads: bool
-    peer: str  # the other broker's address, "" where there is none
-    in_sync: int | None  # partitions for which the follower is in sync, the store's journal included
-    lag: int | None  # records that the follower lacks in all; both are None of a follower, for it cannot know
+    leads: bool = field(metadata=gauge("leads", "1 where the broker leads, 0 where it follows."))
+    peer: str  # the other broker's address, "" if there is none
+    # the store's journal included; this and the lag are None of a follower, for it cannot know
+    in_sync: int | None = field(metadata=gauge("in_sync_partitions", "Partitions the follower is in sync for."))
+    lag: int | None = field(metadata=gauge("follower_lag_records", "Records that the follower lacks."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,19 @@ class ScrubStatistics:
     ScrubStatistics(bytes=1048576, segments_left=0, damaged=0)
     """
 
-    bytes: int  # read since the start
-    segments_left: int | None  # of the pass at work, 0 between two; None before the first
-    damaged: int  # places in files that are known to be damaged now
+    bytes: int = field(metadata=counter("scrubbed_bytes", "Bytes of segments that were read for damage."))
+    # 0 between two passes, None before the first
+    segments_left: int | None = field(metadata=gauge("segments_to_scrub", "Segments that this pass has not read yet."))
+    damaged: int = field(metadata=gauge("damaged_places", "Places in segments that are known to be damaged."))
+
+
+def _delayed(s: BrokerStatistics) -> dict[str, int]:
+    return {name: each.delayed for name, each in s.purgatories.items()}
+
+
+def _ended(s: BrokerStatistics) -> dict[tuple[str, str], int]:
+    ends = ("completed", "expired", "cancelled")
+    return {(name, end): getattr(each, end) for name, each in s.purgatories.items() for end in ends}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +83,47 @@ class BrokerStatistics:
     (1, 3, 0, {})
     """
 
-    connections: int  # open now
-    requests: Mapping[str, int]  # by Kafka's name of the API; those that a fault met count too
-    bytes_in: int  # over the network
-    bytes_out: int
-    records_in: int  # that producers appended, duplicates that idempotence dropped aside
-    record_bytes_in: int  # their batches, as they came
-    topics: int
-    partitions: int
-    purgatories: Mapping[str, PurgatoryStatistics]  # by the purgatory's name
+    connections: int = field(metadata=gauge("connections", "Connections that are open."))
+    # those that a fault met count too
+    requests: Mapping[str, int] = field(
+        metadata=counter("requests", "Requests served, by Kafka's name of the API.", by="api")
+    )
+    bytes_in: int = field(metadata=counter("received_bytes", "Bytes that came over the network."))
+    bytes_out: int = field(metadata=counter("sent_bytes", "Bytes that went over the network."))
+    # without the duplicates that idempotence dropped
+    records_in: int = field(metadata=counter("appended_records", "Records that producers appended."))
+    record_bytes_in: int = field(metadata=counter("appended_bytes", "The batches of these records, as they came."))
+    topics: int = field(metadata=gauge("topics", "Topics."))
+    partitions: int = field(metadata=gauge("partitions", "Partitions of all topics."))
+    # by the purgatory's name
+    purgatories: Mapping[str, PurgatoryStatistics] = field(
+        metadata={
+            **gauge("delayed_operations", "Operations that wait, by purgatory.", of=_delayed, by="purgatory"),
+            **counter(
+                "ended_operations", "Operations that are over, by purgatory and by how they ended.",
+                of=_ended, by="purgatory end",
+            ),
+        }
+    )  # fmt: skip
     flushes: FlushStatistics
-    groups: Mapping[str, int]  # how many there are in each state, by Kafka's name of it
-    group_members: int
-    transactions: Mapping[str, int]  # transactional ids, likewise
+    # by Kafka's name of the state, here and of the transactional ids
+    groups: Mapping[str, int] = field(metadata=gauge("groups", "Consumer groups, by state.", by="state"))
+    group_members: int = field(metadata=gauge("group_members", "Members of all groups."))
+    transactions: Mapping[str, int] = field(
+        metadata=gauge("transactional_ids", "Transactional ids, by state.", by="state")
+    )
     replication: ReplicationStatistics
     scrub: ScrubStatistics
+
+
+def prometheus(statistics: BrokerStatistics) -> str:
+    """The page for one broker.
+
+    >>> from waterclock.broker import Broker
+    >>> with Broker() as broker:
+    ...     broker.create_topic("orders", partitions=3)
+    ...     page = prometheus(broker.statistics())
+    >>> [line for line in page.splitlines() if line.startswith("waterclock_broker_partitions")]
+    ['waterclock_broker_partitions 3']
+    """
+    return page(statistics, "broker_")

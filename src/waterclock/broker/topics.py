@@ -1,12 +1,13 @@
 """The topics: their names, ids, settings, and the folders of their partitions.
 
 Rule 1: a topic is kept in the store before anybody hears of it or can append to it, and its folders are made before
-    that, each with its label (labels.py); so is a new partition. What a crash leaves of that, inventory.py finds.
+    that, each with its label (folder/labels.py); so is a new partition. What a crash leaves of that,
+    folder/inventory.py finds.
 Rule 2: a name is checked before it becomes a path.
 Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back. The store
     keeps that it was deleted until its folders are gone.
-Rule 4: folders are made and removed beside the loop (making.py). A topic grows once at a time: who asks for more meanwhile
-    has its turn when it is known how that one ended.
+Rule 4: folders are made and removed beside the loop (folder/making.py). A topic grows once at a time: who asks for more
+    meanwhile has its turn when it is known how that one ended.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
-from waterclock.broker.inventory import DELETED, NAMESPACE, TOPICS
-from waterclock.broker.labels import FolderLabel, begin_label, folder_of, write_label
+from waterclock.broker.folder.inventory import DELETED, NAMESPACE, TOPICS
+from waterclock.broker.folder.labels import FolderLabel, begin_label, folder_of, write_label
+from waterclock.broker.folder.making import Maker
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import Said, begin_partition, open_partition
-from waterclock.broker.making import Maker
-from waterclock.broker.namesakes import Namesakes
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.worker import Do, at_once
@@ -36,8 +36,10 @@ from waterclock.errors import UsageError
 
 TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
 LONGEST_NAME: Final = 249
-Opened: TypeAlias = "Callable[[str, int, str, TopicSettings, Said], Partition]"
-Named: TypeAlias = "Callable[[str, uuid.UUID, int, str], int]"  # topic, its id, number and folder of a partition
+OpenPartition: TypeAlias = "Callable[[str, int, str, TopicSettings, Said], Partition]"
+LargestOffset: TypeAlias = (
+    "Callable[[str, uuid.UUID, int, str], int]"  # topic, its id, number and folder of a partition
+)
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
 log = logging.getLogger("waterclock.broker")
@@ -62,24 +64,20 @@ def why_illegal(name: str | None) -> str | None:
 
 
 def _nobody_waits(done: bool) -> None:
-    """For who does not ask how it ended."""
+    """Nobody wants to hear how it ended."""
 
 
 def _nobody_asks() -> None:
     """Nobody wants to hear of settings."""
 
 
-def _labelled(topic: Topic, then: Then, error: Exception | None) -> None:
-    if error is not None:  # the store has them
-        log.warning("the folder of the topic %s does not have its new settings: %s", topic.name, error)
-    then(True)
-
-
 class Topic:
     """A topic with its partitions."""
 
     def __init__(self, name: str, topic_id: uuid.UUID, settings: TopicSettings) -> None:
-        self.name, self.id, self.settings = name, topic_id, settings
+        self.name = name
+        self.id = topic_id
+        self.settings = settings
         self.partitions: list[Partition] = []
         self.promised = 0  # partitions, those included that are not durable yet
         self.leaving = False  # its deletion is on its way to the store
@@ -94,7 +92,35 @@ class Topic:
         return {"id": str(self.id), "partitions": self.promised, "settings": self.settings.given}
 
 
-class Sight(Protocol):
+class Namesakes:
+    """Names of topics that are the same but for dots and underscores: names of metrics could not tell them apart.
+
+    Looked up, not searched for: whoever asks for thousands of topics by name asks this for each.
+
+    >>> taken = Namesakes()
+    >>> taken.add("a.b"), taken.of("a_b"), taken.of("a.b"), taken.of("ab")
+    (None, 'a.b', None, None)
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[str, None]] = {}
+
+    def add(self, name: str) -> None:
+        self._names.setdefault(name.replace(".", "_"), {})[name] = None
+
+    def remove(self, name: str) -> None:
+        plain = name.replace(".", "_")
+        names = self._names.get(plain, {})
+        names.pop(name, None)
+        if not names:
+            self._names.pop(plain, None)
+
+    def of(self, name: str) -> str | None:
+        """Another name like this one, if there is one."""
+        return next((other for other in self._names.get(name.replace(".", "_"), ()) if other != name), None)
+
+
+class TopicVisibility(Protocol):
     """Who may see which topics; `era` counts the changes of that."""
 
     @property
@@ -117,32 +143,33 @@ class Topics:
         store: Store,
         stop: CleanStop,
         do: Do = at_once,
-        named: Named | None = None,
+        named: LargestOffset | None = None,
     ) -> None:
-        self.folder, self._settings, self._store = os.path.join(folder, TOPICS), settings, store
-        self._stop, self._do, self._maker, self._named = stop, do, Maker(self.folder, do), named
+        self.folder = os.path.join(folder, TOPICS)
+        self._settings = settings
+        self._store = store
+        self._stop = stop
+        self._do = do
+        self.maker = Maker(self.folder, do)
+        self._named = named
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
-        self.sight: Sight | None = None
-        self.configured: Callable[[], object] = _nobody_asks
-        """Hears that a topic has other settings."""
+        self.sight: TopicVisibility | None = None
         """Who may see which of them; None: everybody all."""
-        self._namesakes = Namesakes()
+        self.configured: Callable[[], object] = _nobody_asks
+        """Is called if a topic has other settings."""
+        self.namesakes = Namesakes()
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
         make_folder(self.folder)
-        self._open_all()
+        for name, value in store.load(NAMESPACE).items():
+            topic = Topic(name, uuid.UUID(value["id"]), TopicSettings(settings, value["settings"]))
+            topic.promised = value["partitions"]
+            topic.partitions = [self._open(topic, number) for number in range(topic.promised)]
+            self._add(topic)
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self.by_name.values()))
-
-    def namesake(self, name: str) -> str | None:
-        """A topic whose name is `name` but for dots and underscores: names of metrics could not tell them apart."""
-        return self._namesakes.of(name)
-
-    def why_no_room(self, partitions: int) -> str | None:
-        """Why so many partitions more cannot be made; None if they can."""
-        return self._maker.why_no_room(partitions)
 
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
@@ -167,16 +194,17 @@ class Topics:
         settings.replace(given)
         topic = Topic(name, uuid.uuid4(), settings)
         self.making[name] = [] if then is None else [then]
-        self._namesakes.add(name)
-        self._maker.make(self._openings(topic, partitions), partial(self._keep, topic))
-        return topic
+        self.namesakes.add(name)
 
-    def _keep(self, topic: Topic, new: list[Partition] | None) -> None:
-        if new is None:
-            self._made(topic, False)
-            return
-        topic.partitions, topic.promised = new, len(new)
-        self._store.put(NAMESPACE, topic.name, topic.kept(), partial(self._made, topic))
+        def keep(new: list[Partition] | None) -> None:
+            if new is None:
+                self._made(topic, False)
+                return
+            topic.partitions, topic.promised = new, len(new)
+            self._store.put(NAMESPACE, name, topic.kept(), partial(self._made, topic))
+
+        self.maker.make(self._openings(topic, partitions), keep)
+        return topic
 
     def checked_create(self, name: str, partitions: int, given: Mapping[str, str], then: Then) -> Topic:
         """A new topic; UsageError if the name or the number is not good."""
@@ -186,7 +214,7 @@ class Topics:
             raise UsageError(f"there is a topic {name!r} already: choose another name, or delete it first")
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise UsageError(f"a topic has 1 to {MOST_PARTITIONS} partitions, got {partitions!r}")
-        if (no_room := self.why_no_room(partitions)) is not None:
+        if (no_room := self.maker.why_no_room(partitions)) is not None:
             raise UsageError(no_room)
         return self.create(name, partitions, given, then)
 
@@ -199,11 +227,11 @@ class Topics:
             self._add(topic)
             self._tell_makers(topic.name, True)
         else:
-            self._maker.remove(topic.partitions, partial(self._tell_makers, topic.name, False))
+            self.maker.remove(topic.partitions, partial(self._tell_makers, topic.name, False))
 
     def _tell_makers(self, name: str, done: bool) -> None:
         if name not in self.by_name:
-            self._namesakes.remove(name)
+            self.namesakes.remove(name)
         for then in self.making.pop(name):
             then(done)
 
@@ -214,14 +242,14 @@ class Topics:
             self._grow(topic)
 
     def _grow(self, topic: Topic) -> None:
-        self._maker.make(self._openings(topic, topic.growths[0][0]), partial(self._keep_grown, topic))
+        def keep(new: list[Partition] | None) -> None:
+            if new is None or self.changeable(topic.name) is not topic:  # deleted: its row must not come back
+                self._grown(topic, new or [], False)
+                return
+            topic.promised = len(topic.partitions) + len(new)
+            self._store.put(NAMESPACE, topic.name, topic.kept(), partial(self._grown, topic, new))
 
-    def _keep_grown(self, topic: Topic, new: list[Partition] | None) -> None:
-        if new is None or self.changeable(topic.name) is not topic:  # deleted: its row must not come back
-            self._grown(topic, new or [], False)
-            return
-        topic.promised = len(topic.partitions) + len(new)
-        self._store.put(NAMESPACE, topic.name, topic.kept(), partial(self._grown, topic, new))
+        self.maker.make(self._openings(topic, topic.growths[0][0]), keep)
 
     def _grown(self, topic: Topic, new: list[Partition], done: bool) -> None:
         if done:
@@ -229,7 +257,7 @@ class Topics:
             self._after_growth(topic, True)
         else:
             topic.promised = len(topic.partitions)
-            self._maker.remove(new, partial(self._after_growth, topic, False))
+            self.maker.remove(new, partial(self._after_growth, topic, False))
 
     def _after_growth(self, topic: Topic, done: bool) -> None:
         """Tell who waits for the first growth, and begin the next."""
@@ -246,20 +274,22 @@ class Topics:
         self.configured()
 
         def configured(done: bool) -> None:
-            if done:
-                self._label_anew(topic, then or _nobody_waits)
+            if not done:
+                topic.settings.replace(before)
+                if then is not None:
+                    then(False)
                 return
-            topic.settings.replace(before)
+            # the first partition's folder has the settings too, before the client is answered
+            first, label = topic.partitions[0], self._label(topic, 0, topic.promised)
+            self._do(lambda: None if first.deleted else write_label(first.folder, label), labelled)
+
+        def labelled(error: Exception | None) -> None:
+            if error is not None:  # the store has them
+                log.warning("the folder of the topic %s does not have its new settings: %s", topic.name, error)
             if then is not None:
-                then(False)
+                then(True)
 
         self._store.put(NAMESPACE, topic.name, topic.kept(), configured)
-
-    def _label_anew(self, topic: Topic, then: Then) -> None:
-        """Have the first partition's folder say the topic's settings too, before who asked for them hears of it."""
-        first = topic.partitions[0]
-        label = self._label(topic, 0, topic.promised)
-        self._do(lambda: None if first.deleted else write_label(first.folder, label), partial(_labelled, topic, then))
 
     def delete(self, topic: Topic, then: Then = _nobody_waits, gone: Callable[[], Any] | None = None) -> None:
         """Forget a topic once that is durable, which `gone` hears, and remove its files, which `then` hears.
@@ -276,16 +306,15 @@ class Topics:
             self._forget(topic)
             if gone is not None:
                 gone()
-            self._maker.remove(topic.partitions, partial(self._removed, topic, then))
+            self.maker.remove(topic.partitions, removed)
+
+        def removed() -> None:
+            if not any(os.path.lexists(partition.folder) for partition in topic.partitions):
+                self._store.put(DELETED, str(topic.id), None)  # what the disk refused to remove, the next start removes
+            then(True)
 
         deletion = Entry(DELETED, str(topic.id), topic.name)
         self._store.commit((Entry(NAMESPACE, topic.name, None), deletion), deleted)
-
-    def _removed(self, topic: Topic, then: Then) -> None:
-        """What the disk refused to remove, the next start removes."""
-        if not any(os.path.lexists(partition.folder) for partition in topic.partitions):
-            self._store.put(DELETED, str(topic.id), None)
-        then(True)
 
     def drop(self, topic: Topic) -> None:
         """Forget a topic and remove its files, without a word to the store."""
@@ -296,7 +325,7 @@ class Topics:
         del self.by_id[topic.id], self.by_key[topic.id.bytes]
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name], self.by_key[topic.name.encode()]
-            self._namesakes.remove(topic.name)
+            self.namesakes.remove(topic.name)
         for partition in topic.partitions:
             partition.deleted = True
 
@@ -313,31 +342,20 @@ class Topics:
         if topic is None:
             self._add(topic := Topic(name, uuid.UUID(kept["id"]), TopicSettings(self._settings)))
         topic.settings.replace(kept["settings"])
-        topic.partitions.extend(self._opened(topic, kept["partitions"]))
-
-    def replace(self, old: Partition, new: Partition) -> None:
-        """A partition was opened anew."""
-        self.by_name[old.topic].partitions[old.number] = new
-
-    def _open_all(self) -> None:
-        for name, value in self._store.load(NAMESPACE).items():
-            topic = Topic(name, uuid.UUID(value["id"]), TopicSettings(self._settings, value["settings"]))
-            topic.promised = value["partitions"]
-            topic.partitions = [self._open(topic, number) for number in range(topic.promised)]
-            self._add(topic)
-
-    def _opened(self, topic: Topic, upto: int) -> list[Partition]:
-        """The partitions from those promised so far up to `upto`, which are promised from now on."""
         new: list[Partition] = []
         try:
-            for opening in self._openings(topic, upto):
+            for opening in self._openings(topic, kept["partitions"]):
                 new.append(opening())  # noqa: PERF401 - what was opened before a failure is undone
             flush_folder(self.folder)
         except OSError:
             _remove(new)
             raise
-        topic.promised = max(topic.promised, upto)
-        return new
+        topic.promised = max(topic.promised, kept["partitions"])
+        topic.partitions.extend(new)
+
+    def replace(self, old: Partition, new: Partition) -> None:
+        """A partition was opened anew."""
+        self.by_name[old.topic].partitions[old.number] = new
 
     def _openings(self, topic: Topic, upto: int) -> list[Callable[[], Partition]]:
         """What makes the partitions from those promised so far up to `upto`."""
@@ -352,7 +370,7 @@ class Topics:
     def _label(self, topic: Topic, number: int, upto: int) -> FolderLabel:
         return FolderLabel(topic.name, topic.id, number, upto, topic.settings.given, self._store.number)
 
-    def _open(self, topic: Topic, number: int, opened: Opened = open_partition) -> Partition:
+    def _open(self, topic: Topic, number: int, opened: OpenPartition = open_partition) -> Partition:
         folder = os.path.join(self.folder, folder_of(topic.name, topic.id, number))
         named = None if self._named is None else self._named(topic.name, topic.id, number, folder)
         said = Said(self._stop.take(folder), self._stop.ends.get(folder), named)
@@ -362,7 +380,7 @@ class Topics:
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
-        self._namesakes.add(topic.name)
+        self.namesakes.add(topic.name)
         self.by_key[topic.name.encode()] = self.by_key[topic.id.bytes] = topic.partitions
 
 

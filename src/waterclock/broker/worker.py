@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from waterclock.broker import switching
+from waterclock.broker import interpreter
 from waterclock.clock import SystemClock
 
 WORK_NS: Final = 1_000_000  # of a long deed at once
 BREATH_S: Final = 0.001
 
-Then: TypeAlias = "Callable[[Exception | None], Any]"
-Do: TypeAlias = "Callable[[Callable[[], Any], Then], Any]"
+OnEnd: TypeAlias = "Callable[[Exception | None], Any]"
+Do: TypeAlias = "Callable[[Callable[[], Any], OnEnd], Any]"
 
 
-def at_once(deed: Callable[[], Any], then: Then) -> None:
+def at_once(deed: Callable[[], Any], then: OnEnd) -> None:
     """Do a deed here and now: `Worker.do` for a caller without a worker, which keeps nobody waiting."""
     try:
         deed()
@@ -38,13 +38,13 @@ class Worker:
 
     def __init__(self, soon: Callable[..., Any]) -> None:
         self._soon = soon
-        self._short: queue.SimpleQueue[tuple[Callable[[], Any], Then] | None] = queue.SimpleQueue()
+        self._short: queue.SimpleQueue[tuple[Callable[[], Any], OnEnd] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
         self._thread.start()
 
-    def do(self, deed: Callable[[], Any], then: Then) -> None:
-        """Have `deed()` done after those asked for before; `then(error or None)` is called in the loop's thread.
+    def do(self, deed: Callable[[], Any], then: OnEnd) -> None:
+        """Have `deed()` done after those that came before; `then(error or None)` is called in the loop's thread.
 
         After `close` it is done at once.
         """
@@ -53,45 +53,42 @@ class Worker:
         else:
             self._short.put((deed, then))
 
-    def do_in_steps(self, steps: Iterator[Any], on_value: Callable[[Any], Any], then: Then) -> None:
+    def do_in_steps(self, steps: Iterator[Any], on_value: Callable[[Any], Any], then: OnEnd) -> None:
         """Have a long deed done, an iterator; the loop's thread calls `on_value` with each value that is not None."""
         self.do(lambda: self._walk(steps, on_value), then)
 
     def close(self) -> None:
-        """Finish the short deeds that were asked for, leave a long one where it is, and wait."""
+        """Finish the short deeds that came, leave a long one where it is, and wait."""
         self._closing.set()
         self._short.put(None)
         self._thread.join()
 
     def _work(self) -> None:
         while (job := self._short.get()) is not None:
-            if not self._short.empty():  # thousands may have been asked for at once
-                switching.begins("deeds")
+            if not self._short.empty():  # thousands may have come at once
+                interpreter.begins("deeds")
             self._do(*job)
             if self._short.empty():
-                switching.ends("deeds")
-        switching.ends("deeds")
+                interpreter.ends("deeds")
+        interpreter.ends("deeds")
 
-    def _do(self, deed: Callable[[], Any], then: Then) -> None:
+    def _do(self, deed: Callable[[], Any], then: OnEnd) -> None:
         at_once(deed, partial(self._soon, then))
 
     def _walk(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
-        switching.begins("upkeep")
+        interpreter.begins("upkeep")
         try:
-            self._step(steps, on_value)
+            began_ns = SystemClock.monotonic_ns()
+            for value in steps:
+                if value is not None:
+                    self._soon(on_value, value)
+                if SystemClock.monotonic_ns() - began_ns >= WORK_NS:
+                    self._breathe()
+                    if self._closing.is_set():
+                        return
+                    began_ns = SystemClock.monotonic_ns()
         finally:
-            switching.ends("upkeep")
-
-    def _step(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
-        began_ns = SystemClock.monotonic_ns()
-        for value in steps:
-            if value is not None:
-                self._soon(on_value, value)
-            if SystemClock.monotonic_ns() - began_ns >= WORK_NS:
-                self._breathe()
-                if self._closing.is_set():
-                    return
-                began_ns = SystemClock.monotonic_ns()
+            interpreter.ends("upkeep")
 
     def _breathe(self) -> None:
         self._closing.wait(BREATH_S)

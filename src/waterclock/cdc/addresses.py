@@ -44,9 +44,8 @@ def database(text: str) -> Database:
         )
     if parts.password is not None:
         raise UsageError(
-            "A password in an address is seen by everyone who lists this machine's processes: leave it out, "
-            "and give it in a "
-            "file (--password-file) or in MYSQL_PWD or PGPASSWORD."
+            "A password in an address is seen by everyone who lists this machine's processes: leave it out, and give "
+            "it in a file (--password-file) or in MYSQL_PWD or PGPASSWORD."
         )
     name = unquote(parts.path.strip("/"))
     if kind == "postgres" and not name:

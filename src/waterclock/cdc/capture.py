@@ -20,10 +20,11 @@ from dataclasses import replace
 from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Mark, Record, Source
+from waterclock.cdc.source import Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
+from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
 LARGEST = 1_000_000
@@ -55,8 +56,13 @@ class Capture:
         report: Report = lambda statistics: None,
         lost: Callable[[WaterclockError], object] = lambda error: None,
     ) -> None:
-        self._publisher, self._source, self._clock, self._start = publisher, source, clock, start
-        self._report, self._lost, self._statistics = report, lost, CaptureStatistics()
+        self._publisher = publisher
+        self._source = source
+        self._clock = clock
+        self._start = start
+        self._report = report
+        self._lost = lost
+        self._statistics = CaptureStatistics()
         self._undelivered: str | None = (
             None  # the place before what cannot be read, where Kafka has not all up to there
         )
@@ -67,7 +73,7 @@ class Capture:
 
     def run(self, end: str | None = None) -> CaptureStatistics:
         """Until everything up to the place `end` is in Kafka; None: for ever. ConnectionLost after ten breaks in a row."""
-        pauses_s = list(_PAUSES_S)
+        backoff = Backoff(_PAUSES_S, self._clock)
         while True:
             before = self._statistics.commits
             try:
@@ -76,8 +82,9 @@ class Capture:
             except (ConnectionLost, EnvironmentMissing) as error:
                 if not self._began:
                     raise
-                pauses_s = list(_PAUSES_S) if self._statistics.commits > before else pauses_s
-                if not pauses_s:
+                if self._statistics.commits > before:
+                    backoff.succeeded()
+                if backoff.attempts == len(_PAUSES_S):
                     raise ConnectionLost(str(error)) from None
                 self._lost(error)
             except Unreadable:
@@ -85,7 +92,7 @@ class Capture:
                 if place is not None:
                     self._pass(place)
                 raise
-            self._clock.sleep_s(pauses_s.pop(0))
+            backoff.sleep()
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
 
     def _pass(self, end: str | None) -> None:
@@ -132,7 +139,10 @@ class _Pass:
         count: Callable[[int, int, int, str], None],
         begun: int = 0,
     ) -> None:
-        self._publisher, self._source, self._clock, self._count = publisher, source, clock, count
+        self._publisher = publisher
+        self._source = source
+        self._clock = clock
+        self._count = count
         self._inside = False  # whether a part of a source transaction was sent, and not yet its end
         self._number = begun  # records of that transaction that were sent, in this start or before
         self._ended = 0  # source transactions since the last commit
@@ -143,9 +153,11 @@ class _Pass:
         if end is not None and self._source.reached(end):
             return
         for item in self._source.items():
-            if item is Mark.QUIET:
-                self._quiet()
-            elif item is not Mark.COMMITTED:
+            if item is SourceMark.QUIET:
+                idle = not self._publisher.in_transaction and self._age_ms() < POSITION_EVERY_MS
+                if self._ended and not self._inside and not idle:
+                    self._commit(self._source.position())
+            elif item is not SourceMark.COMMITTED:
                 self._record(item)
             elif self._committed(end):
                 return
@@ -176,16 +188,13 @@ class _Pass:
         """Whether this was the last one."""
         if not self._publisher.in_transaction and not self._ended:
             self._since_ns = self._clock.monotonic_ns()
-        self._inside, self._number, self._ended = False, 0, self._ended + 1
+        self._inside = False
+        self._number = 0
+        self._ended += 1
         last = end is not None and self._source.reached(end)
         if last or self._publisher.in_transaction >= MOST or self._age_ms() >= LONGEST_MS:
             self._commit(self._source.position())
         return last
-
-    def _quiet(self) -> None:
-        idle = not self._publisher.in_transaction and self._age_ms() < POSITION_EVERY_MS
-        if not self._inside and self._ended and not idle:
-            self._commit(self._source.position())
 
     def _age_ms(self) -> int:
         return (self._clock.monotonic_ns() - self._since_ns) // 1_000_000

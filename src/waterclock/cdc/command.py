@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from waterclock.arguments import describe
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.web import option
+
+if TYPE_CHECKING:
+    from waterclock.cdc.origin import Origin
 
 _EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
 example: waterclock cdc postgres://replicator@127.0.0.1/shop --to kafka://127.0.0.1:9092/shop --topics per-table
@@ -36,40 +40,28 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
-    _add_ways_on(parser)
-    _add_mysql(parser.add_argument_group("MySQL and MariaDB"))
-    _add_postgres(parser.add_argument_group("PostgreSQL"))
-    _add_rest(parser)
-
-
-def _add_ways_on(parser: ArgumentParser) -> None:
     skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
     parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
     aside = "put a record that cannot be read there, and go on (default: stop, and name the ways on)"
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
-
-
-def _add_mysql(group: object) -> None:
-    add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
-    types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
-    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
-    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
-    add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
-    add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
-
-
-def _add_postgres(group: object) -> None:
-    add = group.add_argument  # type: ignore[attr-defined]
-    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
-    add("--publication", help="made where it is missing (default: from the name)")
-
-
-def _add_rest(parser: ArgumentParser) -> None:
+    _add_databases(parser)
     parser.add_argument("--password-file", metavar="FILE", help="holds the password (or: MYSQL_PWD, PGPASSWORD)")
     client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
+
+
+def _add_databases(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("MySQL and MariaDB").add_argument
+    types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
+    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
+    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
+    add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
+    add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
+    add = parser.add_argument_group("PostgreSQL").add_argument
+    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
+    add("--publication", help="made where it is missing (default: from the name)")
 
 
 def run(arguments: Namespace) -> int:
@@ -78,8 +70,8 @@ def run(arguments: Namespace) -> int:
     from waterclock.cdc.addresses import database, kafka
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher
-    from waterclock.cdc.progress import Progress
-    from waterclock.cdc.prometheus import prometheus
+    from waterclock.cdc.progress import CaptureProgress
+    from waterclock.cdc.statistics import prometheus
     from waterclock.cdc.topics import Target
     from waterclock.clock import SystemClock
     from waterclock.kafka.settings import from_text
@@ -96,11 +88,10 @@ def run(arguments: Namespace) -> int:
     client, file = "--kafka-config", arguments.kafka_config
     given = from_text(client, origins.read_file(client, file)) if file else {}
     publisher = partial(Publisher, target, name, given)
-    shown = Progress(clock, arguments.json)
+    shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
-        _miss(origin.absent(), arguments.once)
-        _warn(origin.unseen())
+        _say_what_is_missing(origin, arguments.once)
         refused = False
         try:
             capture.run(origin.end() if arguments.once else None)
@@ -122,23 +113,19 @@ def _check_names(tables: list[str]) -> None:
             )
 
 
-def _miss(absent: list[str], once: bool) -> None:
-    """EnvironmentMissing where nothing is waited for; else a table may be made later."""
-    if not absent:
-        return
-    missing = f"there is no table {', '.join(absent)}, or this user may not see it"
-    if once:
-        raise EnvironmentMissing(
-            f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), or "
-            "give the user SELECT on it. Changes of what was dropped come where neither names it."
-        )
-    print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
-
-
-def _warn(unseen: list[str]) -> None:
-    if unseen:
+def _say_what_is_missing(origin: Origin, once: bool) -> None:
+    """EnvironmentMissing for a table that is not there and not waited for; else it may be made later."""
+    if absent := origin.absent():
+        missing = f"there is no table {', '.join(absent)}, or this user may not see it"
+        if once:
+            raise EnvironmentMissing(
+                f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), "
+                "or give the user SELECT on it. Changes of what was dropped come where neither names it."
+            )
+        print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
+    if unseen := origin.unseen():
         print(
-            f"waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
+            "waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
             f"{', '.join(unseen)} will be missing.",
             file=sys.stderr,
         )

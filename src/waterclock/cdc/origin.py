@@ -36,17 +36,17 @@ class Origin:
 
 
 def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import Login, answer, began
+    from waterclock.cdc.mysql.connecting import MySqlLogin, answer, began
     from waterclock.cdc.mysql.reader import BinlogReader
     from waterclock.cdc.mysql.server import OWN, inspected, older, oldest, tables, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
-    login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
-    wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    overrides, skip = (
-        types_of(arguments.type),
-        transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL"),
+    login = MySqlLogin(
+        where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls
     )
+    wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
+    overrides = types_of(arguments.type)
+    skip = transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
     refusal = put_aside if arguments.dead_letters else stop
 
     def now() -> str:
@@ -80,7 +80,8 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
 def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from psycopg.conninfo import make_conninfo
 
-    from waterclock.cdc.postgres.slot import OWN, Older, Slot, SlotReader, begun, current, tables
+    from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
+    from waterclock.cdc.postgres.slot import OWN, Older, ReplicationSlot, SlotReader, begun, current, tables
 
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
@@ -93,9 +94,10 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
         dbname=where.name,
         **({"password": password} if password else {}),
     )
-    slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
+    slot = ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
     wanted = TableFilter(arguments.tables, OWN)
-    skip = frozenset(map(_lsn, transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")))
+    asked = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
+    skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in asked)  # with capitals, and without zeros in front
     refusal = put_aside if arguments.dead_letters else stop
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
 
@@ -127,6 +129,7 @@ def read_file(option: str, file: str) -> str:
 
 
 def types_of(given: list[str]) -> dict[str, str]:
+    """`--type`: column -> what it is; UsageError for a word that is no type."""
     found = {}
     for text in given:
         column, _, word = text.rpartition("=")
@@ -142,9 +145,3 @@ def transactions_of(given: list[str], form: re.Pattern[str], like: str) -> froze
         if not form.fullmatch(name):
             raise UsageError(f"--skip {name}: write one transaction's {like}.")
     return frozenset(name.lower() for name in given)
-
-
-def _lsn(text: str) -> str:
-    """An LSN as PostgreSQL writes it, with capitals and without zeros in front."""
-    high, _, low = text.partition("/")
-    return f"{int(high, 16):X}/{int(low, 16):X}"

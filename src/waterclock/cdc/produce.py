@@ -32,7 +32,7 @@ from confluent_kafka import KafkaError
 from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Record
-from waterclock.cdc.topics import KEY, PER_TABLE, Target, Topics, last_position
+from waterclock.cdc.topics import KEY, PER_TABLE, CaptureTopics, Target, last_position
 from waterclock.changes.maxwell_message import TRUNCATE, MaxwellMessage
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.errors import Meaning, meaning_of
@@ -52,7 +52,7 @@ class Publisher:
     def __init__(self, target: Target, name: str, client: Mapping[str, Any] | None = None) -> None:
         self._target, self._state_topic = target, f"{name}.position"
         settings = base_settings(target.servers, client or {})
-        self._topics = Topics(settings, target, self._state_topic)
+        self._topics = CaptureTopics(settings, target, self._state_topic)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
         self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name))
         self.in_transaction = 0
@@ -113,8 +113,7 @@ def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
     if meaning is Meaning.TOO_LARGE:
         return UsageError(
             f"A change is larger than the topic {' or '.join(filter(None, (topic, target.dead_letters)))} takes. Set "
-            "the topic's max.message.bytes higher, "
-            "and start again: nothing was left out."
+            "the topic's max.message.bytes higher, and start again: nothing was left out."
         )
     if meaning is Meaning.FENCED:
         return UsageError(

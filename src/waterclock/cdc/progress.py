@@ -13,7 +13,7 @@ from waterclock.errors import WaterclockError
 _EVERY_MS = 500
 
 
-class Progress:
+class CaptureProgress:
     """One line on a terminal, twice a second; at the end a sentence, or JSON."""
 
     def __init__(self, clock: Clock, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from waterclock.cdc.position import Position
 from waterclock.changes.maxwell_message import MaxwellMessage
 
 
-class Mark(Enum):
+class SourceMark(Enum):
     """What is no row change: a transaction's end, or that nothing has come for a moment."""
 
     COMMITTED = "committed"
@@ -24,7 +24,7 @@ class Mark(Enum):
 
 
 Record = MaxwellMessage | DeadLetter
-Item = Record | Mark
+Item = Record | SourceMark
 
 
 class Source(Protocol):

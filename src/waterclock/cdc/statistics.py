@@ -1,18 +1,42 @@
-"""What a capture says about itself: one frozen record, whoever asks and whenever."""
+"""What a capture says about itself: one frozen record, whoever asks and whenever. Each field says how it is shown to
+Prometheus; docs/operations.md has the names in a table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from waterclock.web.record import counter, page
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureStatistics:
-    """Counts since the start, of what is committed in Kafka: `changes`, the source's `transactions`, `commits` there;
-    `breaks` after which it went on, the `place` that Kafka holds, and `dead_letters`, records that were put aside."""
+    """Counts since the start, of what is committed in Kafka, and the `place` in the source that Kafka holds."""
 
-    changes: int = 0
-    transactions: int = 0
-    commits: int = 0
-    breaks: int = 0
+    changes: int = field(default=0, metadata=counter("changes", "Row changes that are committed in Kafka."))
+    transactions: int = field(
+        default=0,
+        metadata=counter(
+            "transactions",
+            "Transactions of the source that are committed in Kafka, those without a row of interest too.",
+        ),
+    )
+    commits: int = field(default=0, metadata=counter("commits", "Commits in Kafka."))
+    breaks: int = field(default=0, metadata=counter("breaks", "Breaks of a connection that were survived."))
     place: str = ""
-    dead_letters: int = 0
+    dead_letters: int = field(
+        default=0,
+        metadata=counter(
+            "dead_letters",
+            "Records of the source that could not be read and are committed in the topic of dead letters.",
+        ),
+    )
+
+
+def prometheus(capture: str, statistics: CaptureStatistics) -> str:
+    """The page for the capture of that name; each sample carries it.
+
+    >>> page = prometheus("shop", CaptureStatistics(changes=12))
+    >>> [line for line in page.splitlines() if line.startswith("waterclock_capture_changes")]
+    ['waterclock_capture_changes_total{capture="shop"} 12']
+    """
+    return page(statistics, "capture_", {"capture": capture})

@@ -50,7 +50,7 @@ class Target:
             raise ValueError(f"partitions must be 1 or more, got {self.partitions}")
 
 
-class Topics:
+class CaptureTopics:
     """Where records go, each topic made where it is missing. `state` is the one of the position."""
 
     def __init__(self, settings: Mapping[str, Any], target: Target, state: str) -> None:
@@ -60,10 +60,14 @@ class Topics:
             raise UsageError(
                 f"The topic of dead letters has to be one of its own, and {target.dead_letters} is none: name another."
             )
-        if state in self._there:
-            _check_kept(self._admin, state)
-        else:
+        if state not in self._there:
             self._admin.make(state, 1, _COMPACTED)
+        elif (policy := self._admin.settings(state)["cleanup.policy"]) != "compact":
+            # without its position a capture would begin again
+            raise UsageError(
+                f"The topic {state} keeps the capture's position and has cleanup.policy={policy}, so it would forget it. "
+                "Set it to compact."
+            )
         if target.dead_letters:
             self._partitions(target.dead_letters, 1)
         self._names = Names(target.topic, (state, target.dead_letters))
@@ -95,16 +99,6 @@ class Topics:
             self._admin.make(topic, wanted)
             self._there[topic] = wanted
         return self._there[topic]
-
-
-def _check_kept(admin: Admin, topic: str) -> None:
-    """Refuse a topic that somebody made so that it forgets: without its position a capture would begin again."""
-    policy = admin.settings(topic)["cleanup.policy"]
-    if policy != "compact":
-        raise UsageError(
-            f"The topic {topic} keeps the capture's position and has cleanup.policy={policy}, so it would forget it. Set "
-            "it to compact."
-        )
 
 
 def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: float = _PATIENCE_S) -> Position | None:

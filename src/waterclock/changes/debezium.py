@@ -125,15 +125,12 @@ def _converted(row: Mapping[str, Any], fields: Mapping[str, Field], types: Mappi
     for name, value in row.items():
         if value in (_UNTOUCHED_TEXTS if isinstance(value, str) else _UNTOUCHED_PARTS):
             continue  # it keeps what it has
-        field = fields.get(name) or _field_of_type(types.get(name, ""))
+        field = fields.get(name)
+        if field is None:  # the type's word, `Decimal:2`, as the schema would say it
+            word, _, scale = types.get(name, "").partition(":")
+            field = {"name": _BY_WORD.get(word), "type": word, "parameters": {"scale": scale or "0"}}
         found[name] = None if value is None else _value(value, field)
     return found
-
-
-def _field_of_type(word: str) -> Field:
-    """`Decimal:2` as the schema would say it."""
-    name, _, scale = word.partition(":")
-    return {"name": _BY_WORD.get(name), "type": name, "parameters": {"scale": scale or "0"}}
 
 
 def _value(value: Any, field: Field) -> Any:

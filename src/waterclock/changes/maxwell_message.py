@@ -85,12 +85,12 @@ class MaxwellMessage(NamedTuple):
 
     def _types(self, word: str, row: Mapping[str, str]) -> str:
         """What the values of a row do not say of themselves; "" where they say it all."""
-        found = {name: quoted(kind) for name, kind in self.kinds.items() if _unsaid(kind, row.get(name, NULL))}
+        found = {}
+        for name, kind in self.kinds.items():
+            text = row.get(name, NULL)
+            if text != NULL if kind == JSON else text in NO_NUMBERS:
+                found[name] = quoted(kind)
         return f',"{word}":{_object(found)}' if found else ""
-
-
-def _unsaid(kind: str, text: str) -> bool:
-    return text != NULL if kind == JSON else text in NO_NUMBERS
 
 
 def _object(columns: Mapping[str, str]) -> str:

@@ -62,7 +62,9 @@ def as_table(rows: Iterable[PackedChange]) -> pa.Table:
 
 def packed(change: RowChange) -> PackedChange:
     """A change as a row of CHANGES; Unreadable if no table can hold it."""
-    position = _sortable(change)
+    if any(not 0 <= part < 1 << _POSITION_BITS for part in change.position):
+        raise Unreadable(f"the position {change.position} of a change of {change.table} is no whole numbers from 0 on")
+    position = "".join([f"{part:016x}" for part in change.position])
     _check_table(change.table)
     if change.operation == "truncate":
         return PackedChange(change.table, change.operation, "", position, [], "", [])
@@ -100,12 +102,6 @@ def _check_text(text: str, what: str) -> None:
     if "\0" in text:
         raise Unreadable(f"{what} holds the character NUL, which a text in a database cannot")
     text.encode()  # half a character is reported here
-
-
-def _sortable(change: RowChange) -> str:
-    if any(not 0 <= part < 1 << _POSITION_BITS for part in change.position):
-        raise Unreadable(f"the position {change.position} of a change of {change.table} is no whole numbers from 0 on")
-    return "".join([f"{part:016x}" for part in change.position])
 
 
 def _brought(value: Any) -> tuple[str, str | None]:

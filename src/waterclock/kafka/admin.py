@@ -16,12 +16,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.errors import is_refusal, words_of
-from waterclock.kafka.patience import CALL_S, patiently
+from waterclock.kafka.patience import AGAIN_AFTER_S, CALL_S, Backoff, patiently
 
 T = TypeVar("T")
 _PATIENCE_S = 30.0
 _MADE_WITHIN_S = 5.0
-_AGAIN_AFTER_S = 0.1
 # While a question waits for a controller that is known and away, two threads of librdkafka 2.16 spin, and use up a
 # processor: it connects where there is a question. A client that keeps its connections does not, and looks for a broker
 # after a pause that grows; one that bootstraps anew when no broker answers begins with the first pause each time.
@@ -68,11 +67,11 @@ class Admin:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise UsageError(f"Kafka does not delete the topic {topic}: {words_of(error)}.") from None
-        clock, until_s = SystemClock(), SystemClock().monotonic_s() + _PATIENCE_S
-        while (there := sorted(set(topics) & self.topics().keys())) and clock.monotonic_s() < until_s:
-            clock.sleep_s(_AGAIN_AFTER_S)
-        if there:
-            raise UsageError(f"Kafka has not deleted the topic {there[0]} within {_PATIENCE_S:.0f} seconds.")
+        backoff = Backoff((AGAIN_AFTER_S,), SystemClock(), _PATIENCE_S)
+        while there := sorted(set(topics) & self.topics().keys()):
+            if backoff.is_over:
+                raise UsageError(f"Kafka has not deleted the topic {there[0]} within {_PATIENCE_S:.0f} seconds.")
+            backoff.sleep()
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""

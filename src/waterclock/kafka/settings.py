@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from waterclock.errors import UsageError
@@ -87,6 +88,18 @@ def from_text(where: str, text: str) -> dict[str, str]:
                 raise UsageError(f"{where}: the line {key.split()[0]!r} is no KEY=VALUE.")
             settings[key.strip()] = value.strip()
     return settings
+
+
+def from_file(where: str, path: str | None) -> dict[str, str]:
+    """Settings from a file as `from_text` reads it, none without one. UsageError if it cannot be read."""
+    if path is None:
+        return {}
+    try:
+        return from_text(where, Path(path).read_text())
+    except OSError as error:
+        raise UsageError(f"{where} {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where} {path} is no text in UTF-8: {error.reason} at {error.start}.") from None
 
 
 def from_environment(where: str, given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -70,7 +70,9 @@ class TransactionalProducer:
         if self._notes:
             own["on_delivery"] = _noting(self._refused)
         self.producer = Producer({**settings, **wins, **own})
-        self.is_open, self.has_failed, self._is_given_up, self._sent = False, False, False, 0
+        self.is_open = self.has_failed = False
+        self._is_given_up = False
+        self._sent = 0
 
     def fence(self, topic: str | None = None) -> None:
         """Step 1, quicker with the name of a `topic` that is there.

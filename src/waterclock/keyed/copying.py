@@ -9,7 +9,11 @@ the other. A key whose time comes in between would be a KeyError.
 Rule 1: what is kept is read by the very instruction that asked for the keys, and by nobody else: not a moment longer than
     the copy takes. `{**map}`, `call(**map)` and `other.update(map)` are one instruction, too.
 Rule 2: only what may expire on the way is kept, what is due within SOON_NS. With its last entry that expires it is let go
-    of, or, where the copy still goes on, a while after it.
+    of, or, if the copy still goes on, a while after it.
+
+To look at the caller's frame is no plain way; there is none. `dict` makes a list of all keys before it reads the first
+value, so no view and no iterator of ours is alive by then. And a thread that listed the keys, and reads one of them later,
+must not get what has expired: rule 1 of expiring_map.py. The two differ in nothing but the instruction that asks.
 """
 
 from __future__ import annotations

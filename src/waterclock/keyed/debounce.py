@@ -65,7 +65,7 @@ class Debounce(Generic[K, P]):
         make_new_in_child(self)
 
     def _after_fork(self) -> None:
-        """Begin without a key; in a forked child what waits is the parent's (forking.py)."""
+        """Begin without a key; in a forked child what waits is the parent's (timer/forking.py)."""
         self._waiting: ExpiringMap[K, tuple[Any, Any, int]] = ExpiringMap(
             self._timer, self._quiet_s, on_evict=self._run
         )

@@ -82,7 +82,7 @@ class Throttle(Generic[K, P]):
         make_new_in_child(self)
 
     def _after_fork(self) -> None:
-        """Begin without a key; in a forked child what was put off is the parent's (forking.py)."""
+        """Begin without a key; in a forked child what was put off is the parent's (timer/forking.py)."""
         self._intervals: dict[K, Interval] = {}
         self._lock = RLock()
 

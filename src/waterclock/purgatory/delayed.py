@@ -147,7 +147,7 @@ class Purgatory:
         make_new_in_child(self)
 
     def _after_fork(self) -> None:
-        """Begin empty; in a forked child what waits is the parent's, and is over here (forking.py)."""
+        """Begin empty; in a forked child what waits is the parent's, and is over here (timer/forking.py)."""
         forsaken, self._lists, self._lock, self._catching_up = self._waiting(), {}, Lock(), False
         self._watched = self._delayed = self._asking = 0  # the last: questions that triggers ask now, in all threads
         self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}

@@ -7,8 +7,7 @@ if TYPE_CHECKING:
     from waterclock.relay.client.async_delays import AsyncDelays
     from waterclock.relay.client.delays import Delays
     from waterclock.relay.client.sending import Answer, Receipt
-    from waterclock.relay.handlers.delivery import Delivery
-    from waterclock.relay.handlers.retries import Retries, RetryAfter
+    from waterclock.relay.handlers.retries import Delivery, Retries, RetryAfter
 
 __all__ = ["Answer", "AsyncDelays", "Delays", "Delivery", "Receipt", "Retries", "RetryAfter"]
 
@@ -16,7 +15,7 @@ _HOME = {
     "Answer": "client.sending",
     "AsyncDelays": "client.async_delays",
     "Delays": "client.delays",
-    "Delivery": "handlers.delivery",
+    "Delivery": "handlers.retries",
     "Receipt": "client.sending",
     "Retries": "handlers.retries",
     "RetryAfter": "handlers.retries",

@@ -14,19 +14,17 @@ from confluent_kafka import Message
 
 from waterclock.durations import duration_us, from_us
 from waterclock.errors import UsageError
-from waterclock.kafka.settings import base_settings
+from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.client.delays import Delays
 from waterclock.relay.client.listening import reading
 from waterclock.relay.client.sending import Answer, Moment, Receipt
-from waterclock.relay.process import kafka_settings
-from waterclock.relay.view.looking import json_text
-from waterclock.relay.wire.headers import headers_of
-from waterclock.relay.wire.request import FROM, UNTIL
+from waterclock.relay.watching.listing import json_text
+from waterclock.relay.wire.request import FROM, UNTIL, headers_of
 
 
 def delays_of(arguments: Namespace, servers: str) -> Delays:
     """A client by the command's options."""
-    settings = kafka_settings(arguments.kafka_config)
+    settings = from_file("--kafka-config", arguments.kafka_config)
     return Delays(arguments.bootstrap or servers, arguments.topic, settings=settings, patience_s=15.0)
 
 
@@ -112,7 +110,7 @@ def told(answer: Answer, hoped: str, as_json: bool) -> int:
 
 def read(arguments: Namespace, servers: str) -> int:
     """Print what a topic holds and what comes, each with its lateness, until Ctrl-C."""
-    settings = base_settings(arguments.bootstrap or servers, kafka_settings(arguments.kafka_config))
+    settings = base_settings(arguments.bootstrap or servers, from_file("--kafka-config", arguments.kafka_config))
     line = _json_line if arguments.json else _line
     left = arguments.most
     try:

@@ -196,33 +196,33 @@ def read(arguments: Namespace) -> int:
 def ls(arguments: Namespace) -> int:
     """`waterclock relay ls`: how many messages are pending, by the span of their due times and their topic; and which of
     them recur. Both logs are read for it, or relays are asked (--at)."""
-    from waterclock.relay.view import beside, doors, looking
+    from waterclock.relay.watching import from_logs, from_relays, listing
 
-    told = doors.ls(arguments.at) if arguments.at else beside.ls(arguments, SERVERS)
-    return looking.print_listed(told, arguments.json)
+    told = from_relays.ls(arguments.at) if arguments.at else from_logs.ls(arguments, SERVERS)
+    return listing.print_listed(told, arguments.json)
 
 
 def due(arguments: Namespace) -> int:
     """`waterclock relay due`: what each partition has pending, and when the next of it is due. Both logs are read for it,
     or relays are asked (--at)."""
-    from waterclock.relay.view import beside, doors, looking
+    from waterclock.relay.watching import from_logs, from_relays, listing
 
-    told = doors.due(arguments.at) if arguments.at else beside.due(arguments, SERVERS)
-    return looking.print_due(told, arguments.json)
+    told = from_relays.due(arguments.at) if arguments.at else from_logs.due(arguments, SERVERS)
+    return listing.print_due(told, arguments.json)
 
 
 def show(arguments: Namespace) -> int:
     """`waterclock relay show`: where the messages of an id are: pending, delivered or cancelled. Exit code 1 for none. Both
     logs are read for it, or relays are asked (--at)."""
-    from waterclock.relay.view import beside, doors, looking
+    from waterclock.relay.watching import from_logs, from_relays, listing
 
-    told = doors.show(arguments.at, arguments.id) if arguments.at else beside.show(arguments, SERVERS)
-    return looking.print_shown(told, arguments.json)
+    told = from_relays.show(arguments.at, arguments.id) if arguments.at else from_logs.show(arguments, SERVERS)
+    return listing.print_shown(told, arguments.json)
 
 
 def files(arguments: Namespace) -> int:
     """`waterclock relay files`: the messages of a folder that a relay has set aside, or reads no more; nothing is changed.
     Exit code 1 where some cannot be read."""
-    from waterclock.relay.view import looking
+    from waterclock.relay.watching import listing
 
-    return looking.print_files(arguments.folder, arguments.json)
+    return listing.print_files(arguments.folder, arguments.json)

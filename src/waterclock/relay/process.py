@@ -21,14 +21,14 @@ from uuid import uuid4
 from waterclock.clock import SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
 from waterclock.errors import UsageError
-from waterclock.kafka.settings import base_settings, from_text
+from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.cluster.beginning import begun
+from waterclock.relay.memory import MemoryTrim
 from waterclock.relay.options import RelayOptions, StandsBy
-from waterclock.relay.owner.around import staying
+from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay
-from waterclock.relay.spare import Spare
+from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
-from waterclock.relay.watching.prometheus import prometheus
 from waterclock.relay.watching.recurring import recurring, with_series
 from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.web.option import open_server
@@ -42,7 +42,7 @@ def serve(arguments: Namespace) -> int:
     check_names(Topics.of(arguments.topic))  # Kafka would be waited for
     clock = SystemClock()
     _collect_seldom()
-    shown, spare = Progress(clock, arguments.json), Spare(clock)
+    shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
         stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
         if arguments.embedded:
@@ -66,7 +66,7 @@ def serve(arguments: Namespace) -> int:
             )
             with suppress(_Interrupted):
                 while not stop:
-                    spare.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
+                    memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())
         except BaseException:
             relay.close(checkpoint=False)
@@ -100,21 +100,9 @@ def _collect_seldom() -> None:
     gc.set_threshold(100_000, 50, 50)
 
 
-def kafka_settings(file: str | None) -> dict[str, str]:
-    """What --kafka-config holds; UsageError where it cannot be read."""
-    if file is None:
-        return {}
-    try:
-        return from_text("--kafka-config", Path(file).read_text())
-    except OSError as error:
-        raise UsageError(f"--kafka-config {file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--kafka-config {file} is no text in UTF-8: {error.reason} at {error.start}.") from None
-
-
 def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:
     group = arguments.group or f"waterclock-relay-{arguments.topic}"
-    given = kafka_settings(arguments.kafka_config)
+    given = from_file("--kafka-config", arguments.kafka_config)
     name = arguments.name or name
     made = (servers, arguments.topic, folder, group, arguments.partitions, name, given, arguments.lap_bytes)
     return RelayOptions(*made, StandsBy(arguments.standby), bool(arguments.make_targets or arguments.embedded))

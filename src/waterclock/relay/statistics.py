@@ -1,4 +1,5 @@
-"""What a relay says about itself: one frozen record, whoever asks and whenever; and the counts that it is made of."""
+"""What a relay says about itself: one frozen record, whoever asks and whenever; and the counts that it is made of. Each
+field says how it is shown to Prometheus; docs/operations.md has the names in a table."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.letters import Letter, Reply
+from waterclock.web.record import LABEL, Each, counter, gauge, page, summary
 
 LATENESS_MS: Final = (
     1,
@@ -39,18 +41,25 @@ class PartitionStatistics:
     TOPIC.settled's.
     """
 
-    pending: int
-    near: int
-    next_due_ms: int | None
+    pending: int = field(metadata=gauge("pending_messages", "Messages that are pending."))
+    near: int = field(metadata=gauge("near_messages", "Messages that are due soon, and wait in memory."))
+    next_due_ms: int | None = field(metadata=gauge("next_due_timestamp_seconds", "When the next message is due."))
     position: int
-    bytes_on_disk: int
-    caught_up: bool
-    held: int = 0
-    bytes_wanted: int = 0
+    bytes_on_disk: int = field(metadata=gauge("files_bytes", "What the partition's files hold."))
+    caught_up: bool = field(metadata=gauge("caught_up", "1 where the owner has read the input since it took over."))
+    held: int = field(
+        default=0, metadata=gauge("held_requests", "Records of the input that wait for room on the disk.")
+    )
+    bytes_wanted: int = field(
+        default=0, metadata=gauge("refused_bytes", "What the disk refused to take last; 0 where it takes all.")
+    )
     refusals: int = 0
-    log_bytes: int = 0
-    swept: int = 0
-    begins: int = 0
+    log_bytes: int = field(default=0, metadata=gauge("log_bytes", "What the input holds, before compression."))
+    swept: int = field(
+        default=0,
+        metadata=gauge("swept_offset", "What is pending was moved on from before this offset of the input."),
+    )
+    begins: int = field(default=0, metadata=gauge("trimmed_offset", "The input was cut off at this offset."))
     settled_begins: int = 0
     reads_to: int = 0
 
@@ -63,11 +72,22 @@ class StandbyStatistics:
     says why nothing of it is, where that is so.
     """
 
-    pending: int = 0
+    pending: int = field(default=0, metadata=gauge("pending_messages", "Messages that are pending there."))
     position: int = 0
-    behind: int | None = None
-    bytes_on_disk: int = 0
-    why: str = ""
+    behind: int | None = field(
+        default=None,
+        metadata=gauge(
+            "behind", "Offsets of the input that are not in the files of a partition that this relay stands by for."
+        ),
+    )
+    bytes_on_disk: int = field(default=0, metadata=gauge("files_bytes", "What the files hold there."))
+    why: str = field(
+        default="",
+        metadata=gauge(
+            "stopped", "1 where this relay does not stand by for a partition though it should.",
+            of=lambda record: bool(record.why),
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +144,33 @@ class RelayStatistics:
     delivered that late or less, beyond the edge before; the last one has no edge.
     """
 
-    group: str = ""
-    topic: str = ""
-    requests: int = 0
-    delivered: int = 0
-    replies: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: int = 0
-    missed: int = 0
-    turns: int = 0
-    breaks: int = 0
-    moved: int = 0
-    laps: int = 0
-    snapshots: int = 0
+    group: str = field(default="", metadata=LABEL)
+    topic: str = field(default="", metadata=LABEL)
+    requests: int = field(default=0, metadata=counter("requests", "Records read of the input."))
+    delivered: int = field(default=0, metadata=counter("delivered", "Messages that are committed in their topics."))
+    replies: Mapping[str, int] = field(
+        default_factory=dict, metadata=counter("replies", "Cancels and replaces answered.", by="outcome")
+    )
+    dead_letters: int = field(
+        default=0,
+        metadata=counter("dead_letters", "Requests that could not be done and are committed in TOPIC.dead."),
+    )
+    missed: int = field(
+        default=0,
+        metadata=counter("missed", "Occurrences of series that were left out, being too late (delay-missed=skip)."),
+    )
+    turns: int = field(default=0, metadata=counter("turns", "Transactions that are committed."))
+    breaks: int = field(default=0, metadata=counter("breaks", "Times that a partition had to be taken over anew."))
+    moved: int = field(default=0, metadata=counter("moved", "Messages copied to the end of the input."))
+    laps: int = field(default=0, metadata=counter("laps", "Times that all of the input was gone through for that."))
+    snapshots: int = field(default=0, metadata=counter("snapshots", "Snapshots of what is settled."))
     lateness_ms: Mapping[str, int] = field(default_factory=dict)
-    lateness_sum_ms: int = 0
+    lateness_sum_ms: int = field(
+        default=0, metadata=summary("lateness_seconds", "From the due time to the commit.", count="delivered")
+    )
     lateness_worst_ms: int = 0
-    partitions: Mapping[int, PartitionStatistics] = field(default_factory=dict)
-    standby: Mapping[int, StandbyStatistics] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionStatistics] = field(default_factory=dict, metadata={"": Each("partition")})
+    standby: Mapping[int, StandbyStatistics] = field(default_factory=dict, metadata={"": Each("partition", "standby_")})
     partitions_of_topic: int = 0
     spans: tuple[SpanStatistics, ...] = ()
 
@@ -149,12 +179,25 @@ class RelayStatistics:
         return sum(each.pending for each in self.partitions.values())
 
 
+def prometheus(statistics: RelayStatistics) -> str:
+    """The page; each sample carries the group and the input topic.
+
+    >>> page = prometheus(RelayStatistics("g", "delays", delivered=12))
+    >>> [line for line in page.splitlines() if line.startswith("waterclock_relay_delivered")]
+    ['waterclock_relay_delivered_total{group="g",topic="delays"} 12']
+    """
+    return page(statistics, "relay_")
+
+
 class Counts:
     """What the turns of all partitions add up to."""
 
     def __init__(self) -> None:
-        self.requests = self.delivered = self.dead_letters = self.missed = self.turns = self.breaks = 0
-        self.moved = self.laps = self.snapshots = 0
+        self.requests = self.delivered = 0
+        self.dead_letters = self.missed = 0
+        self.turns = self.breaks = 0
+        self.moved = self.laps = 0
+        self.snapshots = 0
         self.replies: dict[str, int] = {}
         self.lateness_sum_ms = self.lateness_worst_ms = 0
         self._lateness = np.zeros(len(LATENESS_MS) + 1, "i8")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from waterclock.errors import EnvironmentMissing, pip_install
 
 if TYPE_CHECKING:
+    from waterclock.spark.batch.steps import reshaped
     from waterclock.spark.delays import pending
+    from waterclock.spark.packing.transform import transform_with
     from waterclock.spark.pipeline import Pipeline
     from waterclock.spark.rescale.carry import rescale
     from waterclock.spark.session.session import start_session
     from waterclock.spark.sources import folder, topics
-    from waterclock.spark.steps import reshaped
     from waterclock.spark.tables.sink import SparkTable
-    from waterclock.spark.transform import transform_with
     from waterclock.spark.writing import write_once
 
 __all__ = [
@@ -39,10 +39,10 @@ _HOME = {
     "folder": "sources",
     "pending": "delays",
     "rescale": "rescale.carry",
-    "reshaped": "steps",
+    "reshaped": "batch.steps",
     "start_session": "session.session",
     "topics": "sources",
-    "transform_with": "transform",
+    "transform_with": "packing.transform",
     "write_once": "writing",
 }
 

@@ -20,16 +20,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from waterclock.sinks.destination import Destination, Findings
-from waterclock.spark.buckets import by_cores
+from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fixed import results_schema, settings_of
-from waterclock.spark.places.place import is_remote
 from waterclock.spark.session.java import use_java
 from waterclock.spark.source import Stream
-from waterclock.spark.steps import ChosenColumns
 from waterclock.spark.streams import stream_of
-from waterclock.spark.toml.config import Config, read
-from waterclock.spark.toml.steps import Outlet
+from waterclock.streaming.buckets import by_cores
+from waterclock.streaming.places.place import is_remote
+from waterclock.streaming.toml.config import Config, read
+from waterclock.streaming.toml.steps import Outlet
 
 
 def check(file: str | Path) -> Findings:

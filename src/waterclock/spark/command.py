@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     from waterclock.spark.pipeline import configured
     from waterclock.spark.progress import Bar
     from waterclock.spark.session.session import conf_for, start
-    from waterclock.spark.toml.config import load, log_of
-    from waterclock.spark.watching.prometheus import prometheus
+    from waterclock.streaming.statistics import prometheus
+    from waterclock.streaming.toml.config import load, log_of
 
     config = load(arguments.pipeline)
     conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}

@@ -5,7 +5,7 @@
     topic       that it goes to                                asked     cancel or replace, where one was sent and no relay
     due         when                                                     has answered it yet; NULL elsewhere
 
-Rule 1: the rows are what both logs say, read as waterclock/relay/view/view.py reads them: by its rules.
+Rule 1: the rows are what both logs say, read as waterclock/relay/watching/view.py reads them: by its rules.
 Rule 2: a frame shows one moment, that of its first action: Spark asks once which part a task reads. For another moment,
         call `pending` again.
 Rule 3: a partition of the input is read by one task, which holds a byte for each of its records.
@@ -25,7 +25,7 @@ from waterclock.errors import EnvironmentMissing, UsageError, pip_install
 try:
     from waterclock.kafka.admin import Admin
     from waterclock.relay.logs.logs import Logs
-    from waterclock.relay.view.view import Bounds, Seen, View, bounds_of
+    from waterclock.relay.watching.view import Bounds, Seen, View, bounds_of
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: {pip_install('relay')}") from error
 

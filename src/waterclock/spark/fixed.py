@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock.rules.model import Rules
-from waterclock.spark import frames
 from waterclock.spark.source import Stream
-from waterclock.spark.state import bucket
+from waterclock.streaming import frames
+from waterclock.streaming.state import bucket
 
 
 def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:

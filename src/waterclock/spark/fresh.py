@@ -10,9 +10,9 @@ from waterclock.spark.checkpoint.folder import Checkpoint, write
 from waterclock.spark.checkpoint.lease import OWNERS
 from waterclock.spark.checkpoint.names import others_in
 from waterclock.spark.checkpoint.owner import LOCK, owner_of
-from waterclock.spark.places.place import names_in, remove
 from waterclock.spark.streams import stream_of
-from waterclock.spark.toml.config import Config
+from waterclock.streaming.places.place import names_in, remove
+from waterclock.streaming.toml.config import Config
 
 _MARK = "waterclock.removing"
 _SINK = "waterclock.sink"

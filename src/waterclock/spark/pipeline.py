@@ -33,10 +33,9 @@ from waterclock.durations import Duration, duration_us
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
-from waterclock.spark import frames, operator
-from waterclock.spark.batches import batch_of
-from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
-from waterclock.spark.by_place import in_workers
+from waterclock.spark.batch.batches import batch_of
+from waterclock.spark.batch.outlets import Outlets, outlets_of
+from waterclock.spark.batch.task_files import Shape, writing
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.checkpoint.reads import Reads
@@ -44,21 +43,24 @@ from waterclock.spark.checkpoint.state_files import refuse_unseen_state
 from waterclock.spark.checkpoint.unplanned import set_aside
 from waterclock.spark.fixed import results_schema, settings_of
 from waterclock.spark.fresh import Removal
-from waterclock.spark.outlets import Outlets, outlets_of
-from waterclock.spark.packs import CLOSING_US
-from waterclock.spark.places.place import Place, is_remote, place_of
+from waterclock.spark.packing import operator
+from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.session import interrupts
+from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
-from waterclock.spark.starts import Starts, too_slow
+from waterclock.spark.session.starts import Starts, too_slow
 from waterclock.spark.streams import check_source, stream_of
-from waterclock.spark.summary import Progress, Summary
-from waterclock.spark.task_files import Shape, writing
-from waterclock.spark.toml.config import Config
-from waterclock.spark.toml.paths import check_places, plain_name
 from waterclock.spark.watching.behind import Behind
 from waterclock.spark.watching.listening import listening
-from waterclock.spark.watching.statistics import Gatherer, PipelineStatistics
+from waterclock.streaming import frames
+from waterclock.streaming.buckets import BUCKETS, by_cores, checked
+from waterclock.streaming.layout import CLOSING_US
+from waterclock.streaming.places.place import Place, is_remote, place_of
+from waterclock.streaming.statistics import Gatherer, PipelineStatistics
+from waterclock.streaming.summary import Progress, Summary
+from waterclock.streaming.toml.config import Config
+from waterclock.streaming.toml.paths import check_places, plain_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,8 +20,8 @@ from rich.table import Table
 from waterclock.durations import from_us
 
 if TYPE_CHECKING:
-    from waterclock.spark.summary import Progress as Told
-    from waterclock.spark.summary import Summary
+    from waterclock.streaming.summary import Progress as Told
+    from waterclock.streaming.summary import Summary
 
 _SHOWN = (
     ("events", "events taken"),

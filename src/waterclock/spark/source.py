@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from waterclock.spark.places.place import Place, is_remote
+from waterclock.streaming.places.place import Place, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

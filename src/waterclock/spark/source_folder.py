@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from waterclock.errors import UsageError
-from waterclock.spark.places.hadoop import Entry, HadoopPath
-from waterclock.spark.places.place import Place
+from waterclock.streaming.places.hadoop import Entry, HadoopPath
+from waterclock.streaming.places.place import Place
 
 
 def check_source(folder: Place) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from waterclock.spark.places.place import Place
-from waterclock.spark.toml.config import Files, source_from
-from waterclock.spark.toml.readers import Reader
-from waterclock.spark.toml.topics import Topics
+from waterclock.streaming.places.place import Place
+from waterclock.streaming.toml.config import Files, source_from
+from waterclock.streaming.toml.readers import Reader
+from waterclock.streaming.toml.topics import Topics
 
 
 def folder(path: str | Path | Place, *, columns: Mapping[str, str] | None = None, **more: Any) -> Files | Reader:

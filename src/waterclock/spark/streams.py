@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 from pyspark.sql import DataFrame
 
 from waterclock.rules.model import Rules
+from waterclock.spark.batch.results import Results, ResultStream
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.results import Results, ResultStream
 from waterclock.spark.source import Stream
-from waterclock.spark.toml.config import Files
-from waterclock.spark.toml.fitting import check_fits
-from waterclock.spark.toml.readers import Reader
-from waterclock.spark.toml.topics import Topics
+from waterclock.streaming.toml.config import Files
+from waterclock.streaming.toml.fitting import check_fits
+from waterclock.streaming.toml.readers import Reader
+from waterclock.streaming.toml.topics import Topics
 
 Source: TypeAlias = (
     Files | Topics | Reader | Results | Any
@@ -38,7 +38,7 @@ def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Ch
         assert rules is not None  # as check_source saw
         return DataFrameStream(source, rules, delay_us, checkpoint)
     if isinstance(source, Files):
-        from waterclock.spark.files.source import FileStream
+        from waterclock.spark.files import FileStream
 
         assert rules is not None  # only topics bring changes
         return FileStream(source, rules, delay_us, checkpoint)

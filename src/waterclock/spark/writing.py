@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from waterclock.spark.batch.results import results_of
 from waterclock.spark.pipeline import Pipeline
-from waterclock.spark.places.place import Place
-from waterclock.spark.results import results_of
-from waterclock.spark.summary import Summary
+from waterclock.streaming.places.place import Place
+from waterclock.streaming.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -37,24 +37,21 @@ def open_server(
 
     `below`: path that ends with / -> what makes a record of the text behind it, served as JSON too.
 
-    UsageError where the port is taken, or none that one may listen on.
+    UsageError if the port is taken, or none that one may listen on.
     """
     if port is None:
         return nullcontext()
     from waterclock.web.record import to_json
-    from waterclock.web.server import Server
+    from waterclock.web.server import PageServer
 
     routes = {
         "/metrics": lambda: (PROMETHEUS, prometheus(statistics())),
         "/statistics.json": lambda: (JSON, to_json(command, statistics())),
     }
-    texts = {path: partial(_record, command, make) for path, make in (below or {}).items()}
-    server = Server(routes, port, texts)
+
+    def page_of(make: Callable[[str], object], text: str) -> tuple[str, str]:
+        return JSON, to_json(command, make(text))
+
+    server = PageServer(routes, port, {path: partial(page_of, make) for path, make in (below or {}).items()})
     print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
     return server
-
-
-def _record(command: str, make: Callable[[str], object], text: str) -> tuple[str, str]:
-    from waterclock.web.record import to_json
-
-    return JSON, to_json(command, make(text))

@@ -56,21 +56,6 @@ def test_a_changed_setting_of_the_broker_holds_for_a_topic_at_once(wire: Wire, b
     assert broker.call(lambda: broker.inside.topics.by_name["t"].settings.max_message_bytes) == 77
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("retention.ms", 5),
-        ("segment.bytes", 3),
-        ("cleanup.policy", 7),
-        ("preallocate", 1),
-        ("min.cleanable.dirty.ratio", 6),
-        ("compression.type", 2),
-    ],
-)
-def test_the_type_is_told_by_kafkas_numbers(wire: Wire, name: str, kind: int) -> None:
-    assert described(wire, TOPIC, "t", name).configs[0].config_type == kind
-
-
 def test_documentation_and_synonyms_come_where_they_are_asked_for_only(wire: Wire) -> None:
     bare = described(wire, TOPIC, "t", "retention.ms").configs[0]
     full = described(wire, TOPIC, "t", "retention.ms", include_synonyms=True, include_documentation=True).configs[0]
@@ -193,13 +178,6 @@ def test_only_looking_changes_nothing_and_refuses_all_the_same(wire: Wire) -> No
     assert change(wire, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True) == "none"
     assert change(wire, TOPIC, "t", ("retention.ms", SET, "x"), validate_only=True) == "invalid_config"
     assert setting(wire, TOPIC, "t", "retention.ms") == ("5000", 4)
-
-
-def test_the_older_change_replaces_everything(wire: Wire) -> None:
-    asked = {"resource_type": TOPIC, "resource_name": "t", "configs": [{"name": "segment.ms", "value": "9"}]}
-    assert wire.ask("alter_configs", 2, resources=[asked]).responses[0].error_code.value == 0
-    assert setting(wire, TOPIC, "t", "segment.ms") == ("9", 1)
-    assert setting(wire, TOPIC, "t", "cleanup.policy") == ("delete", 5)
 
 
 def test_what_clients_changed_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -74,25 +74,9 @@ def test_an_answer_about_a_new_topic_has_its_settings(wire: Wire) -> None:
     assert list(reply) == sorted(reply)
 
 
-def test_only_looking_makes_no_topic(wire: Wire) -> None:
-    assert create(wire, "t", validate_only=True).error_code.value == 0
-    assert wire.ask("metadata", 12, topics=None).topics == ()
-
-
-def test_names_that_differ_in_dots_and_underscores_only_collide(wire: Wire) -> None:
-    create(wire, "a.b")
-    assert create(wire, "a_b").error_code.name == "invalid_topic_exception"
-
-
 def test_the_longest_name_fits_the_file_system_with_many_partitions(wire: Wire) -> None:
     first, second = "x" * 248 + "1", "x" * 248 + "2"
     assert [create(wire, name, num_partitions=12).error_code.value for name in (first, second)] == [0, 0]
-
-
-def test_a_topic_that_is_named_twice_in_a_request_is_not_made(wire: Wire) -> None:
-    row = {"name": "t", "num_partitions": 1, "replication_factor": 1}
-    rows = wire.ask("create_topics", 7, topics=[row, row], timeout=5000).topics
-    assert [row.error_code.name for row in rows] == ["invalid_request"]
 
 
 def test_nobody_hears_of_a_topic_that_is_not_durable(wire: Wire, broker: Broker) -> None:

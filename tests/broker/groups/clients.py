@@ -7,21 +7,15 @@ Rule 3: joins and syncs are with the broker when the call is over: what the next
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import os
-import socket
-import struct
 import threading
-import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from kio.schema.index import api_key_map
 
+from tests.conformance.wire import Wire
 from waterclock.broker import Broker
 from waterclock.clock import ManualClock
 
@@ -68,67 +62,36 @@ class Turned:
 class Answer:
     """The answer to one request, now or later."""
 
-    def __init__(self, client: Client, key: int, version: int) -> None:
-        self._client, self._key, self._version = client, key, version
+    def __init__(self, client: Client, api: str, version: int) -> None:
+        self._client, self._api, self._version = client, api, version
 
     @property
     def waiting(self) -> bool:
         """Whether the broker keeps it back."""
         self._client.served.settle()
-        self._client.socket.setblocking(False)
-        try:
-            return not self._client.socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        finally:
-            self._client.socket.settimeout(PATIENCE_S)
+        return self._client.wire.is_quiet(0)
 
     def get(self) -> Any:
         """Wait for it, and read it to the last byte."""
-        (size,) = struct.unpack(">i", self._client.read(4))
-        data = self._client.read(size)
-        response = load_response_schema(self._key, self._version)
-        header, at = entity_reader(response.__header_schema__)(data, 0)
-        assert header.correlation_id == self._client.pending.pop(0)
-        answer, length = entity_reader(response)(data, at)
-        assert at + length == size
-        return answer
+        return self._client.wire.receive(self._api, self._version)
 
 
 class Client:
     """One connection."""
 
     def __init__(self, served: Turned, client_id: str = "tester") -> None:
-        host, port = served.bootstrap.rsplit(":", 1)
         self.served, self.client_id = served, client_id
-        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
-        self.pending: list[int] = []
-        self._correlation = 0
+        self.wire = Wire(served.bootstrap, client_id, patience_s=PATIENCE_S)
 
     def send(self, api: int, version: int, /, **fields: Any) -> Answer:
-        kind, out = load_request_schema(api, version), io.BytesIO()
-        self._correlation += 1
-        said = {"request_api_key": api, "request_api_version": version, "client_id": self.client_id}
-        header = kind.__header_schema__
-        entity_writer(header)(out, entity(header, {**said, "correlation_id": self._correlation}))
-        entity_writer(kind)(out, entity(kind, fields))
-        self.socket.sendall(struct.pack(">i", len(out.getvalue())) + out.getvalue())
-        self.pending.append(self._correlation)
-        return Answer(self, api, version)
+        self.wire.send(api_key_map[api], version, **fields)
+        return Answer(self, api_key_map[api], version)
 
     def ask(self, api: int, version: int, /, **fields: Any) -> Any:
         return self.send(api, version, **fields).get()
 
-    def read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = self.socket.recv(size - len(data))
-            assert part, "the broker closed the connection"
-            data += part
-        return data
-
     def close(self) -> None:
-        self.socket.close()
+        self.wire.close()
 
     # What tests say most
 
@@ -274,21 +237,3 @@ def people(served: Turned, *names: str, group: str = "g") -> Iterator[list[Perso
     finally:
         for person in some:
             person.close()
-
-
-def entity(kind: Any, values: Mapping[str, Any]) -> Any:
-    """An entity of `kio` out of plain values; what this version lacks is left out."""
-    hints = typing.get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind) if field.name in values]
-    return kind(**{name: plain(hints[name], values[name]) for name in names})
-
-
-def plain(kind: Any, value: Any) -> Any:
-    inner = [kind, *typing.get_args(kind)]
-    inner += [part for some in inner for part in typing.get_args(some)]
-    if isinstance(value, list | tuple):
-        made = next((part for part in inner if dataclasses.is_dataclass(part)), None)
-        return tuple(value if made is None else (entity(made, one) for one in value))
-    if any(isinstance(part, type) and issubclass(part, timedelta) for part in inner):
-        return timedelta(milliseconds=value)
-    return value

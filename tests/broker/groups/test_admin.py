@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,6 @@ from tests.broker.groups.clients import (
     stable_group,
 )
 from waterclock.broker.wire.errors import Error
-
-
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -80,14 +73,6 @@ def test_a_group_in_a_rebalance_is_described_without_its_protocol(served: Turned
             b"",
         )
         assert group.authorized_operations > 0
-
-
-@pytest.mark.parametrize(("version", "error"), [(5, Error.NONE), (6, Error.GROUP_ID_NOT_FOUND)])
-def test_a_group_that_is_not_there_is_dead(served: Turned, version: int, error: Error) -> None:
-    client = Client(served)
-    group = client.ask(DESCRIBE, version, groups=["nobody"], include_authorized_operations=False).groups[0]
-    assert (group.error_code, group.group_state) == (error, "Dead")
-    client.close()
 
 
 def test_groups_are_listed_by_state_and_by_type(served: Turned) -> None:

@@ -1,12 +1,10 @@
-"""The three Python clients as consumers: two share a topic, one leaves, a third goes on where they stopped."""
+"""librdkafka's consumers of each protocol: two share a topic, one leaves, a third goes on where they stopped."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -15,20 +13,10 @@ import pytest
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
-from tests.broker.groups.clients import Client
 from waterclock.broker import Broker
 
 TOPIC, PARTITIONS, RECORDS = "t", 4, 40
 CLASSIC = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
-
-
-class Settled:
-    """What `Client` wants of a broker."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-
-    def settle(self) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +31,7 @@ def _what_clients_leave_behind_is_theirs() -> Iterator[None]:
 @pytest.fixture
 def bootstrap() -> Iterator[str]:
     with Broker(settings={"group.consumer.heartbeat.interval.ms": "100"}) as broker:
-        client = Client(Settled(broker.bootstrap))  # type: ignore[arg-type]
-        client.create_topic(TOPIC, PARTITIONS)
-        client.close()
+        broker.create_topic(TOPIC, PARTITIONS)
         yield broker.bootstrap
 
 
@@ -145,99 +131,3 @@ class TestConfluent:
         consumer.close()
         admin.delete_consumer_groups(["g"])["g"].result()
         assert admin.list_consumer_groups().result().valid == []
-
-
-@pytest.mark.servers  # it leaves sockets behind, which fail whichever test runs when they are collected
-class TestKafkaPython:
-    @pytest.fixture
-    def threads(self) -> Iterator[ThreadPoolExecutor]:
-        """Each consumer polls in a thread of its own, as its users' do: in one thread each holds the other up."""
-        with ThreadPoolExecutor() as threads:
-            yield threads
-
-    def test_share_leave_and_go_on(self, bootstrap: str, threads: ThreadPoolExecutor) -> None:
-        kafka = pytest.importorskip("kafka")
-
-        def consumer() -> Any:
-            made = kafka.KafkaConsumer(
-                bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest",
-                heartbeat_interval_ms=100, session_timeout_ms=6000, enable_auto_commit=False,
-            )  # fmt: skip
-            until(lambda: made.partitions_for_topic(TOPIC))  # docs/broker.md says why, and why a poll waits a second
-            made.subscribe([TOPIC])
-            return made
-
-        producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False)
-        for number in range(RECORDS):
-            producer.send(TOPIC, str(number).encode(), partition=number % PARTITIONS)
-        producer.close()
-        ann, bob = consumer(), consumer()
-        seen: list[bytes] = []
-
-        def poll_one(one: Any) -> None:
-            rows = one.poll(timeout_ms=1000)
-            seen.extend(record.value for some in rows.values() for record in some)
-            if rows:
-                with suppress(kafka.errors.KafkaError):
-                    one.commit()
-
-        def poll(*consumers: Any) -> None:
-            list(threads.map(poll_one, consumers))
-
-        def has(one: Any) -> set[int]:
-            return {row.partition for row in one.assignment()}
-
-        until(lambda: poll(ann, bob) or (shares(has(ann), has(bob)) and len(set(seen)) == RECORDS))
-        ann.close()
-        until(lambda: poll(bob) or len(has(bob)) == PARTITIONS)
-        bob.close()
-        cid = consumer()
-        until(lambda: poll(cid) or len(has(cid)) == PARTITIONS)
-        committed = {number: cid.committed(kafka.TopicPartition(TOPIC, number)) for number in range(PARTITIONS)}
-        assert committed == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
-        cid.close()
-
-
-class TestAioKafka:
-    def test_share_leave_and_go_on(self, bootstrap: str) -> None:
-        aiokafka = pytest.importorskip("aiokafka")
-        asyncio.run(asyncio.wait_for(self.play(aiokafka, bootstrap), 60))
-
-    async def play(self, aiokafka: Any, bootstrap: str) -> None:
-        def consumer() -> Any:
-            return aiokafka.AIOKafkaConsumer(
-                TOPIC, bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest",
-                heartbeat_interval_ms=100, session_timeout_ms=6000, enable_auto_commit=False,
-            )  # fmt: skip
-
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-            for number in range(RECORDS):
-                await producer.send_and_wait(TOPIC, str(number).encode(), partition=number % PARTITIONS)
-        ann, bob = consumer(), consumer()
-        await asyncio.gather(ann.start(), bob.start())
-        seen: list[bytes] = []
-
-        async def poll(*consumers: Any) -> None:
-            for one in consumers:
-                rows = await one.getmany(timeout_ms=50)
-                seen.extend(record.value for some in rows.values() for record in some)
-                if rows:
-                    with suppress(aiokafka.errors.KafkaError):
-                        await one.commit()
-
-        def has(one: Any) -> set[int]:
-            return {row.partition for row in one.assignment()}
-
-        while not (shares(has(ann), has(bob)) and len(set(seen)) == RECORDS):
-            await poll(ann, bob)
-        await ann.stop()
-        while len(has(bob)) != PARTITIONS:
-            await poll(bob)
-        await bob.stop()
-        cid = consumer()
-        await cid.start()
-        committed = {
-            number: await cid.committed(aiokafka.TopicPartition(TOPIC, number)) for number in range(PARTITIONS)
-        }
-        assert committed == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
-        await cid.stop()

@@ -15,38 +15,11 @@ from tests.broker.groups.consumer_members import DESCRIBE_CONSUMERS, Reader, rea
 from waterclock.broker.wire.errors import Error
 
 
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
-
-
-def test_the_first_member_gets_everything_in_epoch_2(served: Turned) -> None:
-    with readers(served, "ann") as (ann,):
-        answer = ann.joins()
-        assert (answer.member_epoch, ann.numbers, ann.described().group_state) == (2, [0, 1, 2, 3], "Stable")
-        assert answer.heartbeat_interval.total_seconds() == 5
-
-
-def test_a_member_without_news_is_told_nothing_new(served: Turned) -> None:
-    with readers(served, "ann") as (ann,):
-        ann.joins()
-        answer = ann.says()
-        assert (answer.member_epoch, answer.assignment) == (2, None)
-
-
 def test_a_member_that_says_everything_anew_is_told_everything_again(served: Turned) -> None:
     with readers(served, "ann") as (ann,):
         ann.joins()
         answer = ann.says(rebalance_timeout=60_000, subscribed_topic_names=["t"])
         assert (answer.member_epoch, len(answer.assignment.topic_partitions[0].partitions)) == (2, 4)
-
-
-def test_in_version_0_the_broker_names_the_members(served: Turned) -> None:
-    with readers(served, "ann") as (ann,):
-        ann.member = ""
-        assert ann.joins(version=0).member_id
-        assert ann.says(version=0).member_epoch == 2
 
 
 def test_a_partition_is_given_when_its_owner_has_let_go_of_it(served: Turned) -> None:

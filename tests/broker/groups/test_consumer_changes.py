@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -22,12 +21,6 @@ from waterclock.broker.groups.subscriptions import Subscriptions
 from waterclock.broker.wire.errors import Error
 
 GROW, REMOVE = 37, 47
-
-
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
 
 
 def test_a_session_ends_to_the_millisecond(served: Turned) -> None:
@@ -70,14 +63,6 @@ def test_who_has_let_go_in_time_stays(served: Turned) -> None:
         ann.settles()
         served.advance_ms(20_000)
         assert ann.says().member_epoch == 3
-
-
-def test_a_topic_that_grows_is_divided_anew(served: Turned) -> None:
-    with readers(served, "ann") as (ann,):
-        ann.joins()
-        row = {"name": "t", "count": 6, "assignments": None}
-        assert ann.ask(GROW, 3, topics=[row], timeout=1000, validate_only=False).results[0].error_code == 0
-        assert (ann.says().member_epoch, ann.numbers) == (3, [0, 1, 2, 3, 4, 5])
 
 
 def test_a_topic_that_comes_later_is_taken_in_and_one_that_goes_is_let_go_of(served: Turned) -> None:

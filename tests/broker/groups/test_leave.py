@@ -15,12 +15,6 @@ from waterclock.broker.wire.errors import Error
 
 
 @pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
-
-
-@pytest.fixture
 def static(served: Turned) -> Iterator[list[Person]]:
     """Two static members, ann leading, in a stable group."""
     some = [Person(served, "ann", instance="desk-1"), Person(served, "bob", instance="desk-2")]
@@ -40,23 +34,6 @@ def static(served: Turned) -> Iterator[list[Person]]:
 def leave(client: Any, *members: tuple[str, str | None], version: int = 5) -> Any:
     rows = [{"member_id": member, "group_instance_id": instance, "reason": None} for member, instance in members]
     return client.ask(LEAVE, version, group_id="g", members=rows, member_id=members[0][0])
-
-
-def test_the_last_member_leaves_an_empty_group(served: Turned) -> None:
-    with people(served, "ann") as (ann,):
-        stable_group(ann)
-        assert ann.leaves() == Error.NONE
-        assert ann.state("g") == "Empty"
-        assert ann.leaves() == Error.UNKNOWN_MEMBER_ID
-
-
-def test_who_stays_divides_anew(served: Turned) -> None:
-    with people(served, "ann", "bob") as (ann, bob):
-        stable_group(ann, bob)
-        assert ann.leaves() == Error.NONE
-        assert bob.beats() == Error.REBALANCE_IN_PROGRESS
-        joined = bob.takes(bob.joins())
-        assert (joined.leader, len(joined.members)) == (bob.member, 1)
 
 
 def test_a_rebalance_ends_when_the_one_that_it_waited_for_leaves(served: Turned) -> None:
@@ -111,34 +88,6 @@ def test_a_static_member_comes_back_without_a_rebalance(static: list[Person]) ->
     assert ann.beats() == Error.NONE
 
 
-def test_a_static_leader_that_comes_back_is_told_to_skip_the_division(static: list[Person]) -> None:
-    ann, _ = static
-    ann.member = ""
-    again = ann.takes(ann.joins())
-    assert (again.leader, again.skip_assignment, len(again.members)) == (ann.member, True, 2)
-    assert ann.syncs().get().assignment == b"ann"
-
-
-def test_a_static_leader_that_cannot_skip_is_told_of_its_old_self(static: list[Person]) -> None:
-    ann, _ = static
-    old, ann.member = ann.member, ""
-    again = ann.takes(ann.joins(version=8))
-    assert (again.leader, again.members) == (old, ())
-
-
-def test_who_uses_the_old_member_id_is_fenced(static: list[Person]) -> None:
-    bob = static[1]
-    bob.create_topic("t")
-    old, bob.member = bob.member, ""
-    bob.takes(bob.joins())
-    bob.member = old
-    assert bob.beats() == Error.FENCED_INSTANCE_ID
-    assert bob.commits(1) == Error.FENCED_INSTANCE_ID
-    assert bob.syncs().get().error_code == Error.FENCED_INSTANCE_ID
-    assert bob.joins().get().error_code == Error.FENCED_INSTANCE_ID
-    assert bob.leaves() == Error.FENCED_INSTANCE_ID
-
-
 def test_who_waits_with_the_old_member_id_is_fenced_at_once(served: Turned, static: list[Person]) -> None:
     ann, bob = static
     answer = bob.joins(protocols={"range": b"news"})
@@ -160,15 +109,6 @@ def test_a_static_member_that_comes_back_during_the_division_calls_it_off(served
     ann.member = ""
     ann.joins()
     assert share.get().error_code == Error.REBALANCE_IN_PROGRESS
-
-
-def test_a_static_member_that_changes_the_protocol_begins_a_rebalance(served: Turned) -> None:
-    ann = Person(served, "ann", instance="desk-1")
-    ann.takes(ann.joins(protocols={"a": b"", "b": b""}))
-    ann.syncs().get()
-    ann.member = ""
-    assert ann.takes(ann.joins(protocols={"b": b""})).generation_id == 2
-    ann.close()
 
 
 def test_a_static_member_that_misses_a_rebalance_stays_until_its_session_ends(served: Turned) -> None:
@@ -201,17 +141,3 @@ def test_a_rebalance_in_which_no_static_member_joined_waits_once_more(served: Tu
     assert ann.takes(ann.joins()).generation_id == 2
     for person in (ann, bob, twin):
         person.close()
-
-
-def test_a_static_member_can_be_put_out_by_its_instance(static: list[Person]) -> None:
-    ann, bob = static
-    answer = leave(ann, ("", "desk-2"))
-    assert [(row.error_code, row.group_instance_id) for row in answer.members] == [(0, "desk-2")]
-    assert bob.beats() == Error.UNKNOWN_MEMBER_ID
-    assert ann.beats() == Error.REBALANCE_IN_PROGRESS
-
-
-def test_a_static_member_without_a_group_is_let_in_at_once(served: Turned) -> None:
-    ann = Person(served, "ann", instance="desk-1")
-    assert ann.takes(ann.joins()).generation_id == 1
-    ann.close()

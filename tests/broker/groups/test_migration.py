@@ -18,30 +18,6 @@ from waterclock.errors import UsageError
 FIRST: dict[str, Any] = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
 
 
-@pytest.mark.parametrize("metadata", [b"mine", b"", subscription(["t"])[:-2]])
-def test_a_group_whose_bytes_say_nothing_takes_nobody_of_the_new_protocol(
-    served: Turned, bob: Reader, cid: OldReader, metadata: bytes
-) -> None:
-    bob.create_topic("t", 4)
-    cid.takes(cid.comes(protocols={"range": metadata}))
-    cid.syncs({cid.member: assignment([("t", 0)])}).get()
-    answer = bob.beat(member_epoch=0, rebalance_timeout=1, subscribed_topic_names=["t"], topic_partitions=[])
-    assert answer.error_code == Error.GROUP_ID_NOT_FOUND
-    assert cid.beats() == Error.NONE  # nothing happened to the group
-    assert cid.state("g") == "Stable"
-
-
-def test_a_group_with_an_assignor_of_its_own_takes_nobody_of_the_new_protocol(
-    served: Turned, bob: Reader, cid: OldReader
-) -> None:
-    bob.create_topic("t", 4)
-    cid.takes(cid.asks())
-    cid.syncs({cid.member: assignment([("t", 0)], b"mine")}).get()
-    answer = bob.beat(member_epoch=0, rebalance_timeout=1, subscribed_topic_names=["t"], topic_partitions=[])
-    assert answer.error_code == Error.GROUP_ID_NOT_FOUND
-    assert "assignor" in answer.error_message
-
-
 def test_a_classic_member_must_speak_what_the_others_do(ann: OldReader, bob: Reader, cid: OldReader) -> None:
     bob.joins()
     asked = {"protocols": {"other": subscription(["t"])}}

@@ -13,8 +13,6 @@ pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import (
     COMMIT,
-    DELETE,
-    DELETE_TOPICS,
     FETCH,
     REMOVE,
     Client,
@@ -52,14 +50,6 @@ def removed(client: Client, group: str, **place: Any) -> int:
     return int(remove(client, group, **place).topics[0].partitions[0].error_code)
 
 
-@pytest.mark.parametrize("version", range(2, 10))
-def test_every_version_commits(client: Client, version: int) -> None:
-    assert client.commit("g", 40 + version, version=version, metadata="note") == Error.NONE
-    row = client.fetched("g")
-    epoch = 0 if version >= 6 else -1
-    assert (row.committed_offset, row.metadata, row.committed_leader_epoch) == (40 + version, "note", epoch)
-
-
 @pytest.mark.parametrize("version", range(1, 8))
 def test_every_version_of_one_group_fetches(client: Client, version: int) -> None:
     client.commit("g", 7)
@@ -69,17 +59,6 @@ def test_every_version_of_one_group_fetches(client: Client, version: int) -> Non
     if version >= 2:
         everything = client.ask(FETCH, version, group_id="g", topics=None, require_stable=False)
         assert [(t.name, [p.partition_index for p in t.partitions]) for t in everything.topics] == [("t", [0])]
-
-
-def test_several_groups_are_fetched_at_once(client: Client) -> None:
-    client.commit("g", 7)
-    client.commit("h", 8, partition=1)
-    rows = [{"group_id": name, "member_id": None, "member_epoch": -1, "topics": None} for name in ("g", "h", "none")]
-    groups = client.ask(FETCH, 8, groups=rows, require_stable=False).groups
-    found = {
-        (g.group_id, p.partition_index): p.committed_offset for g in groups for t in g.topics for p in t.partitions
-    }
-    assert found == {("g", 0): 7, ("h", 1): 8}
 
 
 def test_topics_are_named_by_id_from_version_10_on(client: Client) -> None:
@@ -93,11 +72,6 @@ def test_topics_are_named_by_id_from_version_10_on(client: Client) -> None:
     assert rows == [(7, 0), (-1, Error.UNKNOWN_TOPIC_ID)]
     everything = client.ask(FETCH, 10, groups=[{**group, "topics": None}], require_stable=False).groups[0]
     assert [(t.topic_id, t.partitions[0].committed_offset) for t in everything.topics] == [(topic_id, 7)]
-
-
-def test_nothing_is_known_of_a_partition_without_a_commit(client: Client) -> None:
-    row = client.fetched("nobody")
-    assert (row.error_code, row.committed_offset, row.committed_leader_epoch, row.metadata) == (0, -1, -1, "")
 
 
 def test_what_is_not_there_cannot_be_committed_for(client: Client) -> None:
@@ -171,21 +145,6 @@ def test_transactions_commit_with_less(served: Turned) -> None:
         assert check("made up", 1, True) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_what_an_open_transaction_has_written_is_unstable(served: Turned, client: Client) -> None:
-    client.commit("g", 5)
-    offsets, written = served.broker.inside.groups.offsets, {("t", 0): CommittedOffset(9, -1, "", 0)}
-    served.broker.call(lambda: offsets.hold("g", 1000, written))
-    row = client.fetched("g", stable=True)
-    assert (row.error_code, row.committed_offset) == (Error.UNSTABLE_OFFSET_COMMIT, -1)
-    assert client.fetched("g").committed_offset == 5
-    assert client.fetched("g", partition=1, stable=True).error_code == Error.NONE
-    assert served.broker.call(lambda: offsets.let_go("g", 1000)) == written
-    assert client.fetched("g", stable=True).committed_offset == 5
-    served.broker.call(lambda: offsets.apply("g", written))
-    assert client.fetched("g", stable=True).committed_offset == 9
-    assert served.broker.call(lambda: offsets.pending("g")) == set()
-
-
 def test_offsets_are_deleted_unless_the_topic_is_subscribed_to(served: Turned, client: Client) -> None:
     client.create_topic("other")
     said = {"range": bytes.fromhex("0000 00000001 0001 74 ffffffff")}  # subscribes to the topic "t"
@@ -207,14 +166,6 @@ def test_offsets_of_a_group_of_another_kind_stay_while_it_is_in_use(served: Turn
         stable_group(ann, kind="connect")
         assert remove(client, "g").error_code == Error.NON_EMPTY_GROUP
         assert remove(client, "nobody").error_code == Error.GROUP_ID_NOT_FOUND
-
-
-def test_offsets_go_with_their_topic(client: Client) -> None:
-    client.commit("g", 5)
-    client.ask(DELETE_TOPICS, 5, topic_names=["t"], timeout=1000)
-    client.create_topic("t")
-    assert client.fetched("g").committed_offset == -1
-    assert [group.group_id for group in client.listed()] == ["g"]
 
 
 def test_what_is_written_for_a_topic_that_is_gone_cannot_be_named_by_id(served: Turned, client: Client) -> None:
@@ -280,14 +231,3 @@ class TestRetention:
         served.broker.call(lambda: offsets.hold("g", 1000, {("t", 0): CommittedOffset(9, -1, "", 0)}))
         served.advance_ms(120 * MINUTE_MS)
         assert client.fetched("g").committed_offset == 5
-
-
-def test_a_deleted_group_takes_its_offsets_with_it(served: Turned, client: Client) -> None:
-    client.commit("g", 5)
-    with people(served, "ann", group="h") as (ann,):
-        stable_group(ann)
-        answer = client.ask(DELETE, 2, groups_names=["g", "h", "nobody"])
-        errors = {row.group_id: row.error_code for row in answer.results}
-        assert errors == {"g": 0, "h": Error.NON_EMPTY_GROUP, "nobody": Error.GROUP_ID_NOT_FOUND}
-    assert client.fetched("g").committed_offset == -1
-    assert [group.group_id for group in client.listed()] == ["h"]

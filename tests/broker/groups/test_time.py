@@ -13,12 +13,6 @@ from tests.broker.groups.clients import Person, Turned, people, stable_group
 from waterclock.broker.wire.errors import Error
 
 
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
-
-
 def test_a_session_without_a_heartbeat_ends_to_the_millisecond(served: Turned) -> None:
     with people(served, "ann") as (ann,):
         stable_group(ann, session=10_000)

@@ -23,8 +23,8 @@ from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction
+from waterclock.broker.log.records import emptied
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.rewriting import emptied
 from waterclock.broker.settings import TopicSettings
 from waterclock.broker.wire.errors import Error
 

@@ -17,8 +17,7 @@ from tests.broker.record_batches import CONTROL, Rec, batch, end_marker, stored,
 from waterclock.broker.log.batch import at_append_time, commits, header_of, marker
 from waterclock.broker.log.codecs import GZIP, LZ4, MOST_UNPACKED, SNAPPY, ZSTD, compressed, uncompressed
 from waterclock.broker.log.index import ENTRY
-from waterclock.broker.log.records import keyless, keys, records, timestamps
-from waterclock.broker.log.rewriting import emptied, rewritten
+from waterclock.broker.log.records import emptied, keyless, keys, records, rewritten, timestamps
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.worker import Worker
 

@@ -15,15 +15,13 @@ pytest.importorskip("kio")
 
 from tests.broker.record_batches import Rec, batch, stored
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import compaction, sound
+from waterclock.broker.log import compaction, scrubbing
 from waterclock.broker.log.batch import BASE
-from waterclock.broker.log.damage import Damage
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.scrubbing import SegmentScrub
-from waterclock.broker.log.segment import Segment
-from waterclock.broker.log.sound import sound_bytes
+from waterclock.broker.log.scrubbing import SegmentScrub, sound_bytes
+from waterclock.broker.log.segment import Damage, Segment
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -307,8 +305,8 @@ def test_one_answer_is_no_longer_than_what_was_looked_at_or_its_first_batch(
 ) -> None:
     segment = log.segments[0]
     segment.unread = segment.size
-    monkeypatch.setattr(sound, "LOOKED_AT", 5000)
+    monkeypatch.setattr(scrubbing, "LOOKED_AT", 5000)
     ends = [end for _, end, _, _ in places(segment)]
     assert sound_bytes(segment, 0, segment.size) == max(end for end in ends if end <= 5000)
-    monkeypatch.setattr(sound, "LOOKED_AT", ends[0] - 1)
+    monkeypatch.setattr(scrubbing, "LOOKED_AT", ends[0] - 1)
     assert sound_bytes(segment, 0, segment.size) == ends[0]

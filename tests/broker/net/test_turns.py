@@ -15,7 +15,8 @@ pytest.importorskip("crc32c")
 
 from tests.broker.net.test_limits import VERSIONS, plug, read
 from tests.broker.raw_client import RawClient
-from tests.broker.record_batches import GZIP, Rec, batch, sized, whole, zigzag
+from tests.broker.record_batches import GZIP, Rec, batch, whole
+from tests.conformance.batches import sized, varint
 from waterclock.broker import Broker
 from waterclock.broker.net import turns
 from waterclock.broker.net.turns import MANY, Turns
@@ -198,7 +199,7 @@ def bomb(keyed: bool) -> bytes:
     count = 200_000
     one = b"\0\0\0" + sized(b"k") + sized(b"v") + b"\0"
     last = b"\0\0\0" + sized(b"k" if keyed else None) + sized(b"v") + b"\0"
-    body = (zigzag(len(one)) + one) * (count - 1) + zigzag(len(last)) + last
+    body = (varint(len(one)) + one) * (count - 1) + varint(len(last)) + last
     return whole(GZIP, gzip.compress(body), [Rec(None, None, 0)] * count, (-1, -1, -1))
 
 

@@ -36,14 +36,11 @@ class Leader:
     def __init__(self, epochs: list[tuple[int, int]], end: int) -> None:
         self._memo, self._end = Memo("", epochs=epochs), end
 
-    async def ask(self, key: int, version: int, **fields: Any) -> Any:
-        asked = fields["topics"][0].partitions[0]
-        epoch, end = self._memo.end_of(asked.leader_epoch, self._end)
-        late = asked.current_leader_epoch > self._memo.epoch
-        said = SimpleNamespace(
-            error_code=Error.UNKNOWN_LEADER_EPOCH if late else Error.NONE, leader_epoch=epoch, end_offset=end
-        )
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=[said])])
+    async def end_of_epoch(
+        self, node: int, topic: str, number: int, epoch: int, current: int = -1
+    ) -> tuple[Error, int, int]:
+        late = current > self._memo.epoch
+        return Error.UNKNOWN_LEADER_EPOCH if late else Error.NONE, *self._memo.end_of(epoch, self._end)
 
 
 def log_of(epochs: list[tuple[int, int]], start: int, end: int) -> Partition:

@@ -158,7 +158,7 @@ def test_a_journal_that_began_anew_acknowledges_nothing_before_the_follower_has_
         led, before = journal(both), journal(both).partition.start
         both.one.call(led.begin_anew)
         until(lambda: led.partition.start > before and led.partition.durable > led.partition.start, "it has begun anew")
-        both.one.call(lambda: both.one.inside.leading.fetches(led.partition, led.partition.start))
+        both.one.call(lambda: both.one.inside.leading.replicas.fetched(led.partition, led.partition.start))
         assert waiting(both) == 1
         both.thaw()
         assert acknowledged(raw)

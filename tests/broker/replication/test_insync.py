@@ -151,8 +151,8 @@ def test_below_min_insync_the_high_watermark_stands_still_until_there_are_enough
 
 def test_a_leader_that_misses_its_follower_has_too_few_and_waits_for_nobody() -> None:
     scene, other = Scene(least=2), Scene()
-    scene.replicas.miss(2)
-    other.replicas.miss(2)
+    scene.replicas.follower = 2
+    other.replicas.follower = 2
     other.append(1)
     assert scene.replicas.refused(scene.partition) == Error.NOT_ENOUGH_REPLICAS
     assert other.partition.high == 1

@@ -15,7 +15,7 @@ pytest.importorskip("crc32c", reason="the broker needs waterclock[broker]")
 
 from tests.broker.replication.pairs import Pair, client, high, log_bytes, partition, until, values
 from waterclock.broker import Broker
-from waterclock.broker.identity import Identity, peer_of
+from waterclock.broker.folder.identity import Identity, peer_of
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError

@@ -1,4 +1,4 @@
-"""A broker in a process of its own that dies at a numbered step of a transaction's end (ending.py), as by kill -9.
+"""A broker in a process of its own that dies at a numbered step of a transaction's end (markers.py), as by kill -9.
 
     python -m tests.broker.transactions.stopping_broker DATA STEP
 
@@ -39,15 +39,15 @@ def before_the_markers() -> None:
 
 
 def after_the_first_marker() -> None:
-    append, done = MarkerWriter.append, []
+    write, done = MarkerWriter.write, []
 
     def once(self: MarkerWriter, *arguments: Any) -> Any:
         if done:
             die()
-        done.append(append(self, *arguments))
+        done.append(write(self, *arguments))
         return done[0]
 
-    MarkerWriter.append = once  # type: ignore[method-assign]
+    MarkerWriter.write = once  # type: ignore[method-assign]
 
 
 def after_the_markers() -> None:

@@ -18,7 +18,7 @@ from waterclock.broker import Broker
 from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.net import turns
 from waterclock.broker.net.turns import MANY as MANY_STEPS
-from waterclock.broker.net.turns import Work
+from waterclock.broker.net.turns import LongAnswer
 from waterclock.broker.wire import portions
 
 TOPICS = portions.MANY + 20
@@ -174,8 +174,8 @@ def test_an_answer_with_thousands_of_rows_leaves_others_their_turn(
 ) -> None:
     """The loop stood still for 0.2 s over 10,000 partitions, for 4 s over the settings of 10,000 topics."""
     slices: list[None] = []
-    slice_of = Work.slice
-    monkeypatch.setattr(Work, "slice", lambda self: (slices.append(None), slice_of(self))[1])
+    slice_of = LongAnswer.slice
+    monkeypatch.setattr(LongAnswer, "slice", lambda self: (slices.append(None), slice_of(self))[1])
     with Wire(broker.bootstrap) as wire:
         if api == "metadata":
             broker.create_topic("large", 600)
@@ -190,16 +190,16 @@ def test_offsets_that_were_committed_together_are_fetched_together_in_however_ma
     monkeypatch.setattr(portions, "MANY", 0)
     offsets = broker.inside.groups.offsets
     changed = {("a", n): CommittedOffset(1000, -1, "", 0) for n in range(18)}
-    slice_of, slices = Work.slice, itertools.count()
+    slice_of, slices = LongAnswer.slice, itertools.count()
 
-    def slice_then_commit(self: Work) -> bool:
+    def slice_then_commit(self: LongAnswer) -> bool:
         more = slice_of(self)
         if next(slices) == 0:
             offsets.apply("g", changed)
         return more
 
     monkeypatch.setattr(turns, "MANY", 3)
-    monkeypatch.setattr(Work, "slice", slice_then_commit)
+    monkeypatch.setattr(LongAnswer, "slice", slice_then_commit)
     with Wire(broker.bootstrap) as wire:
         fetched = wire.ask("offset_fetch", 8, groups=[{"group_id": "g", "topics": None}]).groups[0]
     found = {row.partition_index: row.committed_offset for row in fetched.topics[0].partitions}

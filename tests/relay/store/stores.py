@@ -66,3 +66,16 @@ def near(store: PartitionStore, until_ms: int, most: int = 1_000) -> dict[int, i
 
 def checkpoint(store: PartitionStore, position: int) -> None:
     store.checkpoint(position, b"fingerprint of %d" % position, 2 * position)
+
+
+def turn(store: PartitionStore, duration_ms: int) -> None:
+    store._clock.advance_s(duration_ms / 1_000)  # type: ignore[attr-defined]
+
+
+def reopened(store: PartitionStore, now_ms: int | None = None) -> PartitionStore:
+    """The store as the next process finds it, at the same moment or at `now_ms`: what no checkpoint named is lost, and what
+    one named is believed."""
+    store.close()
+    again = PartitionStore(store.folder.parent, store.identity, Date(now_ms or store._clock.wall_ms()))
+    assert again.rebuilt is None
+    return again

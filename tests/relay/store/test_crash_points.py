@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, settle, settled
+from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, reopened, settle, settled
 from waterclock.relay.store import PartitionStore, StoreDamaged, files, ledger, manifest
 
 
@@ -47,7 +47,7 @@ def prepared(folder: Path, patch: pytest.MonkeyPatch) -> PartitionStore:
 
 STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "before 1": lambda patch: patch.setattr(PartitionStore, "_drop_finished", crash),
-    "before 2": lambda patch: patch.setattr(manifest, "sealed", crash),
+    "before 2": lambda patch: patch.setattr(manifest, "contents", crash),
     "before 3": lambda patch: patch.setattr(files.Files, "begin_flush", crash),
     "within 3": lambda patch: patch.setattr(files, "flush_folder", crash),
     "before 4": lambda patch: patch.setattr(manifest, "write", crash),
@@ -66,9 +66,7 @@ def test_a_crash_within_a_checkpoint_leaves_the_last_one_or_this_one(
         STEPS[step](patch)
         with pytest.raises(Crash):
             checkpoint(store, 4)
-    store.close()
-    with PartitionStore(tmp_path, US, Date(NOON + 2 * HOUR)) as again:
-        assert again.rebuilt is None
+    with reopened(store) as again:
         assert again.data_position == (4 if step.endswith("5") else 2)
         if again.data_position == 2:
             assert (again.pending, settled(again, 0)) == (2, [False])
@@ -85,59 +83,27 @@ def test_a_crash_within_a_checkpoint_leaves_the_last_one_or_this_one(
         ]
 
 
-def test_an_append_that_the_disk_refuses_changes_nothing_and_can_be_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    messages = [(n, NOON + n * HOUR) for n in range(6)]
-    for refused in range(1, 18):
-        with PartitionStore(tmp_path / str(refused), US, Date()) as store:
-            append(store, [(100, NOON)], id=b"cart-17")
-            writes = iter(range(refused))
-
-            def some(fd: int, data: bytes, at: int, writes: Any = writes, real: Any = os.pwrite) -> int:
-                if next(writes, None) is not None:
-                    return int(real(fd, data, at))
-                real(fd, data[: len(data) // 2], at)
-                return full()
-
-            monkeypatch.setattr(os, "pwrite", some)
-            try:
-                append(store, messages, id=b"cart-17")
-            except OSError:
-                assert store.pending == 1
-                monkeypatch.undo()
-                assert len(append(store, messages, id=b"cart-17")) == 6
-            else:
-                assert refused == 17, "all was written"
-            monkeypatch.undo()
-            checkpoint(store, 101)
-        with PartitionStore(tmp_path / str(refused), US, Date()) as again:
-            assert (again.rebuilt, again.pending) == (None, 7)
-            assert [one.origin for one in again.find(b"cart-17")] == [*range(6), 100]
-            assert near(again, NOON + DAY) == {100: NOON, **dict(messages)}
-
-
 def test_what_was_settled_while_the_disk_refused_is_written_with_the_next_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with PartitionStore(tmp_path, US, Date()) as store:
-        append(store, [(0, NOON), (1, NOON)])
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", full)
-            with pytest.raises(OSError, match="No space left"):
-                settle(store, 0)
-        assert settled(store, 0, 1) == [True, False]
-        checkpoint(store, 2)
-    with PartitionStore(tmp_path, US, Date()) as again:
+    append(store, [(0, NOON), (1, NOON)])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            settle(store, 0)
+    assert settled(store, 0, 1) == [True, False]
+    checkpoint(store, 2)
+    with reopened(store) as again:
         assert settled(again, 0, 1) == [True, False]
 
 
-def test_after_a_flush_that_failed_the_files_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with PartitionStore(tmp_path, US, Date()) as store:
-        append(store, [(0, NOON)])
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(StoreDamaged, match="what was written cannot be flushed: No space left on device"):
-            checkpoint(store, 1)
+def test_after_a_flush_that_failed_the_files_are_not_trusted(
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, [(0, NOON)])
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreDamaged, match="what was written cannot be flushed: No space left on device"):
+        checkpoint(store, 1)
 
 
 def test_a_manifest_that_the_disk_refuses_leaves_the_last_checkpoint(
@@ -151,9 +117,8 @@ def test_a_manifest_that_the_disk_refuses_leaves_the_last_checkpoint(
     assert store.data_position == 2
     checkpoint(store, 4)
     assert store.data_position == 4
-    store.close()
-    with PartitionStore(tmp_path, US, Date()) as again:
-        assert (again.rebuilt, again.pending) == (None, 3)
+    with reopened(store) as again:
+        assert again.pending == 3
 
 
 @pytest.mark.parametrize("step", ["mkdir", "fsync"])  # both come behind the rename, which is one step of the system's

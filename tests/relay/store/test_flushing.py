@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, settle
+from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, reopened, settle
 from tests.relay.store.test_model import files_in, named
 from waterclock.relay.store import PartitionStore, ids, manifest
 
@@ -45,12 +44,6 @@ class Disk:
         assert not self.new_names
         self.manifests += 1
         real(folder, data)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[PartitionStore]:
-    with PartitionStore(tmp_path, US, Date()) as store:
-        yield store
 
 
 @pytest.fixture
@@ -99,8 +92,7 @@ def test_what_is_appended_between_the_steps_of_a_checkpoint_is_not_in_it(store: 
         if store.pending < 4:
             append(store, [(2, NOON), (3, NOON + DAY)])
             settle(store, 0)
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date()) as again:
+    with reopened(store) as again:
         assert (again.rebuilt, again.data_position) == (None, 2)
         assert near(again, NOON + HOUR) == {0: NOON, 1: NOON}
 
@@ -113,8 +105,7 @@ def test_a_span_that_is_dropped_between_the_steps_stays_until_the_next_checkpoin
     store._clock.advance_s(3_600)  # type: ignore[attr-defined]
     store._drop_finished()
     assert list(steps)
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date()) as again:
+    with reopened(store) as again:
         assert (again.rebuilt, again.pending) == (None, 1)
 
 

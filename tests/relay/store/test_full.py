@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 pytest.importorskip("numpy")
 
-from tests.relay.store.stores import DAY, NOON, US, Date, append, checkpoint, near, settle
+from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle
 from waterclock.relay.store import DiskRefused, PartitionStore, ids, ledger
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[PartitionStore]:
-    with PartitionStore(tmp_path, US, Date()) as store:
-        yield store
 
 
 def sizes(store: PartitionStore) -> dict[str, int]:
@@ -50,20 +43,30 @@ def attempt(store: PartitionStore, deed: Callable[[], object], monkeypatch: pyte
     return False
 
 
-@pytest.mark.parametrize("number", range(1, 13))
-def test_an_append_that_is_refused_many_times_takes_the_room_of_one(
+@pytest.mark.parametrize("number", range(1, 19))
+def test_an_append_that_the_disk_refuses_many_times_changes_nothing_takes_the_room_of_one_and_can_be_made_again(
     number: int, store: PartitionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def deed() -> None:
-        append(store, [(0, NOON), (1, NOON + DAY), (2, NOON + 9 * DAY)], id=b"cart-17")
+    """With its 18th write, all is written."""
+    messages = [(n, NOON + n * HOUR) for n in range(6)]
+    append(store, [(100, NOON)], id=b"cart-17")
 
-    assert attempt(store, deed, monkeypatch, number)
-    once = sizes(store)
-    for _ in range(5):
-        assert attempt(store, deed, monkeypatch, 1)
-    assert sizes(store) == once
-    deed()
-    assert len(near(store, NOON + 9 * DAY + 1)) == 3
+    def deed() -> None:
+        assert len(append(store, messages, id=b"cart-17")) == 6
+
+    assert attempt(store, deed, monkeypatch, number) is (number < 18)
+    if number < 18:
+        assert store.pending == 1
+        once = sizes(store)
+        for _ in range(5):
+            assert attempt(store, deed, monkeypatch, 1)
+        assert sizes(store) == once
+        deed()
+    checkpoint(store, 101)
+    with reopened(store) as again:
+        assert again.pending == 7
+        assert [one.origin for one in again.find(b"cart-17")] == [*range(6), 100]
+        assert near(again, NOON + DAY) == {100: NOON, **dict(messages)}
 
 
 def test_nor_does_a_snapshot(store: PartitionStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("numpy")
 
 import numpy as np
 
-from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, settle
+from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, reopened, settle, turn
 from waterclock.relay.store import Found, PartitionStore, State, StoreDamaged, ids, pack, rows_of
 from waterclock.relay.store.files import HEADER
 from waterclock.relay.store.runs import BLOCK, ENTRY, HASH, matches
@@ -22,10 +22,6 @@ from waterclock.relay.store.runs import BLOCK, ENTRY, HASH, matches
 def store(tmp_path: Path) -> Iterator[PartitionStore]:
     with PartitionStore(tmp_path, US, Date(), kept_ms=DAY) as store:
         yield store
-
-
-def turn(store: PartitionStore, duration_ms: int) -> None:
-    store._clock.advance_s(duration_ms / 1_000)  # type: ignore[attr-defined]
 
 
 def append_ids(store: PartitionStore, first: int, names: list[bytes], due: int = NOON + HOUR) -> None:
@@ -82,8 +78,7 @@ def test_ids_are_found_in_a_folder_that_was_opened_again(store: PartitionStore) 
     append(store, [(0, NOON)], id=b"cart-17")
     checkpoint(store, 1)
     append(store, [(1, NOON)], id=b"cart-17")
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date()) as again:
+    with reopened(store) as again:
         assert origins(again, b"cart-17") == [0]
 
 
@@ -112,8 +107,7 @@ def test_ids_of_many_runs_are_found_before_and_after_they_are_merged(
     assert len(store._ids._runs) < runs / 3
     checkpoint(store, 4_000)
     assert [[one.origin for one in some] for some in store.find_many(wanted)] == before
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date()) as again:
+    with reopened(store) as again:
         assert again.rebuilt is None
         assert [[one.origin for one in some] for some in again.find_many(wanted)] == before
 

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("numpy")
 
 import numpy as np
 
-from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, settle, settled
+from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle, settled, turn
 from waterclock.relay.store import PartitionStore, State, ledger, slots
 from waterclock.relay.store.origins import CHUNK, Origins
 from waterclock.relay.store.slots import FIRST_SLOT, Slots
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[PartitionStore]:
-    with PartitionStore(tmp_path, US, Date()) as store:
-        yield store
-
-
-def turn(store: PartitionStore, duration_ms: int) -> None:
-    store._clock.advance_s(duration_ms / 1_000)  # type: ignore[attr-defined]
-
-
-def reopened(store: PartitionStore) -> PartitionStore:
-    store.close()
-    again = PartitionStore(store.folder.parent, US, Date(store._clock.wall_ms()))
-    assert again.rebuilt is None
-    return again
 
 
 @pytest.mark.parametrize("journal_bytes", [0, 1 << 20])

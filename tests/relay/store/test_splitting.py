@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("numpy")
 
-from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, settle
+from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle
 from waterclock.relay.store import Level, PartitionStore, files
 from waterclock.relay.store import store as module
 
 FAR = NOON + 1_000 * DAY
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[PartitionStore]:
-    with PartitionStore(tmp_path, US, Date()) as store:
-        yield store
 
 
 def turn_to(store: PartitionStore, now_ms: int) -> None:
@@ -69,8 +60,7 @@ def test_a_split_goes_on_where_a_crash_left_it(store: PartitionStore, monkeypatc
         store.tidy()
     checkpoint(store, 10)
     store.tidy()  # is lost
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date(FAR)) as again:
+    with reopened(store, FAR) as again:
         assert (again.rebuilt, again.pending) == (None, 10)
         assert sorted(span.count for span in again._table.by_number.values()) == [6, 10]
         assert near(again, FAR + HOUR) == {n: FAR + n for n in range(10)}
@@ -147,8 +137,7 @@ def test_due_times_long_past_make_one_span(store: PartitionStore) -> None:
 def test_what_was_filed_before_the_clock_was_set_back_is_near_when_it_is_due(store: PartitionStore, back: int) -> None:
     append(store, [(0, NOON - back - 5), (1, NOON - back + 5), (2, NOON)])
     checkpoint(store, 3)
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date(NOON - back)) as again:
+    with reopened(store, NOON - back) as again:
         assert near(again, NOON - back + HOUR).items() >= {0: NOON - back - 5, 1: NOON - back + 5}.items()
         rows = append(again, [(3, NOON - back - 9 * DAY), (4, NOON + HOUR)])
         assert (rows["due"] < again.loaded_until).tolist() == [True, False]
@@ -161,8 +150,7 @@ def test_what_was_filed_as_long_past_comes_with_the_first_load_and_once_when_the
     due = NOON - DAY - 1
     append(store, [(0, due)])
     checkpoint(store, 1)
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date(NOON - 50 * DAY)) as again:
+    with reopened(store, NOON - 50 * DAY) as again:
         assert near(again, NOON - 50 * DAY + HOUR) == {0: due}  # long before: it waits in memory
         assert near(again, NOON) == {}
 
@@ -180,7 +168,6 @@ def test_what_is_late_behind_the_edge_comes_with_the_next_load(store: PartitionS
 def test_a_clock_that_is_set_back_makes_no_span_coarser(store: PartitionStore) -> None:
     append(store, [(0, NOON)])
     checkpoint(store, 1)
-    store.close()
-    with PartitionStore(store.folder.parent, US, Date(NOON - 20 * DAY)) as again:
+    with reopened(store, NOON - 20 * DAY) as again:
         append(again, [(1, NOON)])
         assert [(span.level, span.pending) for span in again.spans()] == [(Level.HOUR, {"reminders": 2})]

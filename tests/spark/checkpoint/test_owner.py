@@ -16,7 +16,7 @@ from waterclock.errors import UsageError
 from waterclock.spark.checkpoint.owner import LOCK, Owner
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import Config, load
+from waterclock.streaming.toml.config import Config, load
 
 HOLD = """
 import sys

@@ -1,6 +1,6 @@
 """A file of Spark's that a driver wrote over after it was taken over is told at the next start. Without Spark:
-tests/spark/test_late_notes.py has a pipeline started on such, and tests/spark/places/test_late_writes.py has it happen on
-S3.
+tests/spark/test_late_notes.py has a pipeline started on such; tests/streaming/places/test_late_writes.py has it happen
+on S3.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from waterclock.sinks import SQLiteSink
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.unplanned import ASIDE, set_aside
 from waterclock.spark.pipeline import configured
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 
 
 @pytest.fixture

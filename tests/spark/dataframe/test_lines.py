@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from waterclock.spark.dataframe.lines import ANY_TIME, ENDLESS, NOT_DECODED, NOT_READ, uncut, with_letters
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
-from waterclock.spark.toml.readers import Reader
+from waterclock.streaming.toml.readers import Reader
 
 pytestmark = pytest.mark.spark
 _ZONED = {  # what Spark's own way takes, as (text, the UTC time of it)

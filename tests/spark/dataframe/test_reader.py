@@ -18,8 +18,8 @@ from tests.spark.pipelines import PIPELINE, orders, table
 from tests.spark.test_pipeline_api import TOLD, expected
 from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Summary
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Summary
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 REST = PIPELINE[PIPELINE.index("[time]") : PIPELINE.index("[spark.conf]")]

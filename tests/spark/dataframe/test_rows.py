@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from waterclock import Rules
-from waterclock.spark import frames
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON, pack_letters, reasons_of, row_packer
-from waterclock.spark.layout import LATEST_US, ROW_ID
-from waterclock.spark.packs import END_US
+from waterclock.streaming import frames
+from waterclock.streaming.layout import END_US, LATEST_US, ROW_ID
 
 RULES = Rules(key="k", time="at", sequence="n")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ if not importlib.util.find_spec("pyspark") or not importlib.util.find_spec("conf
     pytest.skip("needs waterclock[spark,kafka]", allow_module_level=True)
 
 from waterclock.spark.kafka import connector
-from waterclock.spark.toml.topics import Topics
+from waterclock.streaming.toml.topics import Topics
 
 STARTING = {("a", 0): connector.EARLIEST, ("a", 1): 5, ("b", 0): connector.EARLIEST}
 

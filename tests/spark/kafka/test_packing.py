@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from waterclock import Rules
 from waterclock.kafka.partitions import Partition
-from waterclock.spark import buckets, frames
 from waterclock.spark.kafka.packing import RowPacker
-from waterclock.spark.kafka.records import HEARTBEAT, Records, TopicLayout
-from waterclock.spark.packs import END_US, FIRST
+from waterclock.spark.packing.packs import FIRST
+from waterclock.streaming import buckets, frames
+from waterclock.streaming.layout import END_US
+from waterclock.streaming.topics.records import HEARTBEAT, Records, TopicLayout
 
 LAYOUT = TopicLayout({"k": "string", "t": "timestamp"}, {}, Rules(key="k", time="t"))
 DELAY_US = 3_600_000_000

@@ -12,11 +12,11 @@ import pytest
 
 from waterclock import Rules
 from waterclock.errors import UsageError
-from waterclock.spark import frames
 from waterclock.spark.dataframe.rows import PLACE
-from waterclock.spark.kafka.records import HEARTBEAT, RecordLayout, Records
 from waterclock.spark.kafka.stepping import FRAME, StepPacker, frame_packer, row_packer
-from waterclock.spark.layout import ROW_ID
+from waterclock.streaming import frames
+from waterclock.streaming.layout import ROW_ID
+from waterclock.streaming.topics.records import HEARTBEAT, RecordLayout, Records
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_US = int(START.timestamp()) * 1_000_000

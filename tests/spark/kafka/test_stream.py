@@ -21,12 +21,13 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
-from waterclock.spark import buckets, frames
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka import datasource
-from waterclock.spark.packs import END_US, FIRST
+from waterclock.spark.packing.packs import FIRST
 from waterclock.spark.streams import stream_of
-from waterclock.spark.toml.config import load
+from waterclock.streaming import buckets, frames
+from waterclock.streaming.layout import END_US
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 

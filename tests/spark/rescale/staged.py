@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import make_pipeline, orders
 from waterclock.errors import StateMismatch
 from waterclock.spark.pipeline import configured
-from waterclock.spark.places.place import Place
 from waterclock.spark.rescale.carry import NewState, rescale
-from waterclock.spark.toml.config import load
+from waterclock.streaming.places.place import Place
+from waterclock.streaming.toml.config import load
 
 STAGES = 3
 FILES = 6

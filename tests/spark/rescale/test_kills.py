@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import behind
 from tests.spark.rescale.kill_driver import STEPS
 from tests.spark.rescale.staged import STAGES, expected, go_on_with, next_stage, outcomes, run, staged_pipeline, usable
-from waterclock.spark.places.place import Place, place_of
+from waterclock.streaming.places.place import Place, place_of
 
 pytestmark = pytest.mark.spark
 DRIVER = Path(__file__).with_name("kill_driver.py")

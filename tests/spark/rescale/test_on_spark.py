@@ -15,9 +15,9 @@ from waterclock import Rules
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import write_once
-from waterclock.spark.closing import ClosingReader
-from waterclock.spark.frames import TIMESTAMP
-from waterclock.spark.transform import packer, timed_packer
+from waterclock.spark.packing.closing import ClosingReader
+from waterclock.spark.packing.transform import packer, timed_packer
+from waterclock.streaming.frames import TIMESTAMP
 
 DDL = "order string, at timestamp, what string, id string, n long"
 RULES = Rules(key="order", time="at", type="what", id="id").delay(after="created", by="1 hour", emit="remind")
@@ -65,7 +65,7 @@ def test_a_stream_that_closes_tells_its_number_where_it_is_not_sixteen(tmp_path:
 def test_before_pyspark_4_2_it_tells_no_number_for_it_could_not_look_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.spark.closing._STARTS_ARE_TOLD", False)
+    monkeypatch.setattr("waterclock.spark.packing.closing._STARTS_ARE_TOLD", False)
     reader = ClosingReader(str(tmp_path / "none"), 64)
     assert reader.latestOffset() == reader.initialOffset() == {"heartbeats": 0}
     assert reader.partitions({"heartbeats": 0}, {"heartbeats": 0}) == []

@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.campaign import examples
-from tests.spark.state.test_bucket import HOUR_US, KINDS_OF_RULES, SCHEMA, State, rows
+from tests.streaming.state.test_bucket import HOUR_US, KINDS_OF_RULES, SCHEMA, State, rows
 from waterclock import Rules
 from waterclock.durations import datetime_us
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
-from waterclock.spark.buckets import places
-from waterclock.spark.frames import clock, counters_of, sum_counters
 from waterclock.spark.rescale import parts
 from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of, seen, split
-from waterclock.spark.state.bucket import Bucket, StoredBucket
+from waterclock.streaming.buckets import places
+from waterclock.streaming.frames import clock, counters_of, sum_counters
+from waterclock.streaming.state.bucket import Bucket, StoredBucket
 
 QUIET = Rules(key="order", time="at", type="what", id="id").deduplicate("1 day").order().quiet("1 hour", "quiet")
 KINDS = {**KINDS_OF_RULES, "quiet": QUIET}
@@ -111,8 +111,8 @@ def run(rules: Rules, counts: list[int], size: int) -> tuple[Counter[Any], dict[
 def test_sixteen_to_sixty_four_to_eight_in_the_middle_changes_no_result(
     rules: Rules, awake: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.spark.state.bucket.AWAKE", awake)
-    monkeypatch.setattr("waterclock.spark.state.chunks.LARGE", awake * 20)
+    monkeypatch.setattr("waterclock.streaming.state.bucket.AWAKE", awake)
+    monkeypatch.setattr("waterclock.streaming.state.chunks.LARGE", awake * 20)
     monkeypatch.setattr(parts, "KEYS_A_PART", awake)
     assert run(rules, [16, 16, 64, 64, 8], 7) == run(rules, [16], 7)
 

@@ -31,10 +31,10 @@ from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import Batch, Sink, written_once
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
-from waterclock.spark.places.hadoop import HadoopPath
 from waterclock.spark.rescale.carry import rescale
 from waterclock.spark.rescale.reading import look
-from waterclock.spark.toml.config import load
+from waterclock.streaming.places.hadoop import HadoopPath
+from waterclock.streaming.toml.config import load
 
 pytestmark = pytest.mark.spark
 
@@ -141,7 +141,7 @@ def test_a_batch_that_was_under_way_when_its_run_was_killed_is_run_once(
         raise RuntimeError("dead")
 
     with monkeypatch.context() as patched:
-        patched.setattr("waterclock.spark.outlets.written_once", dying)
+        patched.setattr("waterclock.spark.batch.outlets.written_once", dying)
         with pytest.raises(WaterclockError, match="dead"):
             run(spark, file)
     old = Checkpoint(tmp_path / "checkpoint")

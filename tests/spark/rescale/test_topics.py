@@ -15,7 +15,7 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from tests.spark.pipelines import orders
 from tests.spark.rescale.staged import carry, outcomes, run
 from tests.spark.topics import Sender, make_topic_pipeline
-from waterclock.spark.toml.config import load
+from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark

@@ -28,8 +28,8 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.bench.servers import tables
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
-from waterclock.spark.summary import Summary
-from waterclock.spark.toml.config import load
+from waterclock.streaming.summary import Summary
+from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 PROVIDERS = [name.rpartition(" ")[2] for name in OF_SPARK]

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from tests.sinks.stores import SCHEMA
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
+from waterclock.sinks.catalog.destination import SparkCatalogTable
 from waterclock.spark import SparkTable
 from waterclock.spark.tables import failures
-from waterclock.spark.tables.destination import SparkCatalogTable
 
 
 def of_file(folder: Path, sink: str) -> SparkCatalogTable:

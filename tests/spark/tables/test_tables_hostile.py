@@ -15,8 +15,9 @@ from tests.sinks.stores import SCHEMA, batch, everything, of_batches
 from tests.spark.tables.stores import TableStore
 from waterclock.errors import UsageError
 from waterclock.sinks import LastBatch, apply_once
-from waterclock.spark import SparkTable, frames
+from waterclock.spark import SparkTable
 from waterclock.spark.tables.lakes import LAKES
+from waterclock.streaming import frames
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 

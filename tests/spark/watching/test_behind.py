@@ -12,8 +12,8 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.broker import Broker
 from waterclock.kafka import client as clients
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.toml.config import Config, load
 from waterclock.spark.watching.behind import Behind
+from waterclock.streaming.toml.config import Config, load
 
 
 def config_of(folder: Path, source: str) -> Config:

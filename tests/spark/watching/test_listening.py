@@ -14,7 +14,7 @@ if importlib.util.find_spec("pyspark") is None:
 
 from waterclock.clock import ManualClock
 from waterclock.spark.watching.listening import listening
-from waterclock.spark.watching.statistics import Gatherer
+from waterclock.streaming.statistics import Gatherer
 
 QUERY = "5f1bd0f4-96a5-4a48-9f92-5b2f3b8e2b11"
 STATE = {

@@ -9,11 +9,11 @@ Source: KIP-140, KIP-290.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
 
-from waterclock.broker.api.not_kept import NotKept
+from waterclock.broker.api.overdue import NotKept
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.acls import (
     CLUSTER_NAME,
@@ -41,8 +41,7 @@ FOR_FILTERS: Final[dict[str, Any]] = {
     "error_message": "ANY and MATCH stand in filters only: none of these ACLs was made.",
 }
 ANY: Final = 1
-Kinds = tuple[tuple[str, type[IntEnum]], ...]
-OF_ACL: Final[Kinds] = (
+OF_ACL: Final[tuple[tuple[str, type[IntEnum]], ...]] = (
     ("resource_type", ResourceType),
     ("pattern_type", PatternType),
     ("operation", Operation),
@@ -80,26 +79,29 @@ class AclApis:
             request.answer(results=(request.make("AclCreationResult", **NO_AUTHORIZER),) * len(creations))
             return
         acls = [_acl(one) for one in creations]
-        if not all(map(_no_filter, acls)):
+        if any(
+            ANY in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission)
+            or acl.pattern_type == PatternType.MATCH
+            for acl in acls
+        ):
             request.answer(results=(request.make("AclCreationResult", **FOR_FILTERS),) * len(creations))
             return
         problems = [_problem(acl) for acl in acls]
         good = [acl for acl, problem in zip(acls, problems, strict=True) if problem is None]
 
         def kept(done: bool) -> None:
-            request.answer(results=tuple(self._created(request, problem, done) for problem in problems))
+            made = self._outcome(done)
+            answers = (
+                made if wrong is None else {"error_code": Error.INVALID_REQUEST, "error_message": wrong}
+                for wrong in problems
+            )
+            request.answer(results=tuple(request.make("AclCreationResult", **one) for one in answers))
 
         self._change(self._authorizer.create, good, kept)
 
-    def _said(self, done: bool) -> dict[str, Any]:
+    def _outcome(self, done: bool) -> dict[str, Any]:
         error, message = (Error.NONE, None) if done else self._not_kept.why()
         return {"error_code": error, "error_message": message}
-
-    def _created(self, request: Request, problem: str | None, done: bool) -> Any:
-        said = self._said(done)
-        if problem is not None:
-            said = {"error_code": Error.INVALID_REQUEST, "error_message": problem}
-        return request.make("AclCreationResult", **said)
 
     # DeleteAcls
 
@@ -110,10 +112,12 @@ class AclApis:
             request.answer(filter_results=(row,) * len(filters))
             return
         held = self._authorizer.acls
-        found = [_filtered(wanted, held) for wanted in map(_filter, filters)]
+        found = [  # None: a filter with a number that nobody knows
+            sorted(filter(wanted.matches, held)) if _known(wanted) else None for wanted in map(_filter, filters)
+        ]
 
         def kept(done: bool) -> None:
-            said = self._said(done)
+            said = self._outcome(done)
             request.answer(filter_results=tuple(_deleted(request, said, acls) for acls in found))
 
         self._change(self._authorizer.delete, [acl for acls in found for acl in acls or ()], kept)
@@ -126,14 +130,9 @@ class AclApis:
             then(True)
 
 
-def _known(row: Any, kinds: Kinds = OF_ACL) -> bool:
-    """Whether every number of an ACL or of a filter has a name."""
-    return all(getattr(row, field) in set(kind) for field, kind in kinds)
-
-
-def _filtered(wanted: AclFilter, held: Iterable[Acl]) -> list[Acl] | None:
-    """What a filter finds; None for one with a number that nobody knows."""
-    return sorted(filter(wanted.matches, held)) if _known(wanted) else None
+def _known(row: Any) -> bool:
+    """Whether every number of a filter has a name."""
+    return all(getattr(row, field) in set(kind) for field, kind in OF_ACL)
 
 
 def _checked(*numbers: int) -> None:
@@ -157,13 +156,6 @@ def _filter(row: Any) -> AclFilter:
     )  # fmt: skip
     _checked(wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission)
     return wanted
-
-
-def _no_filter(acl: Acl) -> bool:
-    """Whether nothing stands in an ACL that only filters may have."""
-    return ANY not in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission) and (
-        acl.pattern_type != PatternType.MATCH
-    )
 
 
 def _problem(acl: Acl) -> str | None:

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.demands import ERRORS
-from waterclock.broker.api.not_kept import NotKept
+from waterclock.broker.api.overdue import NotKept
 from waterclock.broker.api.resources import BROKER, TOPIC, Resource, ResourceRefusal, Resources, described
 from waterclock.broker.api.table import Api
 from waterclock.broker.bounds import TYPES
 from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from waterclock.broker.settings import TOPIC_SETTINGS, Setting
+from waterclock.broker.settings import TOPIC_SETTINGS
 from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -32,8 +32,8 @@ GUARDED_BY: Final = {TOPIC: ResourceType.TOPIC, 32: ResourceType.GROUP}  # all o
 SET, DELETE, APPEND, SUBTRACT = range(4)
 LISTED_KINDS: Final = frozenset({TOPIC, BROKER, 8, 16, 32})
 
-# the settings that a resource has now, and what is asked -> the settings that it shall have
-Change = Callable[[Resource, tuple[Any, ...]], dict[str, str]]
+# the settings that a resource has now, and the changes in the request -> the settings that it shall have
+ConfigChange = Callable[[Resource, tuple[Any, ...]], dict[str, str]]
 
 
 class ConfigApis:
@@ -45,7 +45,7 @@ class ConfigApis:
     def apis(self) -> dict[int, Api]:
         return {
             DESCRIBE: Api(self.describe, 1, 4),
-            ALTER: Api(partial(self.alter, change=_instead), 0, 2),
+            ALTER: Api(partial(self.alter, change=_replaced), 0, 2),
             ALTER_INCREMENTALLY: Api(partial(self.alter, change=_incremental), 0, 1),
             LIST: Api(self.list, 0, 1),
         }
@@ -83,28 +83,34 @@ class ConfigApis:
             documentation=setting.doc if getattr(request.body, "include_documentation", False) else None,
         )  # fmt: skip
 
-    def alter(self, request: Request, change: Change) -> None:
+    def alter(self, request: Request, change: ConfigChange) -> None:
         requested = request.body.resources
         times = Counter((one.resource_type, one.resource_name) for one in requested)
         rows: list[Any] = [None] * len(requested)
         several = Countdown(len(requested), lambda: request.answer(responses=tuple(rows)))
-        for row_number, one in enumerate(requested):
-            row = partial(self._altered, request, one, rows, row_number)
-            row(Error.NONE, None)
+
+        def row(number: int, error: Error, message: str | None) -> None:
+            rows[number] = request.make(
+                "AlterConfigsResourceResponse", error_code=error, error_message=message,
+                resource_type=requested[number].resource_type, resource_name=requested[number].resource_name,
+            )  # fmt: skip
+
+        for number, one in enumerate(requested):
+            row(number, Error.NONE, None)
             try:
                 if times[one.resource_type, one.resource_name] > 1:
                     raise ResourceRefusal(Error.INVALID_REQUEST, "A resource may stand in a request once only.")
                 _check(request, Operation.ALTER_CONFIGS, one)
-                self._alter(request, one, change, several, row)
+                self._alter(request, one, change, several, partial(row, number))
             except ResourceRefusal as refused:
-                row(refused.error, str(refused))
+                row(number, refused.error, str(refused))
                 several.settled()
 
     def _alter(
         self,
         request: Request,
         requested: Any,
-        change: Change,
+        change: ConfigChange,
         several: Countdown,
         row: Callable[[Error, str | None], None],
     ) -> None:
@@ -117,14 +123,6 @@ class ConfigApis:
             several.settled()
         else:
             resource.replace(given, several.after(lambda: row(*self._not_kept.why())))
-
-    def _altered(
-        self, request: Request, requested: Any, rows: list[Any], row_number: int, error: Error, message: str | None
-    ) -> None:
-        rows[row_number] = request.make(
-            "AlterConfigsResourceResponse", error_code=error, error_message=message,
-            resource_type=requested.resource_type, resource_name=requested.resource_name,
-        )  # fmt: skip
 
     def list(self, request: Request) -> None:
         kinds = set(getattr(request.body, "resource_types", ())) if request.version else {16}
@@ -156,7 +154,7 @@ def _checked(requested: tuple[Any, ...]) -> tuple[Any, ...]:
     return requested
 
 
-def _instead(resource: Resource, requested: tuple[Any, ...]) -> dict[str, str]:
+def _replaced(resource: Resource, requested: tuple[Any, ...]) -> dict[str, str]:
     """AlterConfigs: what is given replaces everything."""
     return {one.name: one.value for one in _checked(requested)}
 
@@ -178,7 +176,7 @@ def _as_list(resource: Resource, given: Mapping[str, str], requested: Any) -> st
     if requested.config_operation not in (APPEND, SUBTRACT):
         raise ResourceRefusal(Error.INVALID_REQUEST, f"There is no operation {requested.config_operation}")
     setting = resource.setting(requested.name)
-    if not _is_list(setting):
+    if setting is None or setting.kind != "list":
         raise ResourceRefusal(
             Error.INVALID_CONFIG, f"{requested.name} is no list: it can be neither appended to nor subtracted from."
         )
@@ -187,10 +185,6 @@ def _as_list(resource: Resource, given: Mapping[str, str], requested: Any) -> st
     if requested.config_operation == SUBTRACT:
         return ",".join(part for part in has if part not in named)
     return ",".join(has + [part for part in named if part not in has])
-
-
-def _is_list(setting: Setting | None) -> bool:
-    return setting is not None and setting.kind == "list"
 
 
 def _parts(text: str) -> list[str]:

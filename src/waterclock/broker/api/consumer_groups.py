@@ -39,7 +39,9 @@ class ConsumerGroupApis:
     """ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
     def __init__(self, topics: Topics, coordinator: GroupCoordinator, settings: Settings) -> None:
-        self._topics, self._coordinator, self._settings = topics, coordinator, settings
+        self._topics = topics
+        self._coordinator = coordinator
+        self._settings = settings
 
     def apis(self) -> dict[int, Api]:
         return {HEARTBEAT: Api(self.heartbeat, 0, 1), DESCRIBE: Api(self.describe, 0, 1)}

@@ -1,7 +1,7 @@
-"""What a request as a whole takes, where there is an authorizer: API -> operation on a resource, and the error without.
+"""What a request as a whole takes, if there is an authorizer: API -> operation on a resource, and the error without.
 
-Rule 1: who may not is refused before the handler is asked, so that the answer tells nothing.
-Rule 2: where an answer has topics, groups or transactions of which some may be refused, its handler asks about each:
+Rule 1: who may not is refused before the handler is called, so that the answer gives nothing away.
+Rule 2: if an answer has topics, groups or transactions of which some may be refused, its handler asks about each:
     `Request.may`, and in Produce and Fetch the connection's rights.
 Source: the table of operations in the chapter on authorization of Apache Kafka's documentation.
 """
@@ -19,7 +19,7 @@ from waterclock.broker.wire.refusal import refuse
 ADD_PARTITIONS: Final = 24
 INIT_PRODUCER: Final = 22
 FROM_BROKERS: Final = 4  # AddPartitionsToTxn, from this version on
-# answers whose rows Kafka leaves out where the whole is refused
+# answers whose rows Kafka leaves out if the whole is refused
 ROWS: Final = {13: "members", ADD_PARTITIONS: "results_by_transaction", 35: "results", 47: "topics"}
 
 
@@ -29,10 +29,6 @@ class Demand(NamedTuple):
     operation: Operation
     resource_type: ResourceType = ResourceType.CLUSTER
     field: str | None = None
-
-    @property
-    def error(self) -> Error:
-        return ERRORS[self.resource_type]
 
 
 ERRORS: Final = {
@@ -52,6 +48,7 @@ DEMANDS: Final[dict[int, tuple[Demand, ...]]] = {
     12: (READS_GROUP,),  # Heartbeat
     13: (READS_GROUP,),  # LeaveGroup
     14: (READS_GROUP,),  # SyncGroup
+    INIT_PRODUCER: (WRITES,),
     25: (WRITES, READS_GROUP),  # AddOffsetsToTxn
     26: (WRITES,),  # EndTxn
     28: (WRITES, READS_GROUP),  # TxnOffsetCommit
@@ -74,29 +71,18 @@ DEMANDS: Final[dict[int, tuple[Demand, ...]]] = {
 def refusal(request: Request) -> Error | None:
     """Why the whole request is refused; None if it is not."""
     if request.key == INIT_PRODUCER and request.body.transactional_id is None:
-        return None if _may_be_idempotent(request) else Error.CLUSTER_AUTHORIZATION_FAILED
-    demands = _of_versions(request) or DEMANDS.get(request.key, ())
-    return next((one.error for one in demands if not _met(request, one)), None)
-
-
-def _of_versions(request: Request) -> tuple[Demand, ...]:
-    if request.key == INIT_PRODUCER:
-        return (WRITES,)
+        # who may write to any topic may have a producer's id. KIP-679
+        writes = request.may(Operation.WRITE, ResourceType.TOPIC, None)
+        may = writes or may_with_cluster(request, Operation.IDEMPOTENT_WRITE)
+        return None if may else Error.CLUSTER_AUTHORIZATION_FAILED
+    demands = DEMANDS.get(request.key, ())
     if request.key == ADD_PARTITIONS:
-        return (Demand(Operation.CLUSTER_ACTION),) if request.version >= FROM_BROKERS else (WRITES_OF_OLD,)
-    return ()
-
-
-def _met(request: Request, demand: Demand) -> bool:
-    name = CLUSTER_NAME if demand.field is None else getattr(request.body, demand.field)
-    return request.may(demand.operation, demand.resource_type, name)
-
-
-def _may_be_idempotent(request: Request) -> bool:
-    """Who may write to any topic may have a producer's id. KIP-679."""
-    return may_with_cluster(request, Operation.IDEMPOTENT_WRITE) or request.may(
-        Operation.WRITE, ResourceType.TOPIC, None
-    )
+        demands = (Demand(Operation.CLUSTER_ACTION),) if request.version >= FROM_BROKERS else (WRITES_OF_OLD,)
+    for one in demands:
+        name = CLUSTER_NAME if one.field is None else getattr(request.body, one.field)
+        if not request.may(one.operation, one.resource_type, name):
+            return ERRORS[one.resource_type]
+    return None
 
 
 def refuse_whole(request: Request, error: Error) -> None:

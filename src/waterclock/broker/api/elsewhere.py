@@ -1,9 +1,9 @@
-"""What a follower answers to everything that only its leader can do: where the leader is, with every API.
+"""What a follower answers to everything that only its leader can do: how to find the leader, with every API.
 
 A client takes the brokers of one cluster for alike: one that asks any of them for a coordinator or for a producer's id
-may ask this one. So the follower knows the same APIs in the same versions, and says who is to be asked.
+may ask this one. So the follower knows the same APIs in the same versions, and says who the leader is.
 
-    asked for                           the answer
+    a request about                     the answer
     the coordinator                     the leader's address
     Metadata, DescribeCluster           both brokers, and who leads
     ListGroups, ListTransactions        none: whoever lists asks every broker
@@ -29,7 +29,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.security.link import LinkAccess
 
 FIND_COORDINATOR: Final = 10
@@ -52,10 +52,10 @@ REFUSED: Final[dict[Error, dict[int, tuple[int, int]]]] = {
 def elsewhere(
     identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], access: LinkAccess
 ) -> dict[int, Api]:
-    """The APIs that are answered with where to go; `start` runs what asks the leader first, with `access`."""
+    """The APIs that are answered with the leader's address; `start` runs what asks the leader first, with `access`."""
     forwarder = Forwarder(identity, start, access)
     apis = {
-        key: Api(partial(_refuse, error), *versions)
+        key: Api(partial(refuse, error=error), *versions)
         for error, refused in REFUSED.items()
         for key, versions in refused.items()
     }
@@ -65,10 +65,6 @@ def elsewhere(
         FIND_COORDINATOR: Api(partial(_find, identity), 0, 6),
         INIT_PRODUCER: Api(partial(_init, identity, start, access), 0, 5),
     }
-
-
-def _refuse(error: Error, request: Request) -> None:
-    refuse(request, error)
 
 
 def _find(identity: Identity, request: Request) -> None:

@@ -1,10 +1,10 @@
-"""Requests that a follower passes on to its leader, which decides as if their clients had asked it themselves.
+"""Requests that a follower passes on to its leader, which decides as if their clients had come to it themselves.
 
 Clients take brokers for alike: Java's asks whichever has least to do to change ACLs and settings, and asks the same one
-again where that says NOT_CONTROLLER, until its time is up. So a follower wraps what only the leader can do into an Envelope
+again if that says NOT_CONTROLLER, until its time is up. So a follower wraps what only the leader can do into an Envelope
 (replication/forwarder.py), as Kafka's brokers do with what is their controller's business (KIP-590).
 
-Rule 1: an envelope is taken from whoever may follow, and where there is an authorizer from who may do CLUSTER_ACTION.
+Rule 1: an envelope is taken from whoever may follow, and if there is an authorizer from who may do CLUSTER_ACTION.
 Rule 2: what is inside is decided by the rights of the client whose name and address stand on it.
 """
 
@@ -22,7 +22,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.net.outgoing import Client
+    from waterclock.broker.net.outgoing import ClientConnection
 
 # API key -> the versions that a leader knows
 PASSED_ON: Final = {
@@ -34,7 +34,7 @@ PASSED_ON: Final = {
 class EnvelopeApi:
     """`admits` says who may follow; `serve` is set to what serves a request that was in one."""
 
-    def __init__(self, authorizer: Authorizer | None, admits: Callable[[Client], bool]) -> None:
+    def __init__(self, authorizer: Authorizer | None, admits: Callable[[ClientConnection], bool]) -> None:
         self._authorizer, self._admits = authorizer, admits
         self.serve: Callable[[Request], object] = lambda request: None
 
@@ -54,11 +54,11 @@ class EnvelopeApi:
             return
         inside = Request(key, version, correlation, InEnvelope(envelope), data[HEAD.size + size :])
         if self._authorizer is not None:
-            inside.rights = self._authorizer.rights(Sender(envelope.body))
+            inside.rights = self._authorizer.rights(EnvelopeSender(envelope.body))
         self.serve(inside)
 
 
-class Sender:
+class EnvelopeSender:
     """Who sent what is in an envelope, for the authorizer."""
 
     def __init__(self, body: Any) -> None:
@@ -72,18 +72,14 @@ class Sender:
 
 
 class InEnvelope(Slot):
-    """Where the answer to what is in an envelope goes: into the envelope's."""
+    """The slot of what is in an envelope: its answer goes into the envelope's."""
 
     __slots__ = ("_envelope",)
 
     def __init__(self, envelope: Request) -> None:
         super().__init__(envelope.slot.connection)
         self._envelope = envelope
-        envelope.slot.on_gone = self._gone
-
-    def _gone(self) -> None:
-        if self.on_gone is not None:
-            self.on_gone()
+        envelope.slot.on_gone = lambda: self.on_gone() if self.on_gone is not None else None
 
     def answer(self, parts: list[Any]) -> None:
         """Without size and number: the client's own request has another number."""

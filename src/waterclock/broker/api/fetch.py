@@ -9,7 +9,7 @@ A `DelayedFetch` waits in the purgatory, watched under each of its partitions, a
 
 Rule 1: the reader's end is the high watermark; for committed records the last stable offset; for a follower the log's end.
 Rule 2: a batch is never cut: an answer has at least one whole batch if there is one, however large. KIP-74
-Rule 3: whose connection is closed waits no more: readers that came and went would be asked at every append.
+Rule 3: whose connection is closed waits no more: readers that came and went would be looked at with every append.
 Rule 4: topics that a reader may not read are refused before anything is looked for; of a follower: everything.
 Rule 5: if a file is damaged, its partition is refused, with a line in the log, once; the others are answered. The error is
     CORRUPT_MESSAGE, as with Apache Kafka: clients hand it to their program, and ask again. At KAFKA_STORAGE_ERROR they look
@@ -60,8 +60,13 @@ class DelayedFetch:
         most: int,
         forbidden: frozenset[bytes] = NOTHING,
     ) -> None:
-        self._slot, self._correlation, self._version = slot, correlation, version
-        self._request, self.partitions, self._most, self._forbidden = request, partitions, most, forbidden
+        self._slot = slot
+        self._correlation = correlation
+        self._version = version
+        self._request = request
+        self.partitions = partitions
+        self._most = most
+        self._forbidden = forbidden
 
     def try_complete(self, op: DelayedOperation | None) -> bool:
         """Whether there is something to say."""
@@ -120,28 +125,26 @@ class DelayedFetch:
 
     def _found(self) -> list[tuple[bytes, list[FetchedPartition]]]:
         left = most = min(self._request.max_bytes, self._most)
+        unknown = Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
         partitions, topics = iter(self.partitions), []
         for key, rows in self._request.topics:
             found = []
             for wanted in rows:
                 partition = next(partitions)
                 if partition is None:
-                    found.append(self._missing(key, wanted))
+                    missing = Error.TOPIC_AUTHORIZATION_FAILED if key in self._forbidden else unknown
+                    found.append(FetchedPartition(wanted.partition, missing))
                     continue
                 found.append(row := self._row(partition, wanted, left, left == most))
                 left -= row.records.size if row.records is not None else 0
             topics.append((key, found))
         return topics
 
-    def _missing(self, key: bytes, wanted: FetchPartition) -> FetchedPartition:
-        error = Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
-        return FetchedPartition(wanted.partition, Error.TOPIC_AUTHORIZATION_FAILED if key in self._forbidden else error)
-
     def _row(self, partition: Partition, wanted: FetchPartition, left: int, first: bool) -> FetchedPartition:
         """`first`: nothing has been found yet, so a batch that is larger than the limits may go along."""
         error = self._error(partition, wanted)
         if error:
-            follows = self._request.replica >= 0  # and is answered where to begin anew
+            follows = self._request.replica >= 0  # and is answered with the start, to begin anew there
             return FetchedPartition(wanted.partition, error, start=partition.start if follows else -1)
         try:
             return self._records(partition, wanted, min(wanted.limit, left), first)
@@ -171,7 +174,10 @@ class FetchApi:
     """`most_bytes` bounds every answer, whatever a reader asks for. `leading` learns of the follower's fetches."""
 
     def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int, leading: Leader) -> None:
-        self._topics, self._purgatory, self._most, self._leading = topics, purgatory, most_bytes, leading
+        self._topics = topics
+        self._purgatory = purgatory
+        self._most = most_bytes
+        self._leading = leading
         self.authorizer: Authorizer | None = None
 
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
@@ -216,7 +222,7 @@ class FetchApi:
             for _, rows in request.topics:
                 for row in rows:
                     if (partition := next(partitions)) is not None:
-                        self._leading.fetches(partition, row.offset)
+                        self._leading.replicas.fetched(partition, row.offset)
         return request, error
 
     def _forbidden(self, rights: Rights, request: FetchRequest, version: int) -> frozenset[bytes]:

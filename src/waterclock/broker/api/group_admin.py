@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.demands import may_with_cluster, may_with_group, operations
 from waterclock.broker.api.metadata import NOBODY_ASKED
 from waterclock.broker.api.table import Api
-from waterclock.broker.groups.classic import ClassicGroup, State
+from waterclock.broker.groups.classic import ClassicGroup, ClassicState
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
@@ -55,20 +55,21 @@ class GroupAdminApis:
         if not isinstance(group, ClassicGroup):
             problem = f"Group {group_id} " + ("not found." if group is None else "is not a classic group.")
             return request.make(
-                "DescribedGroup", group_id=group_id, group_state=State.DEAD.value, protocol_type="", protocol_data="",
-                error_code=Error.GROUP_ID_NOT_FOUND if request.version >= 6 else Error.NONE, error_message=problem,
+                "DescribedGroup", group_id=group_id, group_state=ClassicState.DEAD.value, protocol_type="",
+                protocol_data="", error_message=problem,
+                error_code=Error.GROUP_ID_NOT_FOUND if request.version >= 6 else Error.NONE,
                 members=(), authorized_operations=authorized(request, group_id),
             )  # fmt: skip
         return request.make(
             "DescribedGroup", group_id=group_id, group_state=group.state_name, error_code=Error.NONE,
             error_message=None, protocol_type=group.protocol_type or "",
-            protocol_data=group.protocol or "" if group.state is State.STABLE else "",
+            protocol_data=group.protocol or "" if group.state is ClassicState.STABLE else "",
             members=tuple(self._member(request, group, member_id) for member_id in group.members),
             authorized_operations=authorized(request, group_id),
         )  # fmt: skip
 
     def _member(self, request: Request, group: ClassicGroup, member_id: str) -> Any:
-        member, stable = group.members[member_id], group.state is State.STABLE
+        member, stable = group.members[member_id], group.state is ClassicState.STABLE
         return request.make(
             "DescribedGroupMember", member_id=member_id, group_instance_id=member.instance,
             client_id=member.client_id, client_host=member.client_host,
@@ -105,7 +106,13 @@ class GroupAdminApis:
     def _delete_all(self, request: Request) -> Iterator[None]:
         names = request.body.groups_names
         errors = [Error.NONE] * len(names)
-        several = Countdown(len(names), lambda: self._deleted(request, errors))
+
+        def answer() -> None:
+            pairs = zip(names, errors, strict=True)
+            rows = (request.make("DeletableGroupResult", group_id=name, error_code=error) for name, error in pairs)
+            portions.answer(request, "results", rows, len(errors))
+
+        several = Countdown(len(names), answer)
         for row_number, group_id in enumerate(names):
             refused = partial(errors.__setitem__, row_number, Error.COORDINATOR_NOT_AVAILABLE)
             if not may_with_group(request, Operation.DELETE, group_id):
@@ -115,9 +122,3 @@ class GroupAdminApis:
             if errors[row_number]:
                 several.settled()
             yield
-
-    @staticmethod
-    def _deleted(request: Request, errors: Sequence[Error]) -> None:
-        pairs = zip(request.body.groups_names, errors, strict=True)
-        rows = (request.make("DeletableGroupResult", group_id=name, error_code=error) for name, error in pairs)
-        portions.answer(request, "results", rows, len(errors))

@@ -35,7 +35,9 @@ class GroupOffsetApis:
     """OffsetCommit, OffsetFetch and OffsetDelete. `longest`: characters of text that an offset may carry."""
 
     def __init__(self, topics: Topics, coordinator: GroupCoordinator, longest: int) -> None:
-        self._topics, self._coordinator, self._longest = topics, coordinator, longest
+        self._topics = topics
+        self._coordinator = coordinator
+        self._longest = longest
 
     def apis(self) -> dict[int, Api]:
         return {
@@ -66,7 +68,11 @@ class GroupOffsetApis:
         if not good:
             self._answer_commit(request, errors)
             return
-        self._coordinator.commit(body.group_id, good, lambda done: self._durable(request, errors, done))
+
+        def durable(done: bool) -> None:
+            self._answer_commit(request, errors, Error.NONE if done else Error.COORDINATOR_NOT_AVAILABLE)
+
+        self._coordinator.commit(body.group_id, good, durable)
 
     def _rows_of(self, request: Request) -> Iterable[tuple[tuple[int, int], str, int, Error, Any]]:
         for at, requested in enumerate(request.body.topics):
@@ -100,10 +106,6 @@ class GroupOffsetApis:
         return CommittedOffset(
             requested.committed_offset, epoch, requested.committed_metadata or "", now_ms, expires_ms, topic
         )
-
-    def _durable(self, request: Request, errors: dict[tuple[int, int], Error], done: bool) -> None:
-        everywhere = Error.NONE if done else Error.COORDINATOR_NOT_AVAILABLE
-        self._answer_commit(request, errors, everywhere)
 
     def _answer_commit(
         self, request: Request, errors: dict[tuple[int, int], Error], otherwise: Error = Error.NONE
@@ -139,24 +141,20 @@ class GroupOffsetApis:
             return
         group_id = request.body.group_id
         if not may_with_group(request, Operation.DESCRIBE, group_id):
-            self._refuse_fetch(request)
+            if request.version < TOP_LEVEL_ERROR:
+                refuse(request, Error.GROUP_AUTHORIZATION_FAILED)
+            else:
+                request.answer(topics=(), error_code=Error.GROUP_AUTHORIZATION_FAILED)
             return
         requested = request.body.topics
         rows = self._rows(request, group_id, requested, stable, "")
         portions.answer(request, "topics", rows, self._count(group_id, requested), error_code=Error.NONE)
 
     def _count(self, group_id: str, requested: Collection[Any] | None) -> int:
-        """How many rows are asked for of a group."""
+        """How many rows a request wants of a group."""
         if requested is None:
             return len(self._coordinator.offsets.all(group_id))
         return sum(1 + len(one.partition_indexes) for one in requested)
-
-    @staticmethod
-    def _refuse_fetch(request: Request) -> None:
-        if request.version < TOP_LEVEL_ERROR:
-            refuse(request, Error.GROUP_AUTHORIZATION_FAILED)
-        else:
-            request.answer(topics=(), error_code=Error.GROUP_AUTHORIZATION_FAILED)
 
     def _group(self, request: Request, requested: Any, stable: bool) -> Any:
         member, epoch = getattr(requested, "member_id", None), getattr(requested, "member_epoch", -1)
@@ -195,7 +193,7 @@ class GroupOffsetApis:
     def _requested(
         self, request: Request, committed: Iterable[TopicPartition], requested: Iterable[Any] | None
     ) -> Iterable[tuple[dict[str, Any], str, Collection[int], Error]]:
-        """How a topic is named in the answer, its name, partitions, and error; where none is `requested`, all that there
+        """How a topic is named in the answer, its name, partitions, and error; if none is `requested`, all that there
         are."""
         if requested is None:
             numbers: dict[str, list[int]] = {}

@@ -16,8 +16,8 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.groups.coordinator import GroupCoordinator
-    from waterclock.broker.identity import Identity
     from waterclock.broker.settings import Settings
     from waterclock.broker.topics import Topics
 
@@ -120,20 +120,20 @@ class GroupApis:
         body = request.body
         several = getattr(body, "members", None)
         leaving = [_identity(body)] if several is None else [_identity(member) for member in several]
-        self._coordinator.leave(body.group_id, leaving, lambda errors: self._left(request, leaving, errors))
 
-    @staticmethod
-    def _left(request: Request, leaving: list[MemberIdentity], errors: list[Error]) -> None:
-        if getattr(request.body, "members", None) is None:
-            request.answer(error_code=errors[0], members=())
-            return
-        rows = (
-            request.make("MemberResponse", member_id=member, group_instance_id=instance, error_code=wrong)
-            for (member, instance), wrong in zip(leaving, errors, strict=True)
-        )
-        named = bool(request.body.group_id)
-        error = Error.NONE if named else Error.INVALID_GROUP_ID
-        request.answer(error_code=error, members=tuple(rows) if named else ())
+        def left(errors: list[Error]) -> None:
+            if several is None:
+                request.answer(error_code=errors[0], members=())
+                return
+            rows = (
+                request.make("MemberResponse", member_id=member, group_instance_id=instance, error_code=wrong)
+                for (member, instance), wrong in zip(leaving, errors, strict=True)
+            )
+            named = bool(body.group_id)
+            error = Error.NONE if named else Error.INVALID_GROUP_ID
+            request.answer(error_code=error, members=tuple(rows) if named else ())
+
+        self._coordinator.leave(body.group_id, leaving, left)
 
 
 def _identity(named: Any) -> MemberIdentity:

@@ -1,6 +1,6 @@
 """Which topics there are, and who leads their partitions: always this broker.
 
-Rule 1: a topic that is created because a client asked for it is answered once it is durable: what is appended to it
+Rule 1: a topic that a client's Metadata creates is answered once it is durable: what is appended to it
     would go at the next start otherwise, as the files of a topic that nobody knows.
 Rule 2: who may not describe a topic does not learn whether it is there: of all topics it is left out, by its name it is
     refused before anything is looked for.
@@ -22,7 +22,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.log.partition import Partition
     from waterclock.broker.settings import Settings
 
@@ -40,7 +40,10 @@ class MetadataApis:
     """Metadata and DescribeCluster. A topic is created if a client asks for it by name, and may."""
 
     def __init__(self, identity: Identity, topics: Topics, settings: Settings, in_sync: InSync) -> None:
-        self._identity, self._topics, self._settings, self._in_sync = identity, topics, settings, in_sync
+        self._identity = identity
+        self._topics = topics
+        self._settings = settings
+        self._in_sync = in_sync
 
     def apis(self) -> dict[int, Api]:
         return {METADATA: Api(self.metadata, 0, 13), DESCRIBE_CLUSTER: Api(self.describe_cluster, 0, 2)}
@@ -55,25 +58,22 @@ class MetadataApis:
                 self._topics.create(name, self._settings["num.partitions"], {}, several.settled)
 
     def _missing(self, request: Request) -> list[str]:
-        """The topics that are made because they are asked for, and those that are being made."""
+        """The topics that this request makes, and those that are being made."""
         body, topics = request.body, self._topics
         leads = self._identity.leader == self._identity.node
         may = self._makes_topics(request) and leads
         names = {requested.name: None for requested in body.topics or () if not getattr(requested, "topic_id", None)}
         free = [name for name in names if name and legal(name) and name not in topics.by_name]
         seen = [name for name in free if not self._refused(request, name)]
-        return [name for name in seen if name in topics.making or (may and self._can_be_made(name))]
-
-    def _can_be_made(self, name: str) -> bool:
-        topics = self._topics
-        return topics.namesake(name) is None and topics.why_no_room(self._settings["num.partitions"]) is None
+        may = may and bool(seen) and topics.maker.why_no_room(self._settings["num.partitions"]) is None
+        return [name for name in seen if name in topics.making or (may and topics.namesakes.of(name) is None)]
 
     def _makes_topics(self, request: Request) -> bool:
         wanted = getattr(request.body, "allow_auto_topic_creation", True)
         return bool(wanted and self._settings["auto.create.topics.enable"])
 
     def _refused(self, request: Request, name: str) -> bool:
-        """Whether the client may not see a topic, or not make it where asking would."""
+        """Whether the client may not see a topic, or not make it if the request would."""
         if not may_with_topic(request, Operation.DESCRIBE, name):
             return True
         if request.rights is None or name in self._topics.by_name or not self._makes_topics(request):
@@ -85,7 +85,9 @@ class MetadataApis:
         identity, body = self._identity, request.body
         everything = body.topics is None or (request.version == 0 and not body.topics)
         topics = list(self._topics) if everything else []
-        rows = (self._seen(request, t) for t in topics) if everything else self._asked(request)
+        seen = (may_with_topic(request, Operation.DESCRIBE, topic.name) for topic in topics)
+        known = (self._known(request, topic) if sees else None for topic, sees in zip(topics, seen, strict=True))
+        rows = known if everything else self._requested(request)
         brokers = tuple(
             request.make("MetadataResponseBroker", node_id=node, host=host, port=port, rack=None)
             for node, host, port in identity.brokers()
@@ -106,12 +108,8 @@ class MetadataApis:
             count += sum(len(topic.partitions) for topic in known if topic is not None)
         return count
 
-    def _seen(self, request: Request, topic: Topic) -> Any:
-        """The row of one of all topics; None if the client may not see it."""
-        return self._known(request, topic) if may_with_topic(request, Operation.DESCRIBE, topic.name) else None
-
-    def _asked(self, request: Request) -> Iterator[Any]:
-        """The rows of the topics asked for, each once."""
+    def _requested(self, request: Request) -> Iterator[Any]:
+        """The rows of the topics in the request, each once."""
         names = {(getattr(requested, "topic_id", None), requested.name): None for requested in request.body.topics}
         for topic_id, name in names:
             yield self._by_id(request, topic_id) if topic_id else self._by_name(request, name)

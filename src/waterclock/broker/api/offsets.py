@@ -91,7 +91,7 @@ class OffsetApis:
             return _listed(request, requested.partition_index, Error.UNSUPPORTED_VERSION)
         try:
             found = self._find(partition, requested.timestamp, partition.stable if committed else partition.high)
-        except LogDamaged as damage:  # as with Apache Kafka: its place cannot be found, and whoever asks is told
+        except LogDamaged as damage:  # as with Apache Kafka: its place cannot be found, and the client gets the error
             if partition.is_news(damage):
                 log.error("%s-%d cannot be searched: %s", partition.topic, partition.number, damage)
             return _listed(request, requested.partition_index, Error.CORRUPT_MESSAGE)

@@ -1,4 +1,11 @@
-"""Requests whose change stands in the store and waits for a follower that has dropped out: they are answered in time.
+"""Changes that the store has not kept, or not yet: what their clients are answered, and when.
+
+    the change                                                      the answer
+    was refused: too few brokers are in sync                        REQUEST_TIMED_OUT: as from Apache Kafka while too few
+                                                                    controllers agree; its clients, Kafka Streams among
+                                                                    them, try again
+    was refused: by the disk                                        KAFKA_STORAGE_ERROR
+    stands in the store, and waits for a follower that dropped out  after PATIENCE_S an error after which clients try again
 
 What stands in the store cannot be taken back, and is done when the follower has it (replication/journal.py). That may
 take for ever; its client need not know. As Apache Kafka's coordinators do after offsets.commit.timeout.ms, it is answered
@@ -19,8 +26,15 @@ from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
+    from waterclock.broker.replication.leader import Leader
     from waterclock.broker.wire.codec import Request
 
+Refusal = tuple[Error, str | None]
+BY_THE_DISK: Final = Error.KAFKA_STORAGE_ERROR, "The change could not be kept."
+BY_TOO_FEW: Final = (
+    Error.REQUEST_TIMED_OUT,
+    "Nothing was changed: fewer brokers are in sync than min.insync.replicas asks for. Try again when the follower is back",
+)
 PATIENCE_S: Final = 5.0  # Kafka's offsets.commit.timeout.ms
 EVERY_S: Final = 1.0
 COORDINATED: Final = dict.fromkeys((8, 22, 24, 25, 26, 28, 42, 47, 68), Error.COORDINATOR_NOT_AVAILABLE)
@@ -28,11 +42,23 @@ ADMINISTERED: Final = dict.fromkeys((19, 20, 27, 30, 31, 33, 37, 44, 51), Error.
 ERRORS: Final = {**COORDINATED, **ADMINISTERED}  # of the APIs that are answered once the store has kept something
 
 
+class NotKept:
+    """Why the last change was not kept. Without a `leading` broker it was the disk."""
+
+    def __init__(self, leading: Leader | None = None) -> None:
+        self._leading = leading
+
+    def why(self) -> Refusal:
+        return BY_TOO_FEW if self._leading is not None and self._leading.refuses else BY_THE_DISK
+
+
 class Overdue:
     """`too_few()` says whether fewer are in sync than there must be; `wake()` has `look` called every EVERY_S."""
 
     def __init__(self, too_few: Callable[[], bool], now_ns: Callable[[], int], wake: Callable[[], object]) -> None:
-        self._too_few, self._now_ns, self._wake = too_few, now_ns, wake
+        self._too_few = too_few
+        self._now_ns = now_ns
+        self._wake = wake
         self._waiting: deque[tuple[int, Request]] = deque()  # the earliest first, some of them answered by now
 
     def __len__(self) -> int:

@@ -17,7 +17,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.log.partition import Partition
 
 DESCRIBE: Final = 75
@@ -28,7 +28,9 @@ class PartitionApis:
     """DescribeTopicPartitions."""
 
     def __init__(self, identity: Identity, topics: Topics, in_sync: InSync) -> None:
-        self._identity, self._topics, self._in_sync = identity, topics, in_sync
+        self._identity = identity
+        self._topics = topics
+        self._in_sync = in_sync
 
     def apis(self) -> dict[int, Api]:
         return {DESCRIBE: Api(self.describe, 0, 0)}
@@ -37,8 +39,10 @@ class PartitionApis:
         body = request.body
         left = min(max(body.response_partition_limit, 1), MOST)
         rows, following = [], None
-        refused = self._refused(request)
-        for name, first in self._portion(body):
+        portion = self._portion(body)
+        names = (name for name, _ in portion) if request.rights is not None else ()
+        refused = {name for name in names if not may_with_topic(request, Operation.DESCRIBE, name)}
+        for name, first in portion:
             if name in refused:
                 continue
             if not left:
@@ -50,20 +54,9 @@ class PartitionApis:
             if first + len(partitions) < len(self._of(name)):
                 following = request.make("Cursor", topic_name=name, partition_index=first + len(partitions))
                 break
-        rows += [self._row(request, name, [], Error.TOPIC_AUTHORIZATION_FAILED) for name in self._named(body, refused)]
+        hidden = sorted(refused & {requested.name for requested in body.topics})
+        rows += [self._row(request, name, [], Error.TOPIC_AUTHORIZATION_FAILED) for name in hidden]
         request.answer(topics=tuple(rows), next_cursor=following)
-
-    def _refused(self, request: Request) -> set[str]:
-        """The topics that the client may not see, of those that it means."""
-        if request.rights is None:
-            return set()
-        names = (name for name, _ in self._portion(request.body))
-        return {name for name in names if not may_with_topic(request, Operation.DESCRIBE, name)}
-
-    @staticmethod
-    def _named(body: Any, names: set[str]) -> list[str]:
-        """Those of `names` that stand in the request."""
-        return sorted(names & {requested.name for requested in body.topics})
 
     def _portion(self, body: Any) -> list[tuple[str, int]]:
         """The names from the cursor on, each with its first partition."""

@@ -1,4 +1,4 @@
-"""Produce: append what came, and answer once it is as safe as the producer asked for.
+"""Produce: append what came, and answer once it is as safe as the producer wants it.
 
     acks    answered
     0       never
@@ -6,10 +6,10 @@
     -1      once every partition's records are below the high watermark: on the disk, and with the followers in sync;
             and once the store knows of the partitions that joined a transaction by it
 
-Where there is an authorizer, topics that the producer may not write to are refused, each for itself; so is a whole
+If there is an authorizer, topics that the producer may not write to are refused, each for itself; so is a whole
 request with a transaction that it may not write in.
 
-A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags gets
+A `DelayedProduce` waits in the purgatory for that. If its time is up first, each partition that lags gets
 REQUEST_TIMED_OUT; its records stay and may become durable all the same.
 
 A compacted topic takes no record without a key. A small batch may hold millions of records, so those are looked through in
@@ -48,8 +48,8 @@ AGAIN: Final = frozenset({Error.KAFKA_STORAGE_ERROR, Error.NOT_ENOUGH_REPLICAS, 
 """Every producer sends a batch again that was refused so."""
 NOTHING_KNOWN: Final[Mapping[int, bool]] = {}  # of batches, by their identity: whether each record has a key
 
-Rows: TypeAlias = "list[tuple[bytes, list[ProducedPartition]]]"
-Written: TypeAlias = "Callable[[], bool] | None"
+ProducedRows: TypeAlias = "list[tuple[bytes, list[ProducedPartition]]]"
+IsWritten: TypeAlias = "Callable[[], bool] | None"
 
 
 class DelayedProduce:
@@ -64,13 +64,16 @@ class DelayedProduce:
     def __init__(
         self,
         slot: Slot,
-        answer: Callable[[Rows], bytes],
-        rows: Rows,
+        answer: Callable[[ProducedRows], bytes],
+        rows: ProducedRows,
         waits: list[tuple[Partition, int, int, int]],
         refused: Callable[[Partition], Error],
-        written: Written,
+        written: IsWritten,
     ) -> None:
-        self._slot, self._answer, self._rows, self._waits = slot, answer, rows, waits
+        self._slot = slot
+        self._answer = answer
+        self._rows = rows
+        self._waits = waits
         self._refused, self._written = refused, written
 
     def try_complete(self, op: DelayedOperation) -> bool:
@@ -90,15 +93,12 @@ class DelayedProduce:
             if partition.high < end or error == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
                 self._fail(topic, row, error or Error.REQUEST_TIMED_OUT)
         if self._written is not None and not self._written():
-            self._fail_all()
+            for topic, (_, rows) in enumerate(self._rows):
+                for row, appended in enumerate(rows):
+                    if not appended.error:
+                        self._fail(topic, row, Error.REQUEST_TIMED_OUT)
         if not self._slot.gone:
             self._slot.answer([self._answer(self._rows)])
-
-    def _fail_all(self) -> None:
-        for topic, (_, rows) in enumerate(self._rows):
-            for row, appended in enumerate(rows):
-                if not appended.error:
-                    self._fail(topic, row, Error.REQUEST_TIMED_OUT)
 
     def _fail(self, topic: int, row: int, error: Error) -> None:
         rows = self._rows[topic][1]
@@ -117,7 +117,10 @@ class ProduceApi:
         admission: Admission,
         replicas: Replicas,
     ) -> None:
-        self._topics, self._flusher, self._purgatory, self._replicas = topics, flusher, purgatory, replicas
+        self._topics = topics
+        self._flusher = flusher
+        self._purgatory = purgatory
+        self._replicas = replicas
         self._wall_ms, self._admission = wall_ms, admission
         self.records = self.bytes = 0
         self.authorizer: Authorizer | None = None
@@ -170,26 +173,21 @@ class ProduceApi:
                 connection.close()  # the only answer there is, and Kafka's
             return
 
-        def answer(rows: Rows) -> bytes:
+        def answer(rows: ProducedRows) -> bytes:
             return produce.answer(correlation, version, rows)
 
         if request.acks == ALL and (waits or written is not None):
             delayed = DelayedProduce(slot, answer, rows, waits, self._replicas.refused, written)
-            self._delay(delayed, waits, name if written is not None else None, request.timeout_ms)
+            op = DelayedOperation(delayed.try_complete, delayed.on_complete, request.timeout_ms / 1000)
+            keys: tuple[Hashable, ...] = tuple(wait[0] for wait in waits)
+            self._purgatory.try_complete_else_watch(op, keys if written is None else (*keys, name))
         else:
             slot.answer([answer(rows)])
 
-    def _delay(
-        self, delayed: DelayedProduce, waits: list[tuple[Partition, int, int, int]], name: str | None, timeout_ms: int
-    ) -> None:
-        op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_ms / 1000)
-        keys: tuple[Hashable, ...] = tuple(wait[0] for wait in waits)
-        self._purgatory.try_complete_else_watch(op, keys if name is None else (*keys, name))
-
     def _append_all(
         self, request: ProduceRequest, version: int, rights: Rights | None, keyed: Mapping[int, bool]
-    ) -> tuple[Rows, list[tuple[Partition, int, int, int]]]:
-        rows: Rows = []
+    ) -> tuple[ProducedRows, list[tuple[Partition, int, int, int]]]:
+        rows: ProducedRows = []
         waits: list[tuple[Partition, int, int, int]] = []
         missing = Error.UNKNOWN_TOPIC_ID if version >= produce.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
         now_ms = self._wall_ms()
@@ -257,17 +255,15 @@ def _forbidden(
     rights: Rights, request: ProduceRequest, key: bytes, partitions: list[Partition] | None, version: int
 ) -> Error:
     """Why nothing may be written to a topic by this client. A topic that is not there is one by its name only."""
-    if request.transactional_id is not None and not _may_be_transactional(rights, request):
+    transaction = request.transactional_id
+    if (
+        transaction is not None
+        and not rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction)
+        and any(transactional(batch) for _, batches in request.topics for _, batch in batches)
+    ):  # what is of no transaction it may write
         return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if partitions is None and version >= produce.BY_ID:
         return Error.NONE
     name = partitions[0].topic if partitions else key.decode(errors="replace")
     may = rights.may(Operation.WRITE, ResourceType.TOPIC, name)
     return Error.NONE if may else Error.TOPIC_AUTHORIZATION_FAILED
-
-
-def _may_be_transactional(rights: Rights, request: ProduceRequest) -> bool:
-    """Whether the client may write with this id, or has nothing that is of a transaction."""
-    if rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return True
-    return not any(transactional(batch) for _, batches in request.topics for _, batch in batches)

@@ -1,6 +1,6 @@
 """DeleteRecords: what lies before an offset is hidden at once, and its files go with the next retention.
 
-A `DelayedDeleteRecords` waits in the purgatory until every partition's new start is durable; where its time is up first,
+A `DelayedOperation` waits in the purgatory until every partition's new start is durable; if its time is up first,
 each that is not gets REQUEST_TIMED_OUT, and its records are gone all the same.
 """
 
@@ -18,7 +18,7 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
-    from waterclock.broker.upkeep import Upkeep
+    from waterclock.broker.upkeep.upkeep import Upkeep
 
 DELETE_RECORDS: Final = 21
 HIGH_WATERMARK: Final = -1
@@ -31,7 +31,9 @@ class Deletion:
     __slots__ = ("error", "low", "number", "partition")
 
     def __init__(self, number: int, partition: Partition | None, error: Error | None) -> None:
-        self.number, self.partition, self.error = number, partition, error
+        self.number = number
+        self.partition = partition
+        self.error = error
         self.low = NO_WATERMARK
 
 
@@ -39,14 +41,16 @@ class RecordApis:
     """Deletion of records."""
 
     def __init__(self, topics: Topics, purgatory: Purgatory, upkeep: Upkeep) -> None:
-        self._topics, self._purgatory, self._upkeep = topics, purgatory, upkeep
+        self._topics = topics
+        self._purgatory = purgatory
+        self._upkeep = upkeep
 
     def apis(self) -> dict[int, Api]:
         return {DELETE_RECORDS: Api(self.delete, 0, 2)}
 
     def delete(self, request: Request) -> None:
         topics = [
-            (topic.name, [self._begin_if_may(request, topic.name, row) for row in topic.partitions])
+            (topic.name, [self._begin(request, topic.name, row) for row in topic.partitions])
             for topic in request.body.topics
         ]
         deletions = [one for _, rows in topics for one in rows]
@@ -61,25 +65,21 @@ class RecordApis:
         )
         self._purgatory.try_complete_else_watch(op, waited)
 
-    def _begin_if_may(self, request: Request, topic: str, row: Any) -> Deletion:
+    def _begin(self, request: Request, topic: str, row: Any) -> Deletion:
         if not may_with_topic(request, Operation.DELETE, topic):
             return Deletion(row.partition_index, None, Error.TOPIC_AUTHORIZATION_FAILED)
-        return self._begin(topic, row)
-
-    def _begin(self, topic: str, row: Any) -> Deletion:
         partition = self._topics.partition(topic, row.partition_index)
         error = _refused(partition, row.offset)
         deletion = Deletion(row.partition_index, partition, error)
         if partition is not None and error is None:
-            offset = partition.high if row.offset == HIGH_WATERMARK else row.offset
-            self._upkeep.begin_at(partition, offset, lambda done: self._begun(deletion, done))
-        return deletion
 
-    def _begun(self, deletion: Deletion, done: bool) -> None:
-        assert deletion.partition is not None
-        deletion.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
-        deletion.low = deletion.partition.start if done else NO_WATERMARK
-        self._purgatory.check_and_complete(deletion.partition)
+            def begun(done: bool) -> None:
+                deletion.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
+                deletion.low = partition.start if done else NO_WATERMARK
+                self._purgatory.check_and_complete(partition)
+
+            self._upkeep.begin_at(partition, partition.high if row.offset == HIGH_WATERMARK else row.offset, begun)
+        return deletion
 
 
 def _refused(partition: Partition | None, offset: int) -> Error | None:

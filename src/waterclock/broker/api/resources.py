@@ -56,7 +56,9 @@ class TopicResource:
     """A topic's settings."""
 
     def __init__(self, topic: Topic, topics: Topics, runtime: RuntimeSettings) -> None:
-        self._topic, self._topics, self._runtime = topic, topics, runtime
+        self._topic = topic
+        self._topics = topics
+        self._runtime = runtime
 
     @property
     def given(self) -> dict[str, str]:
@@ -88,7 +90,9 @@ class BrokerResource:
     """This broker's settings, which `listeners` belongs to, or with the level ALL what holds for every broker."""
 
     def __init__(self, level: str, runtime: RuntimeSettings, listeners: ConfigEntry) -> None:
-        self._level, self._runtime, self._listeners = level, runtime, listeners
+        self._level = level
+        self._runtime = runtime
+        self._listeners = listeners
 
     @property
     def given(self) -> dict[str, str]:
@@ -130,7 +134,9 @@ class Resources:
     """Finds resources by kind and name; Refused if there is none. `listeners` says where clients find this broker."""
 
     def __init__(self, topics: Topics, runtime: RuntimeSettings, listeners: ConfigEntry) -> None:
-        self._topics, self._runtime, self._listeners = topics, runtime, listeners
+        self._topics = topics
+        self._runtime = runtime
+        self._listeners = listeners
 
     def find(self, kind: int, name: str) -> Resource:
         if kind == TOPIC:

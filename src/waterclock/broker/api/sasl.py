@@ -30,18 +30,16 @@ from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import INT16, INT32
 
 if TYPE_CHECKING:
-    from waterclock.broker.net.connection import Connection
-    from waterclock.broker.net.outgoing import Client
+    from waterclock.broker.net.connection import Connection, Serve
+    from waterclock.broker.net.outgoing import ClientConnection
 
 HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
 DELAY_S: Final = 0.1  # before a failure is answered
 log = logging.getLogger("waterclock.broker")
 
-Serve = Callable[["Connection", memoryview], None]
 
-
-class State(Enum):
+class LoginState(Enum):
     """How far a connection has come with saying who it is."""
 
     NEW = frozenset({API_VERSIONS, HANDSHAKE})
@@ -50,13 +48,13 @@ class State(Enum):
     OUT = frozenset({-2})
 
 
-class Login:
+class SaslLogin:
     """A connection's way in."""
 
     __slots__ = ("exchange", "state")
 
     def __init__(self) -> None:
-        self.state = State.NEW
+        self.state = LoginState.NEW
         self.exchange: Any = None
 
 
@@ -67,7 +65,7 @@ class SaslApis:
         self._users, self._later = users, later
 
     def guarded(self, serve: Serve) -> Serve:
-        """Who serves a new connection: `serve` itself where everybody may come in."""
+        """Who serves a new connection: `serve` itself if everybody may come in."""
         self.serve = serve
         return self._guard if self._users.fixed else serve
 
@@ -78,26 +76,25 @@ class SaslApis:
         """Serve a request of somebody who is not in yet."""
         login = connection.login
         if login is None:
-            login = connection.login = Login()
-        if login.state is State.OUT:
+            login = connection.login = SaslLogin()
+        if login.state is LoginState.OUT:
             return
-        if login.state is State.RAW:
+        if login.state is LoginState.RAW:
             self._raw(connection, bytes(data))
         elif INT16.unpack_from(data)[0] in login.state.value:
-            self._serve_unknown(connection, data)
+            try:
+                self.serve(connection, data)
+            except Exception as error:
+                raise ValueError(
+                    f"{type(error).__name__} on the way in"
+                ) from None  # Rule 3: its text may hold a secret
         else:
-            raise ValueError(f"API {INT16.unpack_from(data)[0]} asked for by somebody who has not said who it is")
-
-    def _serve_unknown(self, connection: Connection, data: memoryview) -> None:
-        try:
-            self.serve(connection, data)
-        except Exception as error:
-            raise ValueError(f"{type(error).__name__} on the way in") from None  # Rule 3: its text may hold a secret
+            raise ValueError(f"API {INT16.unpack_from(data)[0]} before its client has logged in")
 
     def handshake(self, request: Request) -> None:
         connection, mechanism = request.slot.connection, request.body.mechanism
-        login: Login | None = connection.login
-        if login is None or login.state is not State.NEW:
+        login: SaslLogin | None = connection.login
+        if login is None or login.state is not LoginState.NEW:
             request.answer(error_code=Error.ILLEGAL_SASL_STATE, mechanisms=())
             self._end(connection)
         elif mechanism not in MECHANISMS:
@@ -105,7 +102,7 @@ class SaslApis:
             self._end(connection)
         else:
             login.exchange = self._users.exchange(mechanism)
-            login.state = State.TOKENS if request.version else State.RAW
+            login.state = LoginState.TOKENS if request.version else LoginState.RAW
             request.answer(error_code=Error.NONE, mechanisms=MECHANISMS)
 
     def authenticate(self, request: Request) -> None:
@@ -130,26 +127,27 @@ class SaslApis:
         except AccessDenied:
             self._refuse(connection, lambda: None)
 
-    def _step(self, connection: Client, token: bytes) -> bytes:
+    def _step(self, connection: ClientConnection, token: bytes) -> bytes:
         exchange = connection.login.exchange
         answer: bytes = exchange.step(token)
         if exchange.user is not None:
             connection.admit(exchange.user, self.serve)
         return answer
 
-    def _refuse(self, connection: Client, answer: Callable[[], None]) -> None:
+    def _refuse(self, connection: ClientConnection, answer: Callable[[], None]) -> None:
         log.warning("%s was not let in", connection.peer())
-        connection.login.state = State.OUT
+        connection.login.state = LoginState.OUT
         connection.deafen()
-        self._later(DELAY_S, self._after_a_moment, connection, answer)
 
-    def _after_a_moment(self, connection: Client, answer: Callable[[], None]) -> None:
-        if connection.fd >= 0:
-            answer()
-            connection.finish()
+        def after_a_moment() -> None:
+            if connection.fd >= 0:
+                answer()
+                connection.finish()
 
-    def _end(self, connection: Client) -> None:
-        """Close after the answer, unless this is one who is in already and only asked in vain."""
+        self._later(DELAY_S, after_a_moment)
+
+    def _end(self, connection: ClientConnection) -> None:
+        """Close after the answer, unless the client is logged in already: then only this request is refused."""
         if connection.login is not None:
-            connection.login.state = State.OUT
+            connection.login.state = LoginState.OUT
             connection.finish()

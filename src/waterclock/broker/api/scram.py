@@ -11,10 +11,10 @@ from collections import Counter
 from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
-from waterclock.broker.api.not_kept import NotKept, Refusal
+from waterclock.broker.api.overdue import NotKept, Refusal
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.scram import HASHES, ITERATIONS, MOST_ITERATIONS, Credential
-from waterclock.broker.security.users import Key, Users, change
+from waterclock.broker.security.users import CredentialKey, Users, change
 from waterclock.broker.store import Store
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -28,7 +28,9 @@ class ScramApis:
     """The APIs about credentials."""
 
     def __init__(self, users: Users, store: Store, not_kept: NotKept) -> None:
-        self._users, self._store, self._not_kept = users, store, not_kept
+        self._users = users
+        self._store = store
+        self._not_kept = not_kept
 
     def apis(self) -> dict[int, Api]:
         return {DESCRIBE: Api(self.describe, 0, 0), ALTER: Api(self.alter, 0, 0)}
@@ -72,7 +74,9 @@ class ScramApis:
         """Why users are refused."""
         refused: dict[str, Refusal] = {}
         for one in deletions:
-            refusal = self._why_not(one) or self._why_not_delete(one)
+            refusal = self._why_not(one)
+            if refusal is None and (MECHANISMS[one.mechanism], one.name) not in self._users.credentials:
+                refusal = Error.RESOURCE_NOT_FOUND, "There is no such credential."
             if refusal:
                 refused.setdefault(one.name, refusal)
         for one in upsertions:
@@ -93,11 +97,6 @@ class ScramApis:
             return Error.UNACCEPTABLE_CREDENTIAL, "This user stands in the broker's file of users: change it there."
         return None
 
-    def _why_not_delete(self, one: Any) -> Refusal | None:
-        if (MECHANISMS[one.mechanism], one.name) in self._users.credentials:
-            return None
-        return Error.RESOURCE_NOT_FOUND, "There is no such credential."
-
     @staticmethod
     def _why_not_set(one: Any) -> Refusal | None:
         if not ITERATIONS <= one.iterations <= MOST_ITERATIONS:
@@ -109,7 +108,7 @@ class ScramApis:
     def _alter(
         self, request: Request, name: str, requested: list[Any], rows: dict[str, Any], several: Countdown
     ) -> None:
-        changed: dict[Key, Credential | None] = {}
+        changed: dict[CredentialKey, Credential | None] = {}
         for one in requested:
             key = (MECHANISMS[one.mechanism], one.name)
             sets = hasattr(one, "salted_password")

@@ -1,8 +1,8 @@
 """From a request's first bytes to its handler: one table, API key -> handler and versions.
 
 Rule 1: what the table says is what ApiVersions answers, but for what brokers alone ask each other.
-Rule 2: what a whole request takes (`demands.py`) is asked before its handler is.
-Rule 3: an API or a version that is not in the table closes the connection, as Kafka does: the client had asked before.
+Rule 2: what a whole request takes (`demands.py`) is looked at before its handler is called.
+Rule 3: an API or a version that is not in the table closes the connection, as Kafka does: ApiVersions says what there is.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.api.demands import refusal, refuse_whole
 from waterclock.broker.api.overdue import ERRORS, Overdue
-from waterclock.broker.wire.codec import API_VERSIONS, Request, Rights, unsupported
+from waterclock.broker.wire.codec import API_VERSIONS, ClientRights, Request, unsupported
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import skip_tags, text_span
 from waterclock.broker.wire.names import NAMES
 
 if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
-    from waterclock.broker.net.outgoing import Client, Slot
+    from waterclock.broker.net.outgoing import ClientConnection, Slot
 
 HEAD: Final = struct.Struct(">hhih")
 FEATURES: Final = {"transaction.version": 2}  # name -> level, always switched on
-AMONG_BROKERS: Final = {58}  # Envelope, of which clients are told nothing
+AMONG_BROKERS: Final = {58}  # Envelope, which clients do not see
 ANNOUNCED: Final = {0: 0}  # clients of old would take the lowest version of Produce for the log's format
 CLIENT_NAMED: Final = 3  # from here on ApiVersions says what client it is
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -57,7 +57,7 @@ def _without_tags(data: bytes) -> bytes:
     return data[:at] + b"\0"
 
 
-class Table:
+class ApiTable:
     """Serves requests: `Listener` calls it with each. `rights` says what a client may do, unless everybody may everything.
 
     Produce and Fetch ask for themselves.
@@ -67,7 +67,7 @@ class Table:
         self,
         fast: Mapping[int, FastApi],
         apis: Mapping[int, Api],
-        rights: Callable[[Client], Rights] | None = None,
+        rights: Callable[[ClientConnection], ClientRights] | None = None,
     ) -> None:
         self._fast = dict(fast)
         self._apis = {**apis, API_VERSIONS: Api(self._api_versions, 0, 4)}
@@ -78,7 +78,7 @@ class Table:
         self.overdue: Overdue | None = None
         """Is shown the requests that wait for the store."""
         self.keeps: Callable[[Connection, int, memoryview], bool] | None = None
-        """Is asked about each request, with its key and all of it: whether it must not be served now (a leader's lease)."""
+        """Sees each request, with its key and all of it; True: it must not be served now (a leader's lease)."""
 
     def __call__(self, connection: Connection, data: memoryview) -> None:
         """Serve one request."""
@@ -127,11 +127,11 @@ class Table:
                 self.overdue.watch(request)
 
     def requests(self) -> dict[str, int]:
-        """Requests served so far, by Kafka's name of the API; what nobody asked for is left out."""
+        """Requests served so far, by Kafka's name of the API; what nobody used is left out."""
         return {NAMES.get(key, str(key)): count for key, count in sorted(self.served.items()) if count}
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """(key, lowest version, highest version) of every API that clients are told of."""
+        """(key, lowest version, highest version) of every API that clients see."""
         rows: list[tuple[int, Api | FastApi]] = [*self._fast.items(), *self._apis.items()]
         shown = [(key, api) for key, api in rows if key not in AMONG_BROKERS]
         return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in shown)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.api import assignments
 from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.demands import may_with_cluster, may_with_topic
-from waterclock.broker.api.not_kept import NotKept
+from waterclock.broker.api.overdue import NotKept, Refusal
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
@@ -22,7 +21,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.runtime import RuntimeSettings
 
 CREATE: Final = 19
@@ -30,7 +29,6 @@ DELETE: Final = 20
 GROW: Final = 37
 UNSET: Final = -1
 
-Refusal = tuple[Error, str | None]
 TWICE: Final = Error.INVALID_REQUEST, "Duplicate topic name."
 FORBIDDEN: Final = Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
 
@@ -55,7 +53,10 @@ class TopicApis:
         gone: Callable[[Topic], None],
         not_kept: NotKept,
     ) -> None:
-        self._identity, self._topics, self._runtime, self._gone = identity, topics, runtime, gone
+        self._identity = identity
+        self._topics = topics
+        self._runtime = runtime
+        self._gone = gone
         self._settings, self._not_kept = runtime.settings, not_kept
 
     def apis(self) -> dict[int, Api]:
@@ -72,7 +73,8 @@ class TopicApis:
         rows: dict[str, Any] = {}
         several = Countdown(len(requested), lambda: portions.answer(request, "topics", rows.values(), len(rows)))
         for name, topic in requested.items():
-            refusal = TWICE if times[name] > 1 else self._may_not_create(request, name) or self._create_refused(topic)
+            may = may_with_cluster(request, Operation.CREATE) or may_with_topic(request, Operation.CREATE, name)
+            refusal = TWICE if times[name] > 1 else self._create_refused(topic) if may else FORBIDDEN
             rows[name] = self._created(request, topic, refusal, uuid.uuid4())
             if refusal is not None or request.body.validate_only:
                 several.settled()
@@ -89,18 +91,13 @@ class TopicApis:
         )
         rows[requested.name] = self._created(request, requested, None, topic.id)
 
-    @staticmethod
-    def _may_not_create(request: Request, name: str) -> Refusal | None:
-        may = may_with_cluster(request, Operation.CREATE) or may_with_topic(request, Operation.CREATE, name)
-        return None if may else FORBIDDEN
-
     def _create_refused(self, requested: Any) -> Refusal | None:
         illegal = why_illegal(requested.name)
         if illegal is not None:
             return Error.INVALID_TOPIC_EXCEPTION, illegal
         if requested.name in self._topics.by_name or requested.name in self._topics.making:
             return Error.TOPIC_ALREADY_EXISTS, f"Topic '{requested.name}' already exists."
-        namesake = self._topics.namesake(requested.name)
+        namesake = self._topics.namesakes.of(requested.name)
         if namesake is not None:
             return Error.INVALID_TOPIC_EXCEPTION, f"Topic '{requested.name}' differs from '{namesake}' in . and _ only"
         return self._settings_refused(requested) or self._size_refused(requested)
@@ -120,7 +117,7 @@ class TopicApis:
         return self._no_room(requested)
 
     def _no_room(self, requested: Any) -> Refusal | None:
-        no_room = self._topics.why_no_room(self._partitions(requested))
+        no_room = self._topics.maker.why_no_room(self._partitions(requested))
         return None if no_room is None else (Error.POLICY_VIOLATION, no_room)
 
     def _brokers(self) -> set[int]:
@@ -130,8 +127,25 @@ class TopicApis:
         if requested.num_partitions != UNSET or requested.replication_factor != UNSET:
             return Error.INVALID_REQUEST, "With assignments, partitions and replication factor are both -1"
         numbers = [one.partition_index for one in requested.assignments]
-        wrong = assignments.of_new_topic(numbers, (one.broker_ids for one in requested.assignments), self._brokers())
+        wrong = next((f"partition {number} is assigned twice" for number in numbers if numbers.count(number) > 1), None)
+        wrong = wrong or self._wrong_brokers(requested.assignments)
+        if wrong is None and sorted(numbers) != list(range(len(numbers))):
+            wrong = "the partitions of an assignment are numbered from 0 without a gap"
         return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)
+
+    def _wrong_brokers(self, assignments: Any) -> str | None:
+        """What is wrong with the brokers that partitions are wanted on: all of them have every partition."""
+        known = self._brokers()
+        for one in assignments:
+            brokers = one.broker_ids
+            strangers = [broker for broker in brokers if broker not in known]
+            if not brokers:
+                return "an assignment names no broker for a partition"
+            if strangers:
+                return f"an assignment names broker {strangers[0]}, which is not there"
+            if len(set(brokers)) < len(brokers):
+                return "an assignment names a broker twice for one partition"
+        return None
 
     @staticmethod
     def _settings_refused(requested: Any) -> Refusal | None:
@@ -178,7 +192,10 @@ class TopicApis:
     # DeleteTopics
 
     def delete(self, request: Request) -> None:
-        requested = self._to_delete(request)
+        body = request.body
+        named = getattr(body, "topics", None)
+        pairs = [(t.name, t.topic_id) for t in named] if named is not None else [(n, None) for n in body.topic_names]
+        requested = [self._one_to_delete(request, *pair, times) for pair, times in Counter(pairs).items()]
         portions.do(request, self._delete_all(request, requested), len(requested))
 
     def _delete_all(self, request: Request, requested: list[ToDelete]) -> Iterator[None]:
@@ -195,12 +212,6 @@ class TopicApis:
                 then = several.after(partial(failed, row_number))
                 self._topics.delete(one.topic, then, partial(self._gone, one.topic))
             yield
-
-    def _to_delete(self, request: Request) -> list[ToDelete]:
-        body = request.body
-        named = getattr(body, "topics", None)
-        pairs = [(t.name, t.topic_id) for t in named] if named is not None else [(n, None) for n in body.topic_names]
-        return [self._one_to_delete(request, name, topic_id, n) for (name, topic_id), n in Counter(pairs).items()]
 
     def _one_to_delete(self, request: Request, name: str | None, topic_id: Any, times: int) -> ToDelete:
         topic = self._topics.changeable(topic_id or name or "")
@@ -287,11 +298,11 @@ class TopicApis:
             )
         if requested.count > MOST_PARTITIONS:
             return Error.INVALID_PARTITIONS, f"At most {MOST_PARTITIONS} partitions"
-        if (no_room := self._topics.why_no_room(requested.count - has)) is not None:
+        if (no_room := self._topics.maker.why_no_room(requested.count - has)) is not None:
             return Error.POLICY_VIOLATION, no_room
         if requested.assignments is None:
             return None
-        wrong = assignments.of_partitions((one.broker_ids for one in requested.assignments), self._brokers())
+        wrong = self._wrong_brokers(requested.assignments)
         if len(requested.assignments) != requested.count - has:
             wrong = f"{requested.count - has} assignments are needed, got {len(requested.assignments)}"
         return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)

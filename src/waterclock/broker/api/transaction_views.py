@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from waterclock.broker.api.demands import may_with_topic
 from waterclock.broker.api.table import Api
+from waterclock.broker.groups.patterns import matcher
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.patterns import matcher
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
@@ -88,7 +88,9 @@ class TransactionViewApis:
 
     def list(self, request: Request) -> None:
         requested = request.body
-        known, unknown = _states(requested.state_filters)
+        every = {str(state) for state in State}
+        known = every & set(requested.state_filters)
+        unknown = tuple(name for name in requested.state_filters if name not in every)
         matches = _matcher(getattr(requested, "transactional_id_pattern", None))
         if matches is None:
             error, rows, unknown = Error.INVALID_REGULAR_EXPRESSION, (), ()
@@ -100,7 +102,13 @@ class TransactionViewApis:
                 if t.record.producer_id >= 0 and fits(t) and matches(n)
                 if request.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, n)
             )
-            rows = tuple(_listed(request, t) for t in found)
+            rows = tuple(
+                request.make(
+                    "TransactionState", transactional_id=one.name, producer_id=one.record.producer_id,
+                    transaction_state=one.record.state,
+                )
+                for one in found
+            )  # fmt: skip
         request.answer(error_code=error, unknown_state_filters=unknown, transaction_states=rows)
 
     def _fits(self, requested: Any, states: set[str]) -> Callable[[Transaction], bool]:
@@ -138,20 +146,6 @@ def _transaction(
         transaction_start_time=START + timedelta(milliseconds=started_ms),
         producer_id=producer_id, producer_epoch=epoch, topics=topics,
     )  # fmt: skip
-
-
-def _listed(request: Request, transaction: Transaction) -> Any:
-    record = transaction.record
-    return request.make(
-        "TransactionState", transactional_id=transaction.name, producer_id=record.producer_id,
-        transaction_state=record.state,
-    )  # fmt: skip
-
-
-def _states(names: tuple[str, ...]) -> tuple[set[str], tuple[str, ...]]:
-    """The names that are states, and those that are none."""
-    every = {str(state) for state in State}
-    return every & set(names), tuple(name for name in names if name not in every)
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:

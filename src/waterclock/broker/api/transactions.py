@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
@@ -43,7 +42,9 @@ class TransactionApis:
     """`longest`: characters of text that a committed offset may carry."""
 
     def __init__(self, topics: Topics, coordinator: TransactionCoordinator, longest: int) -> None:
-        self._topics, self._coordinator, self._longest = topics, coordinator, longest
+        self._topics = topics
+        self._coordinator = coordinator
+        self._longest = longest
 
     def apis(self) -> dict[int, Api]:
         return {
@@ -75,17 +76,16 @@ class TransactionApis:
             return
         requested = request.body.transactions
         rows: list[Any] = [None] * len(requested)
-        answer = partial(self._answer_batch, request, rows)
-        several = Countdown(len(requested), answer)
+        several = Countdown(
+            len(requested), lambda: request.answer(error_code=Error.NONE, results_by_transaction=tuple(rows))
+        )
         for row, one in enumerate(requested):
             self._add_of_several(request, one, rows, row, several)
 
     def _add_one(self, request: Request) -> None:
         body = request.body
-        topics, producer = (
-            body.v3_and_below_topics,
-            ProducerId(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch),
-        )
+        topics = body.v3_and_below_topics
+        producer = ProducerId(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
 
         def answer(error: Error, missing: set[TopicPartition]) -> None:
             rows = self._results(request, topics, error, missing, forbidden)
@@ -109,17 +109,11 @@ class TransactionApis:
             several.settled()
 
         if requested.verify_only:
-            answer(self._verify(requested, producer), set())
+            partitions = ((topic.name, number) for topic in requested.topics for number in topic.partitions)
+            errors = (self._coordinator.has(requested.transactional_id, producer, tp) for tp in partitions)
+            answer(next((error for error in errors if error), Error.NONE), set())
         else:
             self._add(requested.transactional_id, producer, requested.topics, answer)
-
-    def _answer_batch(self, request: Request, rows: list[Any]) -> None:
-        request.answer(error_code=Error.NONE, results_by_transaction=tuple(rows))
-
-    def _verify(self, requested: Any, producer: ProducerId) -> Error:
-        partitions = ((topic.name, number) for topic in requested.topics for number in topic.partitions)
-        errors = (self._coordinator.has(requested.transactional_id, producer, tp) for tp in partitions)
-        return next((error for error in errors if error), Error.NONE)
 
     def _add(self, name: str, producer: ProducerId, topics: Any, answer: Any) -> None:
         partitions = [(topic.name, number) for topic in topics for number in topic.partitions]

@@ -38,7 +38,9 @@ class TxnMarkerApi:
     """WriteTxnMarkers, by the one who writes all other markers too."""
 
     def __init__(self, topics: Topics, ending: MarkerWriter, wall_ms: Callable[[], int]) -> None:
-        self._topics, self._ending, self._wall_ms = topics, ending, wall_ms
+        self._topics = topics
+        self._ending = ending
+        self._wall_ms = wall_ms
 
     def apis(self) -> dict[int, Api]:
         return {WRITE_TXN_MARKERS: Api(self.write, 1, 2)}

@@ -1,7 +1,7 @@
 """Assignors of the consumer protocol: who is to have which partitions. The broker divides, not a member.
 
 Rule 1: a partition is given to at most one member, and only to one that subscribes to its topic.
-Rule 2: `uniform` keeps what members have where it can: nothing moves that does not make the division more even.
+Rule 2: `uniform` keeps what members have if it can: nothing moves that does not make the division more even.
 Rule 3: `range` gives each member a row of neighbours of every topic, so that equal partitions of several topics meet.
 Source: KIP-848.
 """

@@ -28,12 +28,13 @@ from typing import Any, Final
 from waterclock.broker.groups.embedded import subscribed_topics
 from waterclock.broker.groups.members import (
     CONSUMER,
+    ClassicMember,
     Join,
     JoinAnswer,
     JoinRequest,
-    Member,
     Sync,
     SyncAnswer,
+    check_member,
 )
 from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
@@ -41,7 +42,7 @@ from waterclock.broker.wire.errors import Error
 NAMESPACE: Final = "group"
 
 
-class State(Enum):
+class ClassicState(Enum):
     """Kafka's names, as ListGroups and DescribeGroups say them."""
 
     EMPTY = "Empty"
@@ -52,11 +53,11 @@ class State(Enum):
 
 
 LEADS_TO = {
-    State.EMPTY: {State.PREPARING, State.DEAD},
-    State.PREPARING: {State.COMPLETING, State.EMPTY},
-    State.COMPLETING: {State.STABLE, State.PREPARING},
-    State.STABLE: {State.PREPARING},
-    State.DEAD: set[State](),
+    ClassicState.EMPTY: {ClassicState.PREPARING, ClassicState.DEAD},
+    ClassicState.PREPARING: {ClassicState.COMPLETING, ClassicState.EMPTY},
+    ClassicState.COMPLETING: {ClassicState.STABLE, ClassicState.PREPARING},
+    ClassicState.STABLE: {ClassicState.PREPARING},
+    ClassicState.DEAD: set[ClassicState](),
 }
 
 
@@ -67,13 +68,13 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.id = group_id
-        self.state, self.before = State.EMPTY, State.DEAD
+        self.state, self.before = ClassicState.EMPTY, ClassicState.DEAD
         self.since_ms = now_ms  # when it came into its state
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}  # instance -> member id
         self.promised: dict[str, None] = {}  # member ids given out, not yet used to join
         self.unsynced: set[str] = set()  # members that have not asked for their share of this generation
@@ -86,11 +87,11 @@ class ClassicGroup:
 
     @property
     def empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicState.EMPTY
 
     @property
     def stable(self) -> bool:
-        return self.state is State.STABLE
+        return self.state is ClassicState.STABLE
 
     @property
     def idle(self) -> bool:
@@ -128,22 +129,16 @@ class ClassicGroup:
 
     def full(self, member_id: str, most: int) -> bool:
         """Whether it can take no more members; during a rebalance those count who have joined again."""
-        if self.empty or self.state is State.DEAD:
+        if self.empty or self.state is ClassicState.DEAD:
             return False
         member = self.members.get(member_id)
-        if self.state is State.PREPARING:
+        if self.state is ClassicState.PREPARING:
             return (member is None or member.joining is None) and self._joined >= most
         return member is None and len(self.members) >= most
 
     def check_member(self, member_id: str, instance: str | None) -> Error:
         """Whether this is a member, and the one with that instance."""
-        if instance is not None:
-            holder = self.static.get(instance)
-            if holder is None:
-                return Error.UNKNOWN_MEMBER_ID
-            if holder != member_id:
-                return Error.FENCED_INSTANCE_ID
-        return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
+        return check_member(self.members, self.static, member_id, instance)
 
     def check_commit(self, member_id: str, instance: str | None, generation: int, transactional: bool) -> Error:
         """Whether this member may commit offsets. Without a generation an empty group takes them from anybody."""
@@ -157,7 +152,7 @@ class ClassicGroup:
                 return Error.ILLEGAL_GENERATION
         elif not transactional:
             return Error.UNKNOWN_MEMBER_ID
-        if not transactional and self.state is State.COMPLETING:
+        if not transactional and self.state is ClassicState.COMPLETING:
             return Error.REBALANCE_IN_PROGRESS
         return Error.NONE
 
@@ -165,13 +160,13 @@ class ClassicGroup:
         """The date from which an offset's retention counts; None: the group is in use, nothing grows old."""
         if self.protocol_type is not None and self.empty:
             return self.since_ms
-        if self.protocol_type is None or (self.topics is not None and self.state is State.STABLE):
+        if self.protocol_type is None or (self.topics is not None and self.state is ClassicState.STABLE):
             return committed_ms
         return None
 
     # Members come and go
 
-    def add(self, member: Member, answer: Join | None) -> None:
+    def add(self, member: ClassicMember, answer: Join | None) -> None:
         """One more member, which waits for the next generation if there is an `answer`."""
         self.leader = self.leader or member.id
         self.members[member.id] = member
@@ -195,14 +190,14 @@ class ClassicGroup:
         if member.instance is not None:
             self.static.pop(member.instance, None)
 
-    def update(self, member: Member, request: JoinRequest, answer: Join | None) -> None:
+    def update(self, member: ClassicMember, request: JoinRequest, answer: Join | None) -> None:
         """A member joins again."""
         self._speak.subtract(name for name, _ in member.protocols)
         member.describe(request)
         self._speak.update(name for name, _ in member.protocols)
         self.await_join(member, answer)
 
-    def replace(self, instance: str, member_id: str) -> Member:
+    def replace(self, instance: str, member_id: str) -> ClassicMember:
         """A static member is back, under a new id; whoever used the old one is fenced."""
         old = self.members.pop(self.static[instance])
         self.answer_join(old, JoinAnswer(Error.FENCED_INSTANCE_ID, old.id))
@@ -216,22 +211,22 @@ class ClassicGroup:
 
     # Answers that wait
 
-    def await_join(self, member: Member, answer: Join | None) -> None:
+    def await_join(self, member: ClassicMember, answer: Join | None) -> None:
         self.answer_join(member, JoinAnswer(Error.REBALANCE_IN_PROGRESS, member.id))
         member.joining = answer
         self._joined += answer is not None
 
-    def answer_join(self, member: Member, joined: JoinAnswer) -> None:
+    def answer_join(self, member: ClassicMember, joined: JoinAnswer) -> None:
         answer, member.joining = member.joining, None
         if answer is not None:
             self._joined -= 1
             answer(joined)
 
-    def await_sync(self, member: Member, answer: Sync) -> None:
+    def await_sync(self, member: ClassicMember, answer: Sync) -> None:
         self.answer_sync(member, SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         member.syncing = answer
 
-    def answer_sync(self, member: Member, synced: SyncAnswer) -> bool:
+    def answer_sync(self, member: ClassicMember, synced: SyncAnswer) -> bool:
         """Whether somebody had waited for that."""
         answer, member.syncing = member.syncing, None
         if answer is not None:
@@ -240,10 +235,12 @@ class ClassicGroup:
 
     # Generations
 
-    def move(self, state: State, now_ms: int) -> None:
+    def move(self, state: ClassicState, now_ms: int) -> None:
         """Into the next state."""
         assert state in LEADS_TO[self.state], f"{self.id}: {self.state} does not lead to {state}"
-        self.state, self.before, self.since_ms = state, self.state, now_ms
+        self.before = self.state
+        self.state = state
+        self.since_ms = now_ms
 
     def elect(self) -> bool:
         """Have a leader that joined; False if nobody did."""
@@ -261,7 +258,7 @@ class ClassicGroup:
         self.newcomers = False
         self.protocol = self.elected_protocol() if self.members else None
         self.topics = self._subscribed_topics()
-        self.move(State.COMPLETING if self.members else State.EMPTY, now_ms)
+        self.move(ClassicState.COMPLETING if self.members else ClassicState.EMPTY, now_ms)
 
     def elected_protocol(self) -> str:
         """The protocol with the most votes; of equal ones that which was named first."""
@@ -275,7 +272,7 @@ class ClassicGroup:
         found = [subscribed_topics(member.metadata(self.protocol)) for member in self.members.values()]
         return None if None in found else frozenset().union(*(topics for topics in found if topics))
 
-    def joined(self, member: Member, *, skip: bool = False) -> JoinAnswer:
+    def joined(self, member: ClassicMember, *, skip: bool = False) -> JoinAnswer:
         """What a member is answered about this generation."""
         leads = member.id == self.leader
         rows = tuple((m.id, m.instance, m.metadata(self.protocol)) for m in self.members.values()) if leads else ()
@@ -284,7 +281,7 @@ class ClassicGroup:
             skip and leads, rows,
         )  # fmt: skip
 
-    def share(self, member: Member) -> SyncAnswer:
+    def share(self, member: ClassicMember) -> SyncAnswer:
         """What a member is answered about its assignment."""
         return SyncAnswer(Error.NONE, self.protocol_type, self.protocol, member.assignment)
 
@@ -308,12 +305,12 @@ class ClassicGroup:
     def of(cls, group_id: str, kept: dict[str, Any]) -> ClassicGroup:
         """The group that was kept: stable with the members of its last generation, or empty."""
         group = cls(group_id, kept["since"])
-        for member in map(Member.of, kept["members"]):
+        for member in map(ClassicMember.of, kept["members"]):
             group.add(member, None)
         group.generation, group.leader = kept["generation"], kept["leader"]
         group.protocol_type, group.protocol = kept["protocol_type"], kept["protocol"]
         group.topics = group._subscribed_topics()
-        group.state = State.STABLE if group.members else State.EMPTY
+        group.state = ClassicState.STABLE if group.members else ClassicState.EMPTY
         return group
 
     def stand(self, protocol_type: str, generation: int) -> None:
@@ -321,4 +318,4 @@ class ClassicGroup:
         self.protocol_type, self.generation = protocol_type, generation
         self.protocol = self.elected_protocol()
         self.topics = self._subscribed_topics()
-        self.state = State.STABLE
+        self.state = ClassicState.STABLE

@@ -9,7 +9,7 @@
 
 Rule 1: the epoch grows with every change of members, subscriptions or topics; the target belongs to an epoch.
 Rule 2: `owners` says who has a partition; nobody else is given it until it is let go of.
-Rule 3: what changed since the last `changes` is what must become durable before anybody hears of it. Where the store
+Rule 3: what changed since the last `changes` is what must become durable before anybody is answered. If the store
     refuses that, the group is what it was before: `standing`.
 """
 
@@ -81,10 +81,8 @@ class ConsumerGroup:
             return "Empty"
         if self.epoch > self.target_epoch:
             return "Assigning"
-        return "Stable" if all(self._is_there(member) for member in self.members.values()) else "Reconciling"
-
-    def _is_there(self, member: ConsumerMember) -> bool:
-        return member.state == STABLE and member.epoch == self.target_epoch
+        there = (member.state == STABLE and member.epoch == self.target_epoch for member in self.members.values())
+        return "Stable" if all(there) else "Reconciling"
 
     @property
     def all_classic(self) -> bool:
@@ -149,9 +147,9 @@ class ConsumerGroup:
         topics: Topics,
         default: str,
     ) -> ConsumerMember:
-        """A member that was heard of, as it is then: what is new, a target where there is need, a step towards it.
+        """A member that was heard of, as it is then: what is new, a target if there is need, a step towards it.
 
-        `has` is what it says that it reads; `default` is the assignor where nobody asks for one.
+        `has` is what it says that it reads; `default` is the assignor if nobody names one.
         """
         if member != self.members.get(member.id):
             self.put(member)
@@ -184,14 +182,11 @@ class ConsumerGroup:
             for member in order
         }
         sizes = {seen.id: seen.partitions for seen in self.topics.values()}
-        self.assignor = self._voted() or default
+        named = [member.assignor for member in self.members.values() if member.assignor]
+        self.assignor = max(named, key=named.count) if named else default
         target = ASSIGNORS[self.assignor](subscribed, self.target, sizes)
         self._changed |= {member for member in target if target[member] != self.target.get(member, NO_PARTS)}
         self.target, self.target_epoch = target, self.epoch
-
-    def _voted(self) -> str | None:
-        named = [member.assignor for member in self.members.values() if member.assignor]
-        return max(named, key=named.count) if named else None
 
     # Who may do what
 
@@ -220,11 +215,15 @@ class ConsumerGroup:
         if not self._changed:
             return []
         changed, self._changed = self._changed, set()
-        members = [
-            Entry(MEMBERS, self._key(member_id), self._kept(self.members.get(member_id)))
-            for member_id in sorted(changed)
-        ]
-        return [Entry(NAMESPACE, self.id, self._kept_group()), *members]
+        topics = {name: [str(seen.id), seen.partitions] for name, seen in self.topics.items()}
+        kept = {"epoch": self.epoch, "target": self.target_epoch, "assignor": self.assignor, "topics": topics}
+        entries = [Entry(NAMESPACE, self.id, kept)]
+        for member_id in sorted(changed):
+            row: dict[str, Any] | None = None
+            if (member := self.members.get(member_id)) is not None:
+                row = {**member.kept(), "target": rows(self.target.get(member_id, ()))}
+            entries.append(Entry(MEMBERS, self._key(member_id), row))
+        return entries
 
     def stands(self) -> GroupSnapshot:
         """What it is now."""
@@ -234,7 +233,10 @@ class ConsumerGroup:
     def restore(self, before: GroupSnapshot) -> None:
         """Be again what it was."""
         self.epoch, self.target_epoch, self.assignor, self.topics, members, target = self.standing = before
-        self.members, self.static, self.target, self.owners = {}, {}, dict(target), {}
+        self.members = {}
+        self.static = {}
+        self.target = dict(target)
+        self.owners = {}
         self.subscriptions = Subscriptions()
         for member in members.values():
             self.put(member)
@@ -244,13 +246,6 @@ class ConsumerGroup:
         """What makes it durable that the group is gone, with those who were its members and who are."""
         gone = sorted(self.members.keys() | self.standing.members.keys())
         return [Entry(NAMESPACE, self.id, None), *(Entry(MEMBERS, self._key(member_id), None) for member_id in gone)]
-
-    def _kept_group(self) -> dict[str, Any]:
-        topics = {name: [str(seen.id), seen.partitions] for name, seen in self.topics.items()}
-        return {"epoch": self.epoch, "target": self.target_epoch, "assignor": self.assignor, "topics": topics}
-
-    def _kept(self, member: ConsumerMember | None) -> dict[str, Any] | None:
-        return None if member is None else {**member.kept(), "target": rows(self.target.get(member.id, ()))}
 
     def _key(self, member_id: str) -> str:
         return json.dumps([self.id, member_id])

@@ -1,6 +1,6 @@
 """The group coordinator: all groups by id, what is kept of them, who may commit, and what goes when it is old.
 
-Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
+Rule 1: a group that has offsets exists: if only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
     then; what a consumer group has become is taken back if the store refuses it: handover.py.
 Rule 3: an empty group makes way for one of the other protocol. One with members goes over to it with them: migration.py.
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups import consumer
-from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, State
+from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, ClassicState
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.handover import Group, Handover
 from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
@@ -50,7 +50,9 @@ class GroupCoordinator:
     def __init__(
         self, store: Store, timer: AsyncTimer, settings: Settings, topics: Topics, wall_ms: Callable[[], int]
     ) -> None:
-        self._store, self._settings, self.wall_ms = store, settings, wall_ms
+        self._store = store
+        self._settings = settings
+        self.wall_ms = wall_ms
         self.offsets = GroupOffsets(store, topics)
         self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
         self.sessions = Sessions(self.heartbeats, "session")
@@ -61,18 +63,14 @@ class GroupCoordinator:
         )
         self.consumers = Heartbeats(over.presence, settings, topics, over.keep)
         self.mixed = ClassicMembers(over.presence, settings, topics, over.keep)
-        self._load()
+        for group_id, kept in store.load(NAMESPACE).items():
+            group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
+            over.resume(kept, group)
+        for one in consumer.loaded(store.load(consumer.NAMESPACE), store.load(consumer.MEMBERS)):
+            self._groups[one.id] = one
+            over.presence.resume(one)
         self._expiring = Rhythm(timer, settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
         self._expiring.wake()
-
-    def _load(self) -> None:
-        for group_id, kept in self._store.load(NAMESPACE).items():
-            group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
-            self.handover.resume(kept, group)
-        kept = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
-        for one in consumer.loaded(*kept):
-            self._groups[one.id] = one
-            self.handover.presence.resume(one)
 
     def close(self) -> None:
         """Nobody waits any more."""
@@ -110,14 +108,6 @@ class GroupCoordinator:
         """An empty group of the other protocol goes; its offsets stay."""
         self._go([GroupRemoval(group, [], True)], then)
 
-    def _bury(self, group: Group) -> None:
-        """Forget a group that is empty."""
-        if isinstance(group, ClassicGroup):
-            for member_id in list(group.promised):
-                self.sessions.end(group.id, member_id)
-            group.move(State.DEAD, self.wall_ms())
-        del self._groups[group.id]
-
     def settle(self, then: Then) -> None:
         """`then` is called when everything that was done up to now is durable."""
         self._store.commit((), then)
@@ -137,16 +127,17 @@ class GroupCoordinator:
         elif not isinstance(group, ClassicGroup) and request.member != NOBODY:
             answer(JoinAnswer(Error.UNKNOWN_MEMBER_ID, request.member))
         else:
+
+            def join_again(done: bool) -> None:
+                if done:
+                    self.join(request, version, answer)
+                else:
+                    answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
+
             if isinstance(group, ConsumerGroup):
-                self._make_way(group, partial(self._join_again, request, version, answer))
+                self._make_way(group, join_again)
                 return
             self.classic.join(group or self._make(request.group), request, version, answer)
-
-    def _join_again(self, request: JoinRequest, version: int, answer: Join, done: bool) -> None:
-        if done:
-            self.join(request, version, answer)
-        else:
-            answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
 
     def sync(
         self,
@@ -203,8 +194,19 @@ class GroupCoordinator:
             problem = "is not a consumer group." if group is not None else "was not found."
             raise HeartbeatRefusal(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} {problem}")
         if group is not None:
+
+            def hear_again(done: bool) -> None:
+                if not done:
+                    answer(NOT_KEPT)
+                    return
+                hear = self.hear if beat.group in self._groups else self._hear_first  # somebody may have come meanwhile
+                try:
+                    hear(beat, answer)
+                except HeartbeatRefusal as refused:
+                    answer(refused.heard)
+
             if group.empty:
-                self._make_way(group, partial(self._hear_again, beat, answer))
+                self._make_way(group, hear_again)
             else:
                 self.handover.upgrade(group, partial(self.consumers.hear, beat=beat, answer=answer))
             return
@@ -214,16 +216,6 @@ class GroupCoordinator:
         made = self._groups[beat.group] = ConsumerGroup(beat.group)
         self._expiring.wake()
         self.consumers.hear(made, beat, answer)
-
-    def _hear_again(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any], done: bool) -> None:
-        if not done:
-            answer(NOT_KEPT)
-            return
-        hear = self.hear if beat.group in self._groups else self._hear_first  # somebody else may have come meanwhile
-        try:
-            hear(beat, answer)
-        except HeartbeatRefusal as refused:
-            answer(refused.heard)
 
     # Offsets
 
@@ -245,7 +237,7 @@ class GroupCoordinator:
         return error
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> Error:
-        """Whether a member may fetch offsets; who does not say who he is may, and classic members are not asked."""
+        """Whether a member may fetch offsets; who does not say who he is may, and classic members are not checked."""
         group = self.get(group_id)
         if not isinstance(group, ConsumerGroup) or (member_id is None and epoch < 0):
             return Error.NONE
@@ -253,15 +245,14 @@ class GroupCoordinator:
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], then: Then) -> None:
         """Make offsets durable, then show them, then call `then`."""
-        self._store.commit(self.offsets.send(group_id, offsets), partial(self._committed, group_id, offsets, then))
 
-    def _committed(
-        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], then: Then, done: bool
-    ) -> None:
-        self.offsets.arrived(group_id, offsets)
-        if done:
-            self.offsets.apply(group_id, offsets)
-        then(done)
+        def committed(done: bool) -> None:
+            self.offsets.arrived(group_id, offsets)
+            if done:
+                self.offsets.apply(group_id, offsets)
+            then(done)
+
+        self._store.commit(self.offsets.send(group_id, offsets), committed)
 
     def check_removal(self, group_id: str) -> Error:
         """Whether offsets of a group may be deleted."""
@@ -292,14 +283,19 @@ class GroupCoordinator:
         changes = []
         for group, partitions, whole in going:
             changes += [*(group.removals() if whole else ()), *self.offsets.removals(group.id, partitions)]
-        self._store.commit(changes, partial(self._gone, going, then))
 
-    def _gone(self, going: list[GroupRemoval], then: Then, done: bool) -> None:
-        for group, partitions, whole in going if done else ():
-            self.offsets.remove(group.id, partitions)
-            if whole and group.empty and self._groups.get(group.id) is group:  # nobody has come meanwhile
-                self._bury(group)
-        then(done)
+        def gone(done: bool) -> None:
+            for group, partitions, whole in going if done else ():
+                self.offsets.remove(group.id, partitions)
+                if whole and group.empty and self._groups.get(group.id) is group:  # nobody has come meanwhile
+                    if isinstance(group, ClassicGroup):
+                        for member_id in list(group.promised):
+                            self.sessions.end(group.id, member_id)
+                        group.move(ClassicState.DEAD, self.wall_ms())
+                    del self._groups[group.id]
+            then(done)
+
+        self._store.commit(changes, gone)
 
     def topic_gone(self, topic: str) -> None:
         """A topic was deleted for good, and with it all offsets in it."""
@@ -312,24 +308,21 @@ class GroupCoordinator:
     def expire(self) -> float | None:
         """Drop offsets past their retention, and empty groups that have none left; None if there is no group."""
         going = []
+        now_ms, retention_ms = self.wall_ms(), self._settings["offsets.retention.minutes"] * MINUTE_MS
         for group in self:
             coming, has = self.offsets.on_their_way(group.id), self.offsets.all(group.id)
-            partitions = [tp for tp in self._expired(group) if tp not in coming]
+            partitions = []
+            for tp, committed in has.items():
+                since_ms = group.offsets_age_from(committed.committed_ms)
+                kept = since_ms is None or group.subscribed(tp[0]) or tp in coming
+                if since_ms is not None and not kept and committed.expired(since_ms, now_ms, retention_ms):
+                    partitions.append(tp)
             whole = group.idle and not coming and len(partitions) == len(has)
             if partitions or whole:
                 going.append(GroupRemoval(group, partitions, whole))
         if going:
             self._go(going, _nobody_waits)
         return 0.0 if self._groups else None
-
-    def _expired(self, group: Group) -> Iterator[TopicPartition]:
-        now_ms, retention_ms = self.wall_ms(), self._settings["offsets.retention.minutes"] * MINUTE_MS
-        for tp, committed in self.offsets.all(group.id).items():
-            since_ms = group.offsets_age_from(committed.committed_ms)
-            if since_ms is None or group.subscribed(tp[0]):
-                continue
-            if committed.expired(since_ms, now_ms, retention_ms):
-                yield tp
 
 
 def _nobody_waits(done: bool) -> None:

@@ -21,7 +21,7 @@ from waterclock.broker.wire.fields import INT16, INT32
 
 OWNED, GENERATION, RACK = 1, 2, 3  # versions from which on a subscription says them
 NEWEST: Final = 3
-Part: TypeAlias = "tuple[str, int]"  # topic, partition
+NamedPartition: TypeAlias = "tuple[str, int]"  # topic, partition
 
 
 class Subscription(NamedTuple):
@@ -29,19 +29,19 @@ class Subscription(NamedTuple):
 
     version: int
     topics: frozenset[str]
-    owned: tuple[Part, ...] = ()
+    owned: tuple[NamedPartition, ...] = ()
     rack: str | None = None
 
 
 class Assignment(NamedTuple):
     """What a consumer is given. `own` are bytes that only the assignor of the group's leader knows."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[NamedPartition, ...]
     own: bytes = b""
 
 
 class _Bytes:
-    """Reads fields one after the other. ValueError where there is less than it takes."""
+    """Reads fields one after the other. ValueError if there is less than it takes."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -73,8 +73,8 @@ class _Bytes:
         size = self.int32()
         return None if size < 0 else self.some(size)
 
-    def parts(self) -> tuple[Part, ...]:
-        found: list[Part] = []
+    def parts(self) -> tuple[NamedPartition, ...]:
+        found: list[NamedPartition] = []
         for _ in self.count():
             topic = self.text()
             found.extend((topic, self.int32()) for _ in self.count())
@@ -126,7 +126,7 @@ def read_assignment(data: bytes) -> Assignment | None:
         return None
 
 
-def written_assignment(parts: Iterable[Part], version: int) -> bytes:
+def written_assignment(parts: Iterable[NamedPartition], version: int) -> bytes:
     """An assignment for a consumer whose subscription has this version.
 
     >>> read_assignment(written_assignment([("a", 1), ("b", 0), ("a", 0)], 1)).parts

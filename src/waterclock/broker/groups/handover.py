@@ -1,8 +1,8 @@
 """Changes of consumer groups become durable, and with them groups go over to the other protocol, or do not.
 
-    step                                     where the store refuses it
+    step                                     if the store refuses it
     1. the group is, in memory, what it      it is what it was before: of the other protocol, if it has gone over with that.
-       has become                            Who had waited there has been told to join again, and does.
+       has become                            Who had waited there was answered to join again, and does.
     2. one commit: the group that it is,     the old one stands in the store, or the new one: never both, never none
        the one that it was goes
     3. who asked is answered                 answered that it could not be written
@@ -13,7 +13,6 @@ Rule 1: a group that goes over is another object, and nothing runs for the old o
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from waterclock.broker.groups import migration
@@ -45,7 +44,10 @@ class Handover:
         topics: Topics,
         wall_ms: Callable[[], int],
     ) -> None:
-        self._groups, self._store, self._classic, self._settings = groups, store, classic, settings
+        self._groups = groups
+        self._store = store
+        self._classic = classic
+        self._settings = settings
         self._topics, self._wall_ms = topics, wall_ms
         self.presence = Presence(classic.sessions, classic.joins, settings, self.keep)
         self._came_from: dict[ConsumerGroup, ClassicGroup] = {}  # what a group was, until what it is is durable
@@ -65,17 +67,16 @@ class Handover:
         if changes:
             group.standing = group.stands()
         group.on_their_way += 1
-        self._store.commit(changes, partial(self._kept, group, became, before, then))
 
-    def _kept(
-        self, group: ConsumerGroup, became: ClassicGroup | None, before: GroupSnapshot | None, then: Then, done: bool
-    ) -> None:
-        group.on_their_way -= 1
-        if done:
-            self._came_from.pop(group, None)
-        elif before is not None:
-            self._take_back(group, became, before)
-        then(done)
+        def kept(done: bool) -> None:
+            group.on_their_way -= 1
+            if done:
+                self._came_from.pop(group, None)
+            elif before is not None:
+                self._take_back(group, became, before)
+            then(done)
+
+        self._store.commit(changes, kept)
 
     def _take_back(self, group: ConsumerGroup, became: ClassicGroup | None, before: GroupSnapshot) -> None:
         if became is not None:
@@ -94,7 +95,7 @@ class Handover:
     # From one protocol to the other
 
     def upgrade(self, group: ClassicGroup, hear: Callable[[ConsumerGroup], Any]) -> None:
-        """A classic group is a consumer group, if that `hear`s who joins it; `HeartbeatRefusal` where it cannot be one."""
+        """A classic group is a consumer group, if that `hear`s who joins it; `HeartbeatRefusal` if it cannot be one."""
         migration.check_upgrade(group, self._settings)
         self._groups[group.id] = made = migration.upgraded(group, self._topics)
         self._came_from[made] = group

@@ -7,9 +7,9 @@ A heartbeat of a member, in this order:
 3. Is the target older than the epoch? Then the assignor divides anew.
 4. Is the member not at its target? Then it lets go, takes, or waits: reconcile.py.
 5. Its session begins anew; and while it has something to let go of, the rebalance timeout runs: presence.py.
-6. It is answered when all that is durable; with its partitions where they changed, or where it said everything anew.
+6. It is answered when all that is durable; with its partitions if they changed, or if it said everything anew.
 
-Rule 1: an older epoch is good only where our last answer may have been lost: one epoch back, and nothing read beyond.
+Rule 1: an older epoch is good only if our last answer may have been lost: one epoch back, and nothing read beyond.
 Rule 2: a static member that leaves for a while (-2) keeps its share until its session ends; a new one takes its place.
     One of the classic protocol is replaced without having left.
 Source: KIP-848, KIP-1082 (members name themselves).
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.patterns import matcher
 from waterclock.broker.groups.presence import Presence
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember
-from waterclock.broker.patterns import matcher
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 
@@ -93,7 +93,10 @@ class Heartbeats:
         topics: Topics,
         keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
     ) -> None:
-        self._presence, self._settings, self._topics, self._keep = presence, settings, topics, keep
+        self._presence = presence
+        self._settings = settings
+        self._topics = topics
+        self._keep = keep
 
     def hear(self, group: ConsumerGroup, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
         """One heartbeat of a member of `group`; answered when what it changed is durable. HeartbeatRefusal if refused."""
@@ -224,7 +227,7 @@ def unknown(group: ConsumerGroup, member_id: str) -> HeartbeatRefusal:
 
 
 def check_holder(holder: ConsumerMember, beat: Beat) -> None:
-    """`HeartbeatRefusal` where another member has the instance."""
+    """`HeartbeatRefusal` if another member has the instance."""
     if holder.id != beat.member:
         message = f"Static member {beat.member} with instance id {beat.instance} was fenced by member {holder.id}."
         raise HeartbeatRefusal(Error.FENCED_INSTANCE_ID, message)

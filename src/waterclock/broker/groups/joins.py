@@ -52,7 +52,7 @@ class DelayedJoin:
 
 
 class InitialJoin:
-    """The first wait of an empty group, `delay_ms` long; where more came meanwhile `again(delay, left)` waits on.
+    """The first wait of an empty group, `delay_ms` long; if more came meanwhile `again(delay, left)` waits on.
 
     `left_ms` is what may be waited after that.
     """
@@ -67,7 +67,9 @@ class InitialJoin:
         complete: Callable[[ClassicGroup], Any],
         again: Callable[[ClassicGroup, int, int], Any],
     ) -> None:
-        self._group, self._delay_ms, self._left_ms = group, delay_ms, left_ms
+        self._group = group
+        self._delay_ms = delay_ms
+        self._left_ms = left_ms
         self._complete, self._again = complete, again
 
     def try_complete(self, op: DelayedOperation) -> bool:
@@ -85,12 +87,14 @@ class InitialJoin:
 
 
 class DelayedSync:
-    """`missing(group)` is called where members have not asked for their share in time."""
+    """`missing(group)` is called if members have not asked for their share in time."""
 
     __slots__ = ("_generation", "_group", "_missing")
 
     def __init__(self, group: ClassicGroup, missing: Callable[[ClassicGroup], Any]) -> None:
-        self._group, self._missing, self._generation = group, missing, group.generation
+        self._group = group
+        self._missing = missing
+        self._generation = group.generation
 
     def try_complete(self, op: DelayedOperation) -> bool:
         return not self._group.unsynced or self._group.generation != self._generation

@@ -7,7 +7,7 @@ Rule 1: a member waits for at most one answer of each sort: `joining` for the ne
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -65,22 +65,13 @@ class JoinRequest:
     protocols: tuple[tuple[str, bytes], ...]
 
 
-class Member:
+class ClassicMember:
     """One member. `fresh`: it has not seen a generation yet, and cannot send heartbeats."""
 
     __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "fresh",
-        "id",
-        "instance",
-        "joining",
-        "protocols",
-        "rebalance_ms",
-        "session_ms",
-        "syncing",
-    )
+        "assignment", "client_host", "client_id", "fresh", "id", "instance", "joining", "protocols", "rebalance_ms",
+        "session_ms", "syncing",
+    )  # fmt: skip
 
     def __init__(self, member_id: str, request: JoinRequest) -> None:
         self.id, self.instance = member_id, request.instance
@@ -93,7 +84,9 @@ class Member:
 
     def describe(self, request: JoinRequest) -> None:
         """It joins anew, with these timeouts and protocols."""
-        self.session_ms, self.rebalance_ms, self.protocols = request.session_ms, request.rebalance_ms, request.protocols
+        self.session_ms = request.session_ms
+        self.rebalance_ms = request.rebalance_ms
+        self.protocols = request.protocols
 
     def said(self) -> JoinRequest:
         """What it said of itself when it joined last."""
@@ -124,7 +117,7 @@ class Member:
         }  # fmt: skip
 
     @classmethod
-    def of(cls, kept: dict[str, Any]) -> Member:
+    def of(cls, kept: dict[str, Any]) -> ClassicMember:
         """The member that was kept."""
         protocols = tuple((name, base64.b64decode(data)) for name, data in kept["protocols"])
         said = JoinRequest(
@@ -134,6 +127,17 @@ class Member:
         member = cls(kept["id"], said)
         member.assignment = base64.b64decode(kept["assignment"])
         return member
+
+
+def check_member(members: Container[str], static: Mapping[str, str], member_id: str, instance: str | None) -> Error:
+    """Whether this is one of a group's `members`, and the one that `static` has for that instance."""
+    if instance is not None:
+        holder = static.get(instance)
+        if holder is None:
+            return Error.UNKNOWN_MEMBER_ID
+        if holder != member_id:
+            return Error.FENCED_INSTANCE_ID
+    return Error.NONE if member_id in members else Error.UNKNOWN_MEMBER_ID
 
 
 def _text(data: bytes) -> str:

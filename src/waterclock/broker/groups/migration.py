@@ -7,7 +7,7 @@
     one of the classic protocol takes its place,         the same; without a division if everybody is at its target
     as a static member does
 
-Rule 1: nothing is given to anybody by that: what members have read they go on to have. Where that is not known (bytes
+Rule 1: nothing is given to anybody by that: what members have read they go on to have. If that is not known (bytes
     that cannot be read, an assignor that has bytes of its own, two that read the same) the group stays what it is.
 Rule 2: epoch and generation are one count: the members' generation is their epoch, and back.
 Rule 3: `group.consumer.migration.policy` says which ways are open. A group that may not go back stays a consumer group,
@@ -24,9 +24,15 @@ from typing import TYPE_CHECKING, Final
 from waterclock.broker.groups.assignors import TopicIdPartition
 from waterclock.broker.groups.classic import ClassicGroup
 from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
-from waterclock.broker.groups.embedded import Part, Subscription, read_assignment, read_subscription, written_assignment
+from waterclock.broker.groups.embedded import (
+    NamedPartition,
+    Subscription,
+    read_assignment,
+    read_subscription,
+    written_assignment,
+)
 from waterclock.broker.groups.heartbeats import HeartbeatRefusal
-from waterclock.broker.groups.members import CONSUMER, JoinRequest, Member
+from waterclock.broker.groups.members import CONSUMER, ClassicMember, JoinRequest
 from waterclock.broker.groups.reconcile import UNREVOKED, ClassicSide, ConsumerMember
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
@@ -42,7 +48,7 @@ UPGRADES, DOWNGRADES = ("upgrade", "bidirectional"), ("downgrade", "bidirectiona
 
 
 def check_upgrade(group: ClassicGroup, settings: Settings) -> None:
-    """`HeartbeatRefusal` where a classic group may take no member of the new protocol."""
+    """`HeartbeatRefusal` if a classic group may take no member of the new protocol."""
     most = settings["group.consumer.max.size"]
     if settings[POLICY] not in UPGRADES:
         raise _refusal(group, f"{POLICY} is {settings[POLICY]}")
@@ -63,18 +69,15 @@ def upgraded(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         made.target[member.id] = has
         made.put(_member(group, member, said, has))
     for member_id, one in list(made.members.items()):
-        made.put(_still_reading(one, group.members[member_id], topics, made))
+        # who said when it joined that it reads more than it was given then has perhaps not heard of that yet
+        named = read_subscription(group.members[member_id].protocols[0][1])
+        more = frozenset(part for part in known(named.owned if named else (), topics) if made.free(part))
+        if more:
+            made.put(replace(one, state=UNREVOKED, revoking=more))
     return made
 
 
-def _still_reading(one: ConsumerMember, member: Member, topics: Topics, made: ConsumerGroup) -> ConsumerMember:
-    """A member that said when it joined that it reads more than it was given then: perhaps it has not heard of that yet."""
-    said = read_subscription(member.protocols[0][1])
-    more = frozenset(part for part in known(said.owned if said else (), topics) if made.free(part))
-    return replace(one, state=UNREVOKED, revoking=more) if more else one
-
-
-def _said(group: ClassicGroup, member: Member) -> Subscription:
+def _said(group: ClassicGroup, member: ClassicMember) -> Subscription:
     """What a member says of itself; who has not seen a generation yet may not speak the group's protocol."""
     said = read_subscription(member.metadata(group.protocol) or member.protocols[0][1])
     if said is None:
@@ -83,9 +86,9 @@ def _said(group: ClassicGroup, member: Member) -> Subscription:
 
 
 def _has(
-    group: ClassicGroup, member: Member, said: Subscription, topics: Topics, taken: dict[TopicIdPartition, str]
+    group: ClassicGroup, member: ClassicMember, said: Subscription, topics: Topics, taken: dict[TopicIdPartition, str]
 ) -> frozenset[TopicIdPartition]:
-    """What a member was given last. Where a rebalance took that away, what it says that it still reads."""
+    """What a member was given last. If a rebalance took that away, what it says that it still reads."""
     given = read_assignment(member.assignment)
     if given is None:
         raise _refusal(group, f"what its member {member.id} was given is not what consumers are given")
@@ -100,14 +103,14 @@ def _has(
     return has
 
 
-def known(parts: Iterable[Part], topics: Topics) -> frozenset[TopicIdPartition]:
+def known(parts: Iterable[NamedPartition], topics: Topics) -> frozenset[TopicIdPartition]:
     """Partitions by their topic's id; those that are not there are left out."""
     found = ((topics.by_name.get(name), number) for name, number in parts)
     return frozenset((topic.id, number) for topic, number in found if topic and 0 <= number < len(topic.partitions))
 
 
 def _member(
-    group: ClassicGroup, member: Member, said: Subscription, has: frozenset[TopicIdPartition]
+    group: ClassicGroup, member: ClassicMember, said: Subscription, has: frozenset[TopicIdPartition]
 ) -> ConsumerMember:
     return ConsumerMember(
         member.id, member.instance, said.rack, member.client_id, member.client_host, rebalance_ms=member.rebalance_ms,
@@ -140,9 +143,9 @@ def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGrou
     return made
 
 
-def _classic_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Member:
+def _classic_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> ClassicMember:
     assert member.classic is not None, f"{member.id} of {group.id} does not speak the classic protocol"
-    made = Member(member.id, JoinRequest(
+    made = ClassicMember(member.id, JoinRequest(
         group.id, member.id, member.instance, member.client_id, member.client_host, member.classic.session_ms,
         member.rebalance_ms, CONSUMER, member.classic.protocols,
     ))  # fmt: skip

@@ -1,10 +1,10 @@
 """Members of consumer groups that speak the classic protocol: JoinGroup, SyncGroup and Heartbeat do for them what
 ConsumerGroupHeartbeat does for the others. The broker divides; nobody leads, and nobody waits for the others.
 
-    asked          then
+    request        then
     JoinGroup      it is in; its subscription says what it reads; the answer's generation is its epoch
     SyncGroup      it is given its share, in the bytes that a leader would have made
-    Heartbeat      it is told to join again: there is a new target, or something to let go of, or to take
+    Heartbeat      it is to join again: there is a new target, or something to let go of, or to take
     LeaveGroup     these members are out, whichever protocol they speak
 
 Rule 1: the rest is as with the new protocol: a step towards the target with each JoinGroup (reconcile.py). One that lets go
@@ -19,7 +19,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.groups.consumer import ConsumerGroup
@@ -33,6 +32,7 @@ from waterclock.broker.groups.members import (
     MemberIdentity,
     Sync,
     SyncAnswer,
+    check_member,
 )
 from waterclock.broker.groups.migration import POLICY, encoded, known
 from waterclock.broker.groups.presence import Presence
@@ -54,7 +54,10 @@ class ClassicMembers:
         topics: Topics,
         keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
     ) -> None:
-        self._presence, self._settings, self._topics, self._keep = presence, settings, topics, keep
+        self._presence = presence
+        self._settings = settings
+        self._topics = topics
+        self._keep = keep
 
     # JoinGroup
 
@@ -72,7 +75,14 @@ class ClassicMembers:
             owned = known(said.owned, self._topics)
             after = group.advance(before, _described(before, request, said), owned, self._topics, default)
             self._presence.joined(group, after)
-            self._keep(group, partial(_joined, after, request, answer))
+
+            def joined(done: bool) -> None:
+                if done:
+                    answer(JoinAnswer(Error.NONE, after.id, after.epoch, CONSUMER, request.protocols[0][0]))
+                else:
+                    answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
+
+            self._keep(group, joined)
 
     def _check_join(self, group: ConsumerGroup, request: JoinRequest, said: Subscription | None) -> Error:
         full = len(group.members) >= self._settings["group.consumer.max.size"]
@@ -80,10 +90,13 @@ class ClassicMembers:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if full and request.member not in group.members:
             return Error.GROUP_MAX_SIZE_REACHED
-        if said is None or not _understood(group, request):
+        sides = [member.classic for member in group.members.values() if member.classic is not None]
+        speak = Counter(name for side in sides for name, _ in side.protocols)
+        shared = any(speak[name] == len(sides) for name, _ in request.protocols)  # a protocol that all of them speak
+        if said is None or request.protocol_type != CONSUMER or not shared:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if request.instance is not None and request.member != NOBODY:
-            return check_member(group, request.member, request.instance)
+            return check_member(group.members, group.static, request.member, request.instance)
         return Error.NONE
 
     def _member(self, group: ConsumerGroup, request: JoinRequest) -> ConsumerMember:
@@ -110,13 +123,13 @@ class ClassicMembers:
         member = group.members.get(member_id)
         if error or member is None or member.classic is None:
             answer(SyncAnswer(error))
-        elif any(said not in (None, ours) for said, ours in zip(protocol, _protocol_of(member.classic), strict=True)):
+        elif protocol[0] not in (None, CONSUMER) or protocol[1] not in (None, member.classic.protocols[0][0]):
             answer(SyncAnswer(Error.INCONSISTENT_GROUP_PROTOCOL))
         elif member.epoch < group.epoch and member.state != UNREVOKED:
             self._presence.called(group, member)
             answer(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         else:
-            self._presence.asked(group, member)
+            self._presence.synced(group, member)
             answer(SyncAnswer(Error.NONE, *protocol, encoded(member.assigned, member.classic, self._topics)))
 
     # Heartbeat and LeaveGroup
@@ -140,40 +153,24 @@ class ClassicMembers:
         for member_id, instance in leaving:
             by_instance = instance is not None and member_id == NOBODY
             who = group.static.get(instance or "", NOBODY) if by_instance else member_id
-            errors.append(check_member(group, who, instance))
+            errors.append(check_member(group.members, group.static, who, instance))
             if not errors[-1]:
                 gone[who] = group.members[who]
         if gone:
             self._presence.put_out(group, *gone.values())
-        self._keep(group, partial(_left, errors, answer))
-
-
-def check_member(group: ConsumerGroup, member_id: str, instance: str | None) -> Error:
-    """Whether this is a member, and the one with that instance."""
-    if instance is None:
-        return Error.NONE if member_id in group.members else Error.UNKNOWN_MEMBER_ID
-    holder = group.static.get(instance)
-    if holder is None:
-        return Error.UNKNOWN_MEMBER_ID
-    return Error.NONE if holder == member_id else Error.FENCED_INSTANCE_ID
+        unknown = Error.COORDINATOR_NOT_AVAILABLE
+        self._keep(group, lambda done: answer(errors if done else [error or unknown for error in errors]))
 
 
 def check_classic(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> Error:
     """Whether this is a member that speaks the classic protocol, in this generation."""
-    error = check_member(group, member_id, instance)
+    error = check_member(group.members, group.static, member_id, instance)
     if error:
         return error
     member = group.members[member_id]
     if member.classic is None:
         return Error.UNKNOWN_MEMBER_ID
     return Error.NONE if generation == member.epoch else Error.ILLEGAL_GENERATION
-
-
-def _understood(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether it speaks a protocol that all members of the classic one speak."""
-    sides = [member.classic for member in group.members.values() if member.classic is not None]
-    speak = Counter(name for side in sides for name, _ in side.protocols)
-    return request.protocol_type == CONSUMER and any(speak[name] == len(sides) for name, _ in request.protocols)
 
 
 def _described(member: ConsumerMember, request: JoinRequest, said: Subscription) -> ConsumerMember:
@@ -183,22 +180,6 @@ def _described(member: ConsumerMember, request: JoinRequest, said: Subscription)
         rebalance_ms=request.rebalance_ms, client_id=request.client_id, client_host=request.client_host,
         classic=ClassicSide(request.session_ms, request.protocols),
     )  # fmt: skip
-
-
-def _joined(member: ConsumerMember, request: JoinRequest, answer: Join, done: bool) -> None:
-    if done:
-        answer(JoinAnswer(Error.NONE, member.id, member.epoch, CONSUMER, request.protocols[0][0]))
-    else:
-        answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
-
-
-def _left(errors: list[Error], answer: Callable[[list[Error]], Any], done: bool) -> None:
-    answer(errors if done else [error or Error.COORDINATOR_NOT_AVAILABLE for error in errors])
-
-
-def _protocol_of(side: ClassicSide) -> tuple[str, str]:
-    """Type and name, as JoinGroup was answered."""
-    return CONSUMER, side.protocols[0][0]
 
 
 def _new_id(request: JoinRequest) -> str:

@@ -4,7 +4,7 @@
     session           each heartbeat, JoinGroup and SyncGroup         the next one                     everybody
     revocation        there is something that it is to let go of      it has let go of it              the new protocol;
                                                                                                        all after a restart
-    rejoining         it is told to join again                        JoinGroup                        the classic one
+    rejoining         it is answered to join again                    JoinGroup                        the classic one
     asking            it is answered by JoinGroup                     SyncGroup                        the classic one
 
 Rule 1: whose time is over is put out, and what it had is free. All but the session are as long as the member's
@@ -35,7 +35,9 @@ class Presence:
         settings: Settings,
         keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
     ) -> None:
-        self._sessions, self._settings, self._keep = sessions, settings, keep
+        self._sessions = sessions
+        self._settings = settings
+        self._keep = keep
         self._revocations = Sessions(waiting, "revoke")
         self._rejoins, self._syncs = Sessions(waiting, "rejoin"), Sessions(waiting, "ask")
 
@@ -62,7 +64,7 @@ class Presence:
     # The classic protocol
 
     def called(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """A member is told to join again: from the first time on its time runs."""
+        """A member is answered to join again: from the first time on its time runs."""
         if not self._rejoins.waits(group.id, member.id):
             self._begin(self._rejoins, group, member, member.rebalance_ms)
 
@@ -73,7 +75,7 @@ class Presence:
         self._begin(self._syncs, group, member, member.rebalance_ms)
         self.heard(group, member)
 
-    def asked(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def synced(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """A member has asked for its share."""
         self._syncs.end(group.id, member.id)
         self.heard(group, member)
@@ -112,10 +114,12 @@ class Presence:
         self.resume(group)
 
     def _begin(self, sort: Sessions, group: ConsumerGroup, member: ConsumerMember, duration_ms: int) -> None:
-        sort.begin(group.id, member.id, duration_ms, lambda: self._over(group, member.id))
+        member_id = member.id
 
-    def _over(self, group: ConsumerGroup, member_id: str) -> None:
-        member = group.members.get(member_id)
-        if member is not None:
-            self.put_out(group, member)
-            self._keep(group, lambda done: None)
+        def over() -> None:
+            late = group.members.get(member_id)
+            if late is not None:
+                self.put_out(group, late)
+                self._keep(group, lambda done: None)
+
+        sort.begin(group.id, member_id, duration_ms, over)

@@ -1,6 +1,6 @@
 """The classic protocol: members join, the leader divides, everybody asks for its share, heartbeats say who is there.
 
-    asked          by whom                       then
+    request        by whom                       then
     JoinGroup      nobody yet, or a member       it waits for the next generation (joins.py), or is answered with this one
     SyncGroup      a member of the generation    the leader's division becomes durable; the others wait for it
     Heartbeat      a member of the generation    its session begins anew; it hears of a rebalance here
@@ -11,7 +11,7 @@ Rule 2: a member that waits for an answer of ours needs no heartbeat; its sessio
 Rule 3: generations are made in memory and become durable with their assignment; who has left stays out though the store
     refuses. After a restart the generation that was durable last is there again, until its sessions end.
 Source: Kafka's group coordinator; KIP-62, KIP-134 (first delay), KIP-345 (static members), KIP-394 (member ids),
-    KIP-814 (a static leader is asked to skip the division).
+    KIP-814 (a static leader is to skip the division).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from waterclock.broker.groups.classic import ClassicGroup, State
+from waterclock.broker.groups.classic import ClassicGroup, ClassicState
 from waterclock.broker.groups.joins import DelayedJoin, DelayedSync, InitialJoin, wait
 from waterclock.broker.groups.members import (
     NOBODY,
+    ClassicMember,
     Join,
     JoinAnswer,
     JoinRequest,
-    Member,
     MemberIdentity,
     Sync,
     SyncAnswer,
@@ -39,7 +39,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import Purgatory
 
 FRESH_MS: Final = 300_000  # how long a member that has no id yet may wait for its first generation
-ACTIVE: Final = (State.COMPLETING, State.STABLE)
+ACTIVE: Final = (ClassicState.COMPLETING, ClassicState.STABLE)
 
 
 class Rebalance:
@@ -53,7 +53,9 @@ class Rebalance:
         wall_ms: Callable[[], int],
         keep: Callable[..., Any],
     ) -> None:
-        self.sessions, self.joins, self._settings = sessions, joins, settings
+        self.sessions = sessions
+        self.joins = joins
+        self._settings = settings
         self._wall_ms, self._keep = wall_ms, keep
 
     # JoinGroup
@@ -70,7 +72,7 @@ class Rebalance:
         elif request.member == NOBODY:
             self._join_new(group, request, version, answer)
         elif request.member in group.promised:
-            self._add(group, Member(request.member, request), request, answer)
+            self._add(group, ClassicMember(request.member, request), request, answer)
         else:
             error = group.check_member(request.member, request.instance)
             if error:
@@ -87,25 +89,25 @@ class Rebalance:
             self.sessions.begin(group.id, member_id, request.session_ms, partial(self._gone, group, member_id))
             answer(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
         else:
-            self._add(group, Member(member_id, request), request, answer)
+            self._add(group, ClassicMember(member_id, request), request, answer)
 
-    def _join_again(self, group: ClassicGroup, member: Member, request: JoinRequest, answer: Join) -> None:
+    def _join_again(self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, answer: Join) -> None:
         """A member asks again: whether it has something new to say decides."""
         same = member.protocols == request.protocols
         leads = member.id == group.leader
-        if group.state is State.COMPLETING and same:
+        if group.state is ClassicState.COMPLETING and same:
             answer(group.joined(member))  # it may not have got our answer
-        elif group.state is State.STABLE and same and not leads:
+        elif group.state is ClassicState.STABLE and same and not leads:
             answer(group.joined(member))
         else:
             group.update(member, request, answer)
             self._go_on(group)
 
-    def _add(self, group: ClassicGroup, member: Member, request: JoinRequest, answer: Join) -> None:
+    def _add(self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, answer: Join) -> None:
         if not group.members:
             group.protocol_type = request.protocol_type
         member.fresh = True
-        if group.state is State.PREPARING and group.before is State.EMPTY:
+        if group.state is ClassicState.PREPARING and group.before is ClassicState.EMPTY:
             group.newcomers = True
         group.add(member, answer)
         self._begin_session(group, member, FRESH_MS)
@@ -122,51 +124,47 @@ class Rebalance:
         member = group.replace(request.instance, member_id)
         self._begin_session(group, member)
         group.update(member, request, answer)
-        if group.state is State.COMPLETING:
+        if group.state is ClassicState.COMPLETING:
             self._prepare(group)  # the leader may divide by the old member id
-        elif group.state is State.STABLE and group.elected_protocol() == group.protocol:
+        elif group.state is ClassicState.STABLE and group.elected_protocol() == group.protocol:
 
             def kept(done: bool) -> None:
-                if done:
-                    self._welcome_back(group, member, version, old_leader)
-                else:
+                if not done:
                     self._send_away(group, member, old)
+                elif version >= 9:
+                    group.answer_join(member, group.joined(member, skip=True))
+                else:  # such a client would divide anew if it led: it is answered that the old leader does
+                    group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))
 
             self._keep(group, kept)
         else:
             self._go_on(group)
 
-    def _send_away(self, group: ClassicGroup, member: Member, old: JoinRequest) -> None:
+    def _send_away(self, group: ClassicGroup, member: ClassicMember, old: JoinRequest) -> None:
         """The store refused a static member's new id: unless everybody divides anew by now, the old one holds again."""
         group.answer_join(member, JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE))
-        if old.instance is not None and group.state is State.STABLE and group.members.get(member.id) is member:
+        if old.instance is not None and group.state is ClassicState.STABLE and group.members.get(member.id) is member:
             self.sessions.end(group.id, member.id)
             group.replace(old.instance, old.member)
             group.update(member, old, None)
             self._begin_session(group, member)
 
-    def _welcome_back(self, group: ClassicGroup, member: Member, version: int, old_leader: str) -> None:
-        if version >= 9:
-            group.answer_join(member, group.joined(member, skip=True))
-        else:  # such a client would divide anew if it led: it is answered that the old leader does
-            group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))
-
     # The rebalance
 
     def _go_on(self, group: ClassicGroup) -> None:
-        """Begin a rebalance; where one is going on, end it if everybody has joined."""
+        """Begin a rebalance; if one is going on, end it if everybody has joined."""
         if group.empty or group.state in ACTIVE:
             self._prepare(group)
         else:
             self.joins.check_and_complete(("join", group.id))
 
     def _prepare(self, group: ClassicGroup) -> None:
-        if group.state is State.COMPLETING:
+        if group.state is ClassicState.COMPLETING:
             self._call_off(group, Error.REBALANCE_IN_PROGRESS)
         group.unsynced.clear()
         self.joins.cancel_for_key(("sync", group.id))
         initial = group.empty
-        group.move(State.PREPARING, self._wall_ms())
+        group.move(ClassicState.PREPARING, self._wall_ms())
         if initial:
             delay_ms = self._settings["group.initial.rebalance.delay.ms"]
             self._wait_initially(group, delay_ms, max(round(group.rebalance_s * 1000) - delay_ms, 0))
@@ -203,16 +201,17 @@ class Rebalance:
             group.answer_join(member, group.joined(member))
             self._begin_session(group, member)
             member.fresh = False
-        wait(self.joins, "sync", group, DelayedSync(group, self._put_out_unsynced), group.rebalance_s)
+
+        def put_out_unsynced(group: ClassicGroup) -> None:
+            for member_id in sorted(group.unsynced):
+                self._put_out(group, member_id)
+            self._prepare(group)
+
+        wait(self.joins, "sync", group, DelayedSync(group, put_out_unsynced), group.rebalance_s)
 
     def _put_out(self, group: ClassicGroup, member_id: str) -> None:
         self.sessions.end(group.id, member_id)
         group.remove(member_id)
-
-    def _put_out_unsynced(self, group: ClassicGroup) -> None:
-        for member_id in sorted(group.unsynced):
-            self._put_out(group, member_id)
-        self._prepare(group)
 
     # SyncGroup
 
@@ -228,13 +227,13 @@ class Rebalance:
     ) -> None:
         """Give a member its share of the generation; the leader brings all `shares`. `protocol` is (type, name)."""
         error = self._check_sync(group, member_id, instance, generation, protocol)
-        if error or group.state is State.PREPARING:
+        if error or group.state is ClassicState.PREPARING:
             answer(SyncAnswer(error or Error.REBALANCE_IN_PROGRESS))
             return
         member = group.members[member_id]
         group.unsynced.discard(member_id)
         self.joins.check_and_complete(("sync", group.id))
-        if group.state is State.STABLE:
+        if group.state is ClassicState.STABLE:
             answer(group.share(member))
             return
         group.await_sync(member, answer)
@@ -264,13 +263,13 @@ class Rebalance:
 
     def _divided(self, group: ClassicGroup, generation: int, shares: dict[str, bytes], done: bool) -> None:
         """The leader's division is durable, or could not be made so. Somebody may have joined meanwhile."""
-        if group.state is not State.COMPLETING or group.generation != generation:
+        if group.state is not ClassicState.COMPLETING or group.generation != generation:
             return
         if not done:
             self._call_off(group, Error.COORDINATOR_NOT_AVAILABLE)
             self._prepare(group)
             return
-        group.move(State.STABLE, self._wall_ms())
+        group.move(ClassicState.STABLE, self._wall_ms())
         for member in group.members.values():
             member.assignment = shares.get(member.id, b"")
             if group.answer_sync(member, group.share(member)):
@@ -286,37 +285,33 @@ class Rebalance:
         if generation != group.generation:
             return Error.ILLEGAL_GENERATION
         self._begin_session(group, group.members[member_id])
-        return Error.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else Error.NONE
+        return Error.REBALANCE_IN_PROGRESS if group.state is ClassicState.PREPARING else Error.NONE
 
     def commits(self, group: ClassicGroup, member_id: str) -> None:
         """A member that commits offsets is there, too."""
-        if member_id in group.members and group.state in (State.STABLE, State.PREPARING):
+        if member_id in group.members and group.state in (ClassicState.STABLE, ClassicState.PREPARING):
             self._begin_session(group, group.members[member_id])
 
     def leave(self, group: ClassicGroup, leaving: list[MemberIdentity]) -> list[Error]:
         """Put out these (member id, instance); a static member may be named by its instance alone."""
-        errors = [self._leave(group, member_id, instance) for member_id, instance in leaving]
+        errors = []
+        for member_id, instance in leaving:
+            who = group.static.get(instance or "", NOBODY) if member_id == NOBODY else member_id
+            error = Error.UNKNOWN_MEMBER_ID if who == NOBODY else Error.NONE
+            if member_id != NOBODY and member_id not in group.promised:
+                error = group.check_member(member_id, instance)
+            if not error:
+                self._put_out(group, who)
+            errors.append(error)
         if Error.NONE in errors and not group.empty:
             self._go_on(group)
         return errors
-
-    def _leave(self, group: ClassicGroup, member_id: str, instance: str | None) -> Error:
-        if member_id == NOBODY:
-            member_id = group.static.get(instance or "", NOBODY)
-            if member_id == NOBODY:
-                return Error.UNKNOWN_MEMBER_ID
-        elif member_id not in group.promised:
-            error = group.check_member(member_id, instance)
-            if error:
-                return error
-        self._put_out(group, member_id)
-        return Error.NONE
 
     # The other protocol: migration.py
 
     def divide_anew(self, group: ClassicGroup) -> None:
         """A group that was a consumer group is to divide by itself, if it has members."""
-        if group.state is State.STABLE:
+        if group.state is ClassicState.STABLE:
             self._prepare(group)
 
     def retire(self, group: ClassicGroup) -> None:
@@ -329,13 +324,13 @@ class Rebalance:
             group.answer_join(member, JoinAnswer(Error.REBALANCE_IN_PROGRESS, member.id))
             group.answer_sync(member, SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         group.promised.clear()
-        if group.state is State.COMPLETING:
-            group.move(State.PREPARING, self._wall_ms())
+        if group.state is ClassicState.COMPLETING:
+            group.move(ClassicState.PREPARING, self._wall_ms())
 
     def reinstate(self, group: ClassicGroup) -> None:
         """It is not, since the store refused that: members have whole sessions, and a rebalance begins anew."""
         self.resume(group)
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             self._wait_for_all(group)
 
     # Sessions
@@ -345,7 +340,7 @@ class Rebalance:
         for member in group.members.values():
             self._begin_session(group, member)
 
-    def _begin_session(self, group: ClassicGroup, member: Member, session_ms: int | None = None) -> None:
+    def _begin_session(self, group: ClassicGroup, member: ClassicMember, session_ms: int | None = None) -> None:
         length_ms = member.session_ms if session_ms is None else session_ms
         self.sessions.begin(group.id, member.id, length_ms, partial(self._gone, group, member.id))
 
@@ -357,5 +352,5 @@ class Rebalance:
         group.remove(member_id)
         if member is not None and group.state in ACTIVE:
             self._prepare(group)
-        elif group.state is State.PREPARING and group.all_joined:
+        elif group.state is ClassicState.PREPARING and group.all_joined:
             self._complete(group)

@@ -83,7 +83,7 @@ class ConsumerMember:
         )
 
     def kept(self) -> dict[str, Any]:
-        """What survives a restart. Versions before mixed groups know no `classic`: it is left out where there is none."""
+        """What survives a restart. Versions before mixed groups know no `classic`: it is left out if there is none."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "classic"}
         plain = {"topics": sorted(self.topics), "assigned": rows(self.assigned), "revoking": rows(self.revoking)}
         side = {} if self.classic is None else {"classic": self.classic.kept()}

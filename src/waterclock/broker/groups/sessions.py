@@ -52,7 +52,12 @@ class Sessions:
         if before is not None:
             before.heard = True
             self._purgatory.check_and_complete(key)
-        delayed = self._waiting[key] = DelayedHeartbeat(lambda: self._over(key, gone))
+
+        def over() -> None:
+            del self._waiting[key]
+            gone()
+
+        delayed = self._waiting[key] = DelayedHeartbeat(over)
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, session_ms / 1000, delayed.on_expire)
         self._purgatory.try_complete_else_watch(op, (key,))
 
@@ -65,7 +70,3 @@ class Sessions:
         key = (self._sort, group, member)
         if self._waiting.pop(key, None) is not None:
             self._purgatory.cancel_for_key(key)
-
-    def _over(self, key: tuple[str, str, str], gone: Callable[[], Any]) -> None:
-        del self._waiting[key]
-        gone()

@@ -8,12 +8,11 @@ Rule 3: a pattern finds the topics that its member may see; it is looked at anew
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from waterclock.broker.groups.patterns import matcher
 from waterclock.broker.groups.reconcile import ConsumerMember
-from waterclock.broker.patterns import matcher
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
@@ -72,17 +71,15 @@ class Subscriptions:
     def _matching(self, pattern: Pattern, topics: Topics) -> frozenset[str]:
         era = topics.sight.era if topics.sight is not None else 0
         if self._era != era or self._known != topics.by_name.keys():
-            self._known, self._era, self._matches = frozenset(topics.by_name), era, {}
+            self._known = frozenset(topics.by_name)
+            self._era = era
+            self._matches = {}
         if pattern not in self._matches:
-            found = _matched(pattern.text, self._known)
+            try:
+                found = frozenset(filter(matcher(pattern.text), self._known))
+            except ValueError:  # a member that was kept may have a pattern that would not be taken now
+                found = frozenset()
             if topics.sight is not None:
                 found = frozenset(t for t in found if topics.sight.sees(pattern.principal, pattern.host, t))
             self._matches[pattern] = found
         return self._matches[pattern]
-
-
-def _matched(text: str, names: Iterable[str]) -> frozenset[str]:
-    try:
-        return frozenset(filter(matcher(text), names))
-    except ValueError:  # a member that was kept may have a pattern that would not be taken now
-        return frozenset()

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -29,6 +30,7 @@ from waterclock.disk import write_all, write_whole
 
 ROW: Final = struct.Struct(">qqq")
 ENDING: Final = ".aborted"
+MARKER: Final = attrgetter("last")  # the offset of a row's marker
 
 
 class RowsChecksum(NamedTuple):
@@ -36,9 +38,6 @@ class RowsChecksum(NamedTuple):
 
     rows: int = 0
     checksum: int = 0
-
-    def and_one(self, row: AbortedTransaction) -> RowsChecksum:
-        return RowsChecksum(self.rows + 1, crc32c(ROW.pack(*row), self.checksum))
 
     @classmethod
     def of(cls, rows: Collection[AbortedTransaction]) -> RowsChecksum:
@@ -64,7 +63,8 @@ class AbortedTransactions:
     def add(self, aborted: AbortedTransaction, home: int) -> None:
         """One more, with the last marker of all, in the segment from offset `home` on."""
         row, first = len(self._rows), aborted.first
-        self._homes[home] = self._homes.get(home, RowsChecksum()).and_one(aborted)
+        rows, checksum = self._homes.get(home, RowsChecksum())
+        self._homes[home] = RowsChecksum(rows + 1, crc32c(ROW.pack(*aborted), checksum))
         self._rows.append(aborted)
         self._floors.append(first)
         while row and self._floors[row - 1] > first:
@@ -73,7 +73,7 @@ class AbortedTransactions:
 
     def between(self, first: int, upto: int) -> list[AbortedTransaction]:
         """Those that concern a reader of the offsets from `first` to before `upto`."""
-        start = bisect_left(self._rows, first, key=_marker)
+        start = bisect_left(self._rows, first, key=MARKER)
         return [row for row in self._rows[start : bisect_left(self._floors, upto)] if row.first < upto]
 
     def save(self, segments: Iterable[Segment], durable: int) -> None:
@@ -86,17 +86,15 @@ class AbortedTransactions:
                 row = self._rows[self._written]
                 home = next((segment for segment in homes if segment.base <= row.last), None)
                 if home is not None:
-                    self._append(home.path + ENDING, row)
+                    path = home.path + ENDING
+                    self._unflushed[path] = None
+                    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+                    try:
+                        at = os.fstat(fd).st_size // ROW.size * ROW.size  # a row that was cut off is overwritten
+                        write_all(fd, ROW.pack(*row), at)
+                    finally:
+                        os.close(fd)
                 self._written += 1
-
-    def _append(self, path: str, row: AbortedTransaction) -> None:
-        self._unflushed[path] = None
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
-            at = os.fstat(fd).st_size // ROW.size * ROW.size  # a row that was cut off is overwritten
-            write_all(fd, ROW.pack(*row), at)
-        finally:
-            os.close(fd)
 
     def unsettled(self, before: int) -> list[str] | None:
         """The files with rows of markers before offset `before` that may not be on the disk: whoever asks flushes them.
@@ -117,7 +115,7 @@ class AbortedTransactions:
         """Have these, which are all in the files of the segments from these offsets on."""
         rows = [row for some in homes.values() for row in some]
         self._homes = {base: RowsChecksum.of(some) for base, some in homes.items() if some}
-        self._have(sorted(rows, key=_marker))
+        self._have(sorted(rows, key=MARKER))
         self._written = len(rows)
 
     def forget(self, start: int, end: int) -> None:
@@ -129,7 +127,7 @@ class AbortedTransactions:
 
     def replace(self, first: int, upto: int, rows: list[AbortedTransaction]) -> None:
         """What a compaction has left of those with markers from `first` to before `upto`, all of them in files."""
-        rows = sorted(rows, key=_marker)
+        rows = sorted(rows, key=MARKER)
         self._homes = {base: one for base, one in self._homes.items() if not first <= base < upto}
         if rows:
             self._homes[first] = RowsChecksum.of(rows)
@@ -148,14 +146,10 @@ def read_rows(path: str) -> list[AbortedTransaction]:
     except FileNotFoundError:
         return []
     return sorted(
-        {AbortedTransaction(*row) for row in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size])}, key=_marker
+        {AbortedTransaction(*row) for row in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size])}, key=MARKER
     )
 
 
 def write_rows(path: str, rows: Iterable[AbortedTransaction]) -> None:
     """Replace those rows, durably."""
     write_whole(path + ENDING, b"".join(ROW.pack(*row) for row in rows))
-
-
-def _marker(row: AbortedTransaction) -> int:
-    return row.last

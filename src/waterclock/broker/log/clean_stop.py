@@ -14,7 +14,7 @@
 Rule 1: it names a partition only if all of it is durable and no compaction is in the midst of its files.
 Rule 2: where it holds, nothing was undurable: nothing need be read again, flushed or written.
 Rule 3: it names the run of the broker that was stopped, if the store had taken that: a number, new with each start
-    (folder.py). One without a run is an earlier version's.
+    (folder/data_folder.py). One without a run is an earlier version's.
 Rule 4: an end that any mark names, this one or one that was renamed, is an offset that no record is given again: `ends`.
 """
 
@@ -24,11 +24,12 @@ import logging
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
-from waterclock.broker.sealed import unsealed, write_sealed
 from waterclock.disk import flush_folder
+from waterclock.sealed import unsealed, write_sealed
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition
@@ -49,7 +50,7 @@ class LeftBehind(NamedTuple):
     mark: str
 
 
-class Mark(NamedTuple):
+class StopMark(NamedTuple):
     """What stands in a mark: the run, if it says which, and what was left of each partition, by its folder."""
 
     run: int | None
@@ -67,11 +68,17 @@ class CleanStop:
         self.ends = {path: left.end for some in (found, self._read(self._path + DAMAGED)) if some is not None
                      for path, left in some.left.items()}  # fmt: skip
         """Where logs ended at a stop, by the partitions' folders (rule 4)."""
-        self.holds = found is not None and self._belongs(found, run)
+        strange = found is not None and None not in (found.run, run) and found.run != run
+        if found is not None and strange:
+            log.error(
+                "%s is of the run %016x, and the last one here was %016x: each log is read as after a crash",
+                self._path, found.run, run,
+            )  # fmt: skip
+        self.holds = found is not None and not strange
         """Whether the last run was stopped, as far as anybody can know."""
         self._left = found.left if found is not None and self.holds else {}
 
-    def _read(self, path: str) -> Mark | None:
+    def _read(self, path: str) -> StopMark | None:
         """The mark in a file; None if there is none, or none that is good."""
         try:
             with open(path, "rb") as file:
@@ -81,21 +88,13 @@ class CleanStop:
         with suppress(ValueError, TypeError, AttributeError):
             kept = unsealed(raw)
             run = int(kept.pop(RUN), 16) if RUN in kept else None
-            return Mark(run, {os.path.join(self._folder, name): self._entry(*row) for name, row in kept.items()})
+            left = {}
+            for name, (end, snapshot, *sizes) in kept.items():
+                of_segments = dict(zip(sizes[::2], sizes[1::2], strict=True))
+                left[os.path.join(self._folder, name)] = LeftBehind(end, snapshot, of_segments, self._path)
+            return StopMark(run, left)
         log.warning("%s is damaged: no stop is known to have been clean, so each log is read as after a crash", path)
         return None
-
-    def _belongs(self, mark: Mark, run: int | None) -> bool:
-        if mark.run is None or run is None or mark.run == run:
-            return True
-        log.error(
-            "%s is of the run %016x, and the last one here was %016x: each log is read as after a crash",
-            self._path, mark.run, run,
-        )  # fmt: skip
-        return False
-
-    def _entry(self, end: int, snapshot: int, *sizes: int) -> LeftBehind:
-        return LeftBehind(end, snapshot, dict(zip(sizes[::2], sizes[1::2], strict=True)), self._path)
 
     def take(self, folder: str) -> LeftBehind | None:
         """What it says of the partition in `folder`: once, as the partition changes from then on."""
@@ -112,7 +111,10 @@ class CleanStop:
         left = dict(self._left)  # what was not opened is as it was
         left.update((partition.folder, row) for partition in partitions if (row := _left(partition, self._path)))
         skip = len(os.path.join(self._folder, ""))
-        rows: dict[str, list[int] | str] = {folder[skip:]: _row(row) for folder, row in left.items()}
+        rows: dict[str, list[int] | str] = {
+            folder[skip:]: [row.end, row.snapshot, *chain.from_iterable(row.sizes.items())]
+            for folder, row in left.items()
+        }
         if self.run is not None:
             rows[RUN] = f"{self.run:016x}"
         try:
@@ -131,7 +133,3 @@ def _left(partition: Partition, mark: str) -> LeftBehind | None:
     else:
         snapshot = NOTHING
     return LeftBehind(partition.end, snapshot, {s.base: s.size for s in partition.segments}, mark)
-
-
-def _row(left: LeftBehind) -> list[int]:
-    return [left.end, left.snapshot, *(number for item in left.sizes.items() for number in item)]

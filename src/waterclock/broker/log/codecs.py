@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from waterclock.broker.buffers import Buffer
 
@@ -23,6 +23,7 @@ GZIP_FORMAT: Final = 31  # zlib's number for it
 XERIAL: Final = b"\x82SNAPPY\0"  # the framing that Java's library puts around snappy
 XERIAL_HEAD: Final = XERIAL + struct.pack(">ii", 1, 1)
 SNAPPY_BLOCK: Final = 32 << 10
+Outcome = TypeVar("Outcome")
 
 
 def uncompressed(codec: int, body: Buffer) -> bytes:
@@ -31,13 +32,17 @@ def uncompressed(codec: int, body: Buffer) -> bytes:
     >>> uncompressed(GZIP, compressed(GZIP, b"records"))
     b'records'
     """
-    portions = in_portions(codec, body)
+    return at_once(in_portions(codec, body))
+
+
+def at_once(steps: Generator[None, None, Outcome]) -> Outcome:
+    """What they return, without a pause."""
     while True:
         try:
-            next(portions)
+            next(steps)
         except StopIteration as end:
-            whole: bytes = end.value
-            return whole
+            outcome: Outcome = end.value
+            return outcome
 
 
 def in_portions(codec: int, body: Buffer) -> Generator[None, None, bytes]:

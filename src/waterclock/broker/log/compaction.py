@@ -25,7 +25,7 @@ import logging
 import os
 from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
-from typing import IO, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from waterclock.broker.log.aborted import ROW
 from waterclock.broker.log.batch import Batch
@@ -33,8 +33,7 @@ from waterclock.broker.log.decided import DecidedTransactions
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction, Producer
-from waterclock.broker.log.records import A_FEW, Record, keys, records
-from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
+from waterclock.broker.log.records import A_FEW, Record, emptied, horizon_of, keys, records, rewritten
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import CLEANED, swap
 
@@ -65,9 +64,7 @@ class Plan(NamedTuple):
     now_ms: int
     keep_ms: int  # delete.retention.ms
     segment_bytes: int
-    aborted: list[
-        AbortedTransaction
-    ]  # those with markers in `segments`, and those with records there and markers behind
+    aborted: list[AbortedTransaction]  # with markers in `segments`, or with records there and markers behind
     share: float  # of new bytes
     last: dict[int, Last]  # of each producer
 
@@ -85,10 +82,17 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
     settings = partition.settings
     dirty = max(partition.memo.cleaned, partition.start)
     closed = [(s, after.base) for s, after in pairwise(partition.segments) if after.base > partition.start]
-    upto = _uncleanable(partition, closed, dirty, now_ms)
+    upto, lag_ms = min(partition.stable, partition.active.base), settings["min.compaction.lag.ms"]  # rule 1
+    if lag_ms > 0:
+        young = (segment.base for segment, end in closed if end > dirty and segment.tail.latest > now_ms - lag_ms)
+        upto = min(upto, next(young, upto))
+    upto = max((end for _, end in closed if end <= upto), default=0)
     new = sum(segment.size for segment, end in closed if dirty < end <= upto)
     old = sum(segment.size for segment, end in closed if end <= dirty)
-    due = new > 0 and _overdue(closed, dirty, now_ms - settings["max.compaction.lag.ms"])
+    first = next((segment for segment, end in closed if end > dirty and segment.size), None) if new else None
+    due = False
+    if first is not None:  # whether the first new record is older than it may be
+        due = 0 <= next(first.headers())[1].max_timestamp < now_ms - settings["max.compaction.lag.ms"]
     if not due and (not new or new / (old + new) <= settings["min.cleanable.dirty.ratio"]):
         return None
     chosen = [segment for segment, end in closed if end <= upto]
@@ -103,28 +107,10 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
 
 
 def _last(known: Producer, partition: Partition) -> Last:
-    offset = known.end_before(partition.durable)
+    offset = next((sent.end for sent in reversed(known.sent) if sent.end < partition.durable), None)
     if offset is None:
         offset = NOWHERE if partition.durable == partition.end else UNSURE
     return Last(offset, known.epoch)
-
-
-Closed: TypeAlias = "list[tuple[Segment, int]]"  # with the offset where the next one begins
-
-
-def _uncleanable(partition: Partition, closed: Closed, dirty: int, now_ms: int) -> int:
-    """The offset from which on nothing may be touched yet (rule 1), where a segment ends."""
-    upto, lag_ms = min(partition.stable, partition.active.base), partition.settings["min.compaction.lag.ms"]
-    if lag_ms > 0:
-        young = (segment.base for segment, end in closed if end > dirty and segment.tail.latest > now_ms - lag_ms)
-        upto = min(upto, next(young, upto))
-    return max((end for _, end in closed if end <= upto), default=0)
-
-
-def _overdue(closed: Closed, dirty: int, before_ms: int) -> bool:
-    """Whether the first new record is older than max.compaction.lag.ms allows."""
-    first = next((segment for segment, end in closed if end > dirty and segment.size), None)
-    return first is not None and 0 <= next(first.headers())[1].max_timestamp < before_ms
 
 
 class Compaction:
@@ -137,6 +123,7 @@ class Compaction:
         self._offsets: dict[bytes, int] = {}
         self._decided = DecidedTransactions(plan.aborted)
         self._last = plan.last
+        self._new_horizon = plan.now_ms + plan.keep_ms
         self.covered = plan.upto
         self.done = False
         self._left: list[tuple[int, str]] = []  # batches that cannot be taken apart, by offset, and why
@@ -147,16 +134,13 @@ class Compaction:
         yield from self._note_keys()
         for group in _groups(self._plan.segments, self._plan.segment_bytes):
             yield from self._rewrite(group)
-        self._say_what_is_left()
-        self.done = True
-
-    def _say_what_is_left(self) -> None:
         if self._left:
             offset, why = self._left[0]
             log.warning(
                 "%s: %d batches stay as they are, though older records in them could go. The first is at offset %d: %s",
                 self._plan.folder, len(self._left), offset, why,
             )  # fmt: skip
+        self.done = True
 
     def leave(self) -> None:
         """It has failed, and no file of the log has lost its name."""
@@ -212,8 +196,17 @@ class Compaction:
         following = next((s.base for s in plan.segments if s.base > group[-1].base), plan.upto)
         path = os.path.join(plan.folder, f"{base:020}")
         index = Index(path + ".index", base)
+        at, latest = 0, NEVER
         with open(path + ".log" + CLEANED, "wb", buffering=WRITE_BYTES) as file:
-            yield from self._write(file, index, group, following)
+            for batch, data in _batches(group):
+                kept = data if batch.base >= self.covered else (yield from self._cleaned(batch, data))
+                if not kept and batch.last + 1 == following:
+                    kept = emptied(batch)
+                if kept:
+                    index.note(batch.base, at, latest)
+                    at, latest = at + len(kept), max(latest, batch.max_timestamp)
+                    file.write(kept)
+                yield None
             file.flush()
             os.fsync(file.fileno())
         aborted, self._decided.listed = self._decided.listed, []
@@ -225,18 +218,6 @@ class Compaction:
         swap(plan.folder, base, following, index)
         yield Swap(group, following, aborted)
 
-    def _write(self, file: IO[bytes], index: Index, group: Iterable[Segment], following: int) -> Iterator[None]:
-        at, latest = 0, NEVER
-        for batch, data in _batches(group):
-            kept = data if batch.base >= self.covered else (yield from self._cleaned(batch, data))
-            if not kept and batch.last + 1 == following:
-                kept = emptied(batch)
-            if kept:
-                index.note(batch.base, at, latest)
-                at, latest = at + len(kept), max(latest, batch.max_timestamp)
-                file.write(kept)
-            yield None
-
     def _cleaned(self, batch: Batch, data: bytes) -> Generator[None, None, bytes]:
         """What stays of a batch; nothing if nothing does."""
         if batch.control:
@@ -245,14 +226,11 @@ class Compaction:
             kept = b""
         else:
             kept = yield from self._records(batch, data)
-        return kept or (emptied(batch) if self._is_last(batch) else b"")
-
-    def _is_last(self, batch: Batch) -> bool:
-        """Whether a producer's last sequence, or if it has none its epoch, stands in the batch."""
         last = self._last.get(batch.producer_id) if batch.producer_id >= 0 else None
-        if last is None:
-            return False
-        return last.offset == batch.last or (last.offset < 0 and batch.control and last.epoch == batch.producer_epoch)
+        if kept or last is None:
+            return kept
+        in_marker = last.offset < 0 and batch.control and last.epoch == batch.producer_epoch
+        return emptied(batch) if in_marker or last.offset == batch.last else b""
 
     def _marker(self, batch: Batch, data: bytes) -> bytes:
         if not self._decided.needless(batch, data):
@@ -260,17 +238,22 @@ class Compaction:
         horizon = horizon_of(batch)
         if not batch.records or (horizon is not None and horizon <= self._plan.now_ms):
             return b""
-        return data if horizon is not None else rewritten(batch, list(records(data)), self._new_horizon())
+        return data if horizon is not None else rewritten(batch, list(records(data)), self._new_horizon)
 
     def _records(self, batch: Batch, data: bytes) -> Generator[None, None, bytes]:
         horizon = horizon_of(batch)
         deletions_go = horizon is not None and horizon <= self._plan.now_ms
         try:
-            if not (yield from self._any_leads(data)):
+            leads = False
+            for number, (offset, key) in enumerate(keys(data), 1):
+                leads = leads or self._leads(offset, key)
+                if not number % A_FEW:
+                    yield
+            if not leads:
                 return b""  # most old batches: no record need be taken apart
             kept: list[Record] = []
             for number, record in enumerate(records(data), 1):
-                if self._stays(record, deletions_go):
+                if self._leads(record.offset, record.key) and (record.value is not None or not deletions_go):
                     kept.append(record)
                 if not number % A_FEW:
                     yield
@@ -282,25 +265,11 @@ class Compaction:
         marks = horizon is None and any(record.value is None for record in kept)
         if len(kept) == batch.records and not marks:
             return data
-        return rewritten(batch, kept, self._new_horizon() if marks else horizon)
-
-    def _any_leads(self, data: bytes) -> Generator[None, None, bool]:
-        leads = False
-        for number, (offset, key) in enumerate(keys(data), 1):
-            leads = leads or self._leads(offset, key)
-            if not number % A_FEW:
-                yield
-        return leads
+        return rewritten(batch, kept, self._new_horizon if marks else horizon)
 
     def _leads(self, offset: int, key: bytes | None) -> bool:
         """Whether no later record of the key is known."""
         return key is not None and offset >= self._offsets.get(key, -1)
-
-    def _stays(self, record: Record, deletions_go: bool) -> bool:
-        return self._leads(record.offset, record.key) and (record.value is not None or not deletions_go)
-
-    def _new_horizon(self) -> int:
-        return self._plan.now_ms + self._plan.keep_ms
 
 
 def _batches(segments: Iterable[Segment]) -> Iterator[tuple[Batch, bytes]]:

@@ -37,7 +37,9 @@ class Index:
 
     def __init__(self, path: str, base: int) -> None:
         self._path, self._salt = path, SALT ^ base
-        self.bases, self.at, self.times = array("q"), array("q"), array("q")
+        self.bases = array("q")
+        self.at = array("q")
+        self.times = array("q")
         self._written = 0  # rows in the file
         self._due = 0
         self.beyond = -1  # the byte of its last row, if the segment ended before it when this was read; rule 6
@@ -55,7 +57,11 @@ class Index:
         upto = bisect_left(self.at, durable)
         if upto <= self._written:
             return
-        rows = b"".join(self._row(row) for row in range(self._written, upto))
+        new = slice(self._written, upto)
+        rows = b"".join(
+            ENTRY.pack(base, at, latest, base ^ at ^ latest ^ self._salt)
+            for base, at, latest in zip(self.bases[new], self.at[new], self.times[new], strict=True)
+        )
         with suppress(OSError):
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
@@ -69,17 +75,15 @@ class Index:
         """Whether every row is in the file."""
         return self._written == len(self.at)
 
-    def _row(self, row: int) -> bytes:
-        base, at, latest = self.bases[row], self.at[row], self.times[row]
-        return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ self._salt)
-
     def load(self, size: int) -> None:
         """Read the rows as far as they are good, and drop the others from the file. The segment has `size` bytes."""
         cells = array("q")
         cells.frombytes(_whole_rows(self._path))
         if sys.byteorder == "little":
             cells.byteswap()
-        self.bases, self.at, self.times = cells[0::4], cells[1::4], cells[2::4]
+        self.bases = cells[0::4]
+        self.at = cells[1::4]
+        self.times = cells[2::4]
         had = self._written = len(self.at)
         self._keep(self._good(cells[3::4]))
         self.beyond = self.at[-1] if self.at and self.at[-1] >= size else -1

@@ -8,7 +8,8 @@
 
 Rule 1: the log goes on at the largest of them, and where more may have followed, so many offsets later as that can have
     been. A reader that stands anywhere before gets the first new record, and none twice.
-Rule 2: what lies outside of the folder (named.py) counts too, but proves nothing: whoever commits an offset may say any.
+Rule 2: what lies outside of the folder (named_offsets.py) counts too, but proves nothing: whoever commits an
+    offset may say any.
 Rule 3: what is cut off as torn is kept beside its file if a whole batch stands in it: a write that was torn leaves none.
 Rule 4: a file that was renamed to `.damaged` is read for this and nothing else. It may go once the log has gone on: its new
     beginning has a snapshot then, which says the same.
@@ -18,12 +19,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
 from waterclock.broker.log.batch import MAGIC
-from waterclock.broker.log.index import INDEX_EVERY, last_row
+from waterclock.broker.log.index import last_row
 from waterclock.broker.log.scrubbing import MAGIC_AT, RenamedLog, SegmentScrub, is_whole
 from waterclock.disk import free_name, write_whole
 
@@ -44,11 +45,6 @@ class Witness(NamedTuple):
     base: int | None
     known: int
     unseen: int = 0
-
-
-def unseen(max_message_bytes: int) -> int:
-    """How many records at most follow the start of an index's last row: each takes a byte at least."""
-    return max_message_bytes + INDEX_EVERY
 
 
 def of_index(path: str, base: int, more: int) -> Witness | None:
@@ -99,9 +95,3 @@ def keep_batches(segment: Segment, at: int) -> str | None:
     place = free_name(f"{segment.path}.log.{at}{UNKNOWN}")
     write_whole(place, raw)
     return place
-
-
-def goes_on_at(witnesses: Iterable[Witness], named: int) -> int:
-    """Where the log goes on; `named` is the largest offset that is named outside of its folder."""
-    last = max(witnesses, key=lambda one: (one.known, -one.unseen), default=Witness(None, 0))
-    return max(last.known + last.unseen, named)

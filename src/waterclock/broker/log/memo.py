@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from waterclock.broker.errors import LogDamaged, renaming
-from waterclock.broker.sealed import sealed, unsealed
 from waterclock.disk import replacing, write_whole
+from waterclock.sealed import sealed, unsealed
 
 NAME, COPY = "memo.json", "memo.copy"
 WITHOUT_CHECKSUM: Final = {"start", "epochs", "cleaned"}  # all that earlier versions wrote
@@ -60,9 +60,16 @@ class Memo:
         copy, why_not_copy = _read(other)
         if first is None and copy is None:
             if why or why_not_copy:
-                raise _unknown(path, other, why or why_not_copy)
+                raise LogDamaged(
+                    f"{path} cannot be read ({why or why_not_copy}), nor can {other}. Restore it; or "
+                    f"{renaming(path, other)}, to go on without: the log then begins at its first segment, and what "
+                    f"DeleteRecords had hidden there is seen again"
+                )
             return cls(path)
-        memo = _later(first, copy)
+        memo = first
+        if first is None or (copy is not None and copy.writes > first.writes > 0):
+            memo = copy  # an earlier version that wrote since counts nothing
+        assert memo is not None
         memo.path = path
         if first is not memo:
             why = why or ("it is gone" if first is None else "it is of before")
@@ -143,19 +150,3 @@ def _kept(raw: bytes) -> dict[str, Any]:
                 return kept
         raise error from None
     return kept
-
-
-def _later(memo: Memo | None, copy: Memo | None) -> Memo:
-    """The right one of the two, of which one is there."""
-    if memo is None or copy is None:
-        found = memo or copy
-        assert found is not None
-        return found
-    return copy if copy.writes > memo.writes > 0 else memo  # an earlier version that wrote since counts nothing
-
-
-def _unknown(path: str, copy: str, why: str) -> LogDamaged:
-    return LogDamaged(
-        f"{path} cannot be read ({why}), nor can {copy}. Restore it; or {renaming(path, copy)}, to go on without: the log "
-        f"then begins at its first segment, and what DeleteRecords had hidden there is seen again"
-    )

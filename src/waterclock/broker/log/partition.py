@@ -35,9 +35,9 @@ from waterclock.broker.log.batch import (
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.producers import AbortedTransaction, Producers
 from waterclock.broker.log.records import keyless
+from waterclock.broker.log.scrubbing import sound_bytes
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.snapshot import Snapshots, packed
-from waterclock.broker.log.sound import sound_bytes
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.worker import Do, at_once
 
@@ -56,7 +56,10 @@ class Partition:
     """The log of one partition, opened by recovery.py."""
 
     def __init__(self, topic: str, number: int, folder: str, settings: TopicSettings, memo: Memo) -> None:
-        self.topic, self.number, self.folder, self.settings = topic, number, folder, settings
+        self.topic = topic
+        self.number = number
+        self.folder = folder
+        self.settings = settings
         self.memo = memo
         self.segments: list[Segment] = []
         self.producers, self.aborted = Producers(), AbortedTransactions()
@@ -84,7 +87,7 @@ class Partition:
     @property
     def stable(self) -> int:
         """The last stable offset: before it, every transaction is decided, or its records are deleted."""
-        first = self.producers.first_open()
+        first = next(iter(self.producers.open.values()), None)
         return self.high if first is None else max(self.start, min(first, self.high))
 
     # Writing
@@ -136,9 +139,6 @@ class Partition:
             return Error.INVALID_RECORD
         if batch.producer_id >= 0 and (batch.sequence < 0 or batch.producer_epoch < 0):
             return Error.INVALID_RECORD
-        return self._timely(batch, now_ms)
-
-    def _timely(self, batch: Batch, now_ms: int) -> Error:
         settings, first = self.settings, batch.first_timestamp
         if settings.append_time:
             return Error.NONE
@@ -279,11 +279,8 @@ class Partition:
         rows = self.aborted.unsettled(offset)
         if rows is not None:
             self.snapped = offset
-            self.do(partial(self._snapshots.write, offset, data, rows), self._snapshot_written)
-
-    def _snapshot_written(self, error: Exception | None) -> None:
-        """The next flush makes its name durable; whoever wrote it has dealt with a disk that refuses."""
-        self.active.name_anew()
+            # the next flush makes its name durable; `write` has dealt with a disk that refuses
+            self.do(partial(self._snapshots.write, offset, data, rows), lambda error: self.active.name_anew())
 
     def lose_undurable(self) -> None:
         """Drop what its own files may not have: nobody can say that it would have survived a power cut there."""
@@ -307,6 +304,10 @@ class Partition:
         """The index in `segments` of the one that holds `offset`, or of the first if it lies before."""
         return max(0, bisect_right(self.segments, offset, key=lambda s: s.base) - 1)
 
+    def latest_in(self, segment: Segment) -> int:
+        """The latest timestamp of a segment's records, in ms; -1 if they have none."""
+        return segment.latest if segment is self.active else segment.tail.latest
+
     def read(self, offset: int, limit: int, upto: int) -> Slice | None:
         """Whole batches from the one that holds `offset`: at most `limit` bytes, at least one batch, all before `upto`.
 
@@ -315,7 +316,10 @@ class Partition:
         for segment in self.segments[self.segment_of(offset) :]:
             if segment.base >= upto:
                 return None
-            stop = segment.durable if upto >= self.durable else self._byte_of(segment, upto)
+            if upto >= self.durable:
+                stop = segment.durable
+            else:
+                stop = segment.locate(upto)[0] if self._holds(segment, upto) else segment.size
             at, first = segment.locate(offset) if self._holds(segment, offset) else (stop, 0)
             if at < stop:
                 size = max(first, self._fitting(segment, at, stop, limit))
@@ -332,10 +336,6 @@ class Partition:
             return segment.size > 0 and segment.tail.end > offset
         except LogDamaged:  # its last batches: who asks for those gets an error where they are looked for
             return True
-
-    def _byte_of(self, segment: Segment, upto: int) -> int:
-        """Where the first batch at or after `upto` begins in the segment, or its end."""
-        return segment.locate(upto)[0] if self._holds(segment, upto) else segment.size
 
     def bound(self, records: Slice) -> int:
         """An offset that everything in `records` lies before, not far behind it: for its aborted transactions."""

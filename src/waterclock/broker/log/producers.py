@@ -32,9 +32,8 @@ from waterclock.broker.wire.errors import Error
 
 KEPT: Final = 5
 NO_SEQUENCE: Final = -1
-OPENED: Final = struct.Struct(
-    ">qhhqqi"
-)  # producer, epoch, batches, open since offset or -1, last timestamp, coordinator's epoch
+# producer, epoch, batches, open since offset or -1, last timestamp, coordinator's epoch
+OPENED: Final = struct.Struct(">qhhqqi")
 SENT: Final = struct.Struct(">iiqq")
 
 
@@ -57,10 +56,6 @@ class Producer:
         self.sent: deque[SentBatch] = deque(maxlen=KEPT)
         self.last_timestamp = -1
         self.coordinator_epoch = -1
-
-    def end_before(self, offset: int) -> int | None:
-        """The offset of its last batch before `offset`, as far as its batches are kept here."""
-        return next((sent.end for sent in reversed(self.sent) if sent.end < offset), None)
 
 
 @dataclass(slots=True)
@@ -89,10 +84,6 @@ class Producers:
         self.open: dict[int, int] = {}  # producer -> first offset of its transaction, in the order of the offsets
         self._awaited: dict[int, AwaitedBatch] = {}
 
-    def first_open(self) -> int | None:
-        """The offset of the first record whose transaction is undecided."""
-        return next(iter(self.open.values()), None)
-
     def check(self, batch: Batch) -> tuple[Error, SentBatch | None]:
         """Whether the batch may be appended; the batch that it repeats, if it was appended before."""
         known = self.known.get(batch.producer_id)
@@ -100,9 +91,16 @@ class Producers:
             return self._not_known(batch), None
         if batch.producer_id in self.open and not batch.transactional:
             return Error.INVALID_TXN_STATE, None
-        if batch.producer_epoch != known.epoch or not known.sent:
-            return self._other_epoch(known, batch), None
-        return self._same_epoch(known, batch)
+        if batch.producer_epoch < known.epoch:
+            return Error.INVALID_PRODUCER_EPOCH, None
+        if batch.producer_epoch > known.epoch or not known.sent:
+            return Error.NONE if batch.sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER, None
+        if batch.sequence == (known.sent[-1].last + 1) % SEQUENCES:
+            return Error.NONE, None
+        for sent in known.sent:
+            if sent.first == batch.sequence and sent.last == batch.last_sequence:
+                return Error.NONE, sent
+        return Error.OUT_OF_ORDER_SEQUENCE_NUMBER, None
 
     def _not_known(self, batch: Batch) -> Error:
         awaited = self._awaited.get(batch.producer_id)
@@ -121,20 +119,6 @@ class Producers:
         awaited = self._awaited.get(producer_id)
         if awaited is None or awaited.epoch < epoch or awaited.sequence == batch.sequence:
             self._awaited[producer_id] = AwaitedBatch(epoch, batch.sequence, batch.max_timestamp)
-
-    def _other_epoch(self, known: Producer, batch: Batch) -> Error:
-        if batch.producer_epoch < known.epoch:
-            return Error.INVALID_PRODUCER_EPOCH
-        return Error.NONE if batch.sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-    def _same_epoch(self, known: Producer, batch: Batch) -> tuple[Error, SentBatch | None]:
-        last = known.sent[-1].last
-        if batch.sequence == (last + 1) % SEQUENCES:
-            return Error.NONE, None
-        for sent in known.sent:
-            if sent.first == batch.sequence and sent.last == batch.last_sequence:
-                return Error.NONE, sent
-        return Error.OUT_OF_ORDER_SEQUENCE_NUMBER, None
 
     def appended(self, batch: Batch) -> None:
         """The batch stands in the log now, with its final offsets."""

@@ -1,7 +1,11 @@
-"""The records of a batch: decoded where a moment inside a batch is asked for, where keys must be there, and by compaction.
+"""The records of a batch: decoded if a moment inside a batch is asked for, if keys must be there, and by compaction, which
+writes a batch without those that it takes from it: the same offsets, sequence and producer.
 
 Rule 1: what cannot be decoded is the sender's doing: ValueError, and the log stays as it is.
-Source: the record format of Kafka's documentation.
+Rule 2: a batch that loses nothing stays as it is, to the byte. One that loses some keeps its compression.
+Rule 3: one that loses all may stay as its header alone: a producer's last sequence stands in it.
+Source: the record format of Kafka's documentation. KIP-534 for the horizon: the moment at which a batch's deletions may go
+    stands in place of its first timestamp.
 """
 
 from __future__ import annotations
@@ -10,8 +14,8 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from waterclock.broker.buffers import Buffer
-from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, LAYOUT, Batch, header_of, sealed
-from waterclock.broker.log.codecs import in_portions, uncompressed
+from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, HORIZON, LAYOUT, Batch, header_of, sealed
+from waterclock.broker.log.codecs import at_once, compressed, in_portions, uncompressed
 
 A_FEW: Final = 256  # records between two pauses
 
@@ -57,12 +61,7 @@ def timestamps(batch: Buffer) -> Iterator[tuple[int, int]]:
 
 def keyless(batch: Buffer) -> bool:
     """Whether a record of the batch has no key, or the batch cannot be decoded: what a compacted topic refuses."""
-    steps = keyless_in_steps(batch)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return bool(end.value)
+    return at_once(keyless_in_steps(batch))
 
 
 def keyless_in_steps(batch: Buffer) -> Generator[None, None, bool]:
@@ -162,3 +161,32 @@ def as_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def horizon_of(batch: Batch) -> int | None:
+    """When the deletions of a batch may go, in ms since 1970; None if no compaction has said so yet."""
+    return batch.first_timestamp if batch.attributes & HORIZON else None
+
+
+def emptied(batch: Batch) -> bytes:
+    """Its header alone."""
+    attributes = batch.attributes & ~(CODEC | HORIZON)
+    head = batch._replace(attributes=attributes, records=0, first_timestamp=batch.max_timestamp)
+    return bytes(sealed(bytearray(LAYOUT.pack(*head))))
+
+
+def rewritten(batch: Batch, kept: Sequence[Record], horizon: int | None) -> bytes:
+    """With these of its records; `horizon` is when its deletions may go, None if it has none."""
+    first = batch.first_timestamp if horizon is None else horizon
+    attributes = batch.attributes if horizon is None else batch.attributes | HORIZON
+    latest = batch.max_timestamp if attributes & APPEND_TIME else max(record.timestamp for record in kept)
+    body = bytearray()
+    for record in kept:
+        if first == batch.first_timestamp:
+            body += record.raw
+            continue
+        raw, start = record.raw, record.after_length  # its timestamp counts from `first` now
+        moved = raw[start : start + 1] + as_varint(record.timestamp - first) + raw[record.after_time :]
+        body += as_varint(len(moved)) + moved
+    head = batch._replace(attributes=attributes, records=len(kept), first_timestamp=first, max_timestamp=latest)
+    return bytes(sealed(bytearray(LAYOUT.pack(*head)) + compressed(attributes & CODEC, bytes(body))))

@@ -34,12 +34,13 @@ from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log import lost, snapshot
 from waterclock.broker.log.batch import HEADER, header_of
 from waterclock.broker.log.clean_stop import LeftBehind
+from waterclock.broker.log.index import INDEX_EVERY
 from waterclock.broker.log.lost import Witness
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.replaying import learn
-from waterclock.broker.log.scanning import WholePart, scan
-from waterclock.broker.log.segment import Segment
+from waterclock.broker.log.scanning import scan
+from waterclock.broker.log.segment import Segment, numbered
 from waterclock.broker.log.swap import finish
 from waterclock.disk import flush_folder, set_aside
 
@@ -64,17 +65,13 @@ def open_partition(
 ) -> Partition:
     """The partition as it was left in `folder`, or a new one; LogDamaged if no crash explains what is found."""
     said = said or Said()
-    names = finish(folder, _names(folder), stopped=said.left is not None)
-    return Recovery(Partition(topic, number, folder, settings, Memo.load(folder)), names, said).opened()
-
-
-def _names(folder: str) -> list[str]:
-    """The files of the folder, which is made where there is none."""
     try:
-        return os.listdir(folder)
+        names = os.listdir(folder)
     except FileNotFoundError:
         os.makedirs(folder)
-        return []
+        names = []
+    names = finish(folder, names, stopped=said.left is not None)
+    return Recovery(Partition(topic, number, folder, settings, Memo.load(folder)), names, said).opened()
 
 
 def begin_partition(
@@ -102,7 +99,7 @@ class Recovery:
 
     def __init__(self, partition: Partition, names: Collection[str], said: Said) -> None:
         self._partition, self._names, folder = partition, names, partition.folder
-        logs = _bases(names, ".log")
+        logs = numbered(names, ".log")
         partition.segments = [Segment(folder, base) for base in logs]
         self._said, left = said, said.left
         self._left = left if left is not None and _holds(partition.segments, left) else None
@@ -111,9 +108,10 @@ class Recovery:
         if self._left is not None:
             self._proved = max(self._proved, self._left.end)
         self._strays: dict[str, int] = {}  # indexes without a log, and the last offsets that they name
-        self._unseen = lost.unseen(partition.settings.max_message_bytes)
+        # so many records at most follow the start of an index's last row: each takes a byte at least
+        self._unseen = partition.settings.max_message_bytes + INDEX_EVERY
         self._witnesses = lost.renamed(folder, names, self._unseen)
-        self._gone = self._missing(logs, _bases(names, ".index"))
+        self._gone = self._missing(logs, numbered(names, ".index"))
         ends = (self._left.end if self._left is not None else None, said.stopped_at)
         self._witnesses += [Witness(None, end) for end in ends if end is not None]
         self._goes_on = False  # behind records that are lost
@@ -168,7 +166,9 @@ class Recovery:
         if self._left is not None:
             return len(segments) - 1
         for number in range(len(segments) - 1, 0, -1):
-            if self._proved > segments[number].base or not _never_flushed(segments[number]):
+            index = segments[number].path + ".index"
+            never_flushed = os.path.exists(index) and not os.path.getsize(index)
+            if self._proved > segments[number].base or not never_flushed:
                 return number
         return 0
 
@@ -206,19 +206,16 @@ class Recovery:
                 self._tell_gap(end, following, "a file between")
                 end = following
             elif segment.size < size or end != following:  # a file between may be gone with its name
-                self._set_aside_from(number + 1)
+                for later in segments[number + 1 :]:  # nothing proves that anything of them was durable
+                    if later.size:
+                        place = set_aside(later.path + ".log", later.path + ".log" + lost.UNKNOWN)
+                        log.warning(
+                            "%s.log lies in %s from now on: what came before it is not there", later.path, place
+                        )
+                    later.delete()
+                del segments[number + 1 :]
                 break
         return end
-
-    def _set_aside_from(self, number: int) -> None:
-        """Have none of the segments that came after what was lost: nothing proves that anything of them was durable."""
-        segments = self._partition.segments
-        for segment in segments[number:]:
-            if segment.size:
-                place = set_aside(segment.path + ".log", segment.path + ".log" + lost.UNKNOWN)
-                log.warning("%s.log lies in %s from now on: what came before it is not there", segment.path, place)
-            segment.delete()
-        del segments[number:]
 
     def _at_least_proved(self, end: int) -> int:
         """The log's end, or where it was once, if a file behind it is gone."""
@@ -243,7 +240,8 @@ class Recovery:
         memo, named = self._partition.memo, self._said.named
         begin = max(least, self._proved)
         if named is not None:
-            begin = lost.goes_on_at(self._witnesses, max(begin, named, memo.cleaned, memo.epochs[-1][1]))
+            last = max(self._witnesses, key=lambda one: (one.known, -one.unseen), default=Witness(None, 0))
+            begin = max(last.known + last.unseen, begin, named, memo.cleaned, memo.epochs[-1][1])
             self._goes_on = begin > least
         return Segment(self._partition.folder, begin)
 
@@ -274,12 +272,23 @@ class Recovery:
         )
 
     def _scan(self, segment: Segment, least: int) -> int:
-        """Cut a segment after its last good batch; the offset after that batch, or `least` if there is none."""
+        """Cut a segment after its last good batch; the offset after that batch, or `least` if there is none.
+
+        LogDamaged if what would be cut was durable.
+        """
         partition = self._partition
         whole = scan(segment, least, gaps=partition.settings.compact or partition.memo.cleaned > 0)
         torn = whole.size < segment.size
+        if torn and (whole.size <= whole.row or whole.end < self._proved):  # it was durable
+            raise segment.broken(whole.size)
         if torn:
-            self._cut(segment, whole)
+            kept = lost.keep_batches(segment, whole.size)
+            log.warning(
+                "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write%s",
+                segment.path, whole.size, segment.size,
+                f". There are some later: what was cut lies in {kept} from now on" if kept is not None else "",
+            )  # fmt: skip
+            segment.cut(whole.size)
         if not whole.fits:
             os.truncate(segment.path + ".index", 0)
         if segment.size:
@@ -288,18 +297,6 @@ class Recovery:
             self._undurable.append(segment)
         self._epoch = max(self._epoch, whole.epoch)
         return whole.end
-
-    def _cut(self, segment: Segment, whole: WholePart) -> None:
-        """What is not whole goes; LogDamaged if it was durable."""
-        if whole.size <= whole.row or whole.end < self._proved:
-            raise segment.broken(whole.size)
-        kept = lost.keep_batches(segment, whole.size)
-        log.warning(
-            "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write%s",
-            segment.path, whole.size, segment.size,
-            f". There are some later: what was cut lies in {kept} from now on" if kept is not None else "",
-        )  # fmt: skip
-        segment.cut(whole.size)
 
     def _learn(self, end: int) -> None:
         """Learn of producers, aborted transactions and, if nothing is kept of them, of leaders."""
@@ -312,8 +309,18 @@ class Recovery:
             )  # fmt: skip
         if left is None or left.snapshot >= 0:
             learn(partition, self._names, known, end)
-        if not partition.memo.writes and self._epoch > partition.memo.epoch:
-            _find_epochs(partition)
+        if partition.memo.writes or self._epoch <= partition.memo.epoch:
+            return
+        epochs = [(0, 0)]  # as the batches have them: no memo is there any more
+        for _, batch in (found for segment in partition.segments for found in segment.headers()):
+            if batch.leader_epoch > epochs[-1][0]:
+                epochs.append((batch.leader_epoch, batch.base))
+        partition.memo.epochs = epochs
+        log.warning(
+            "%s is gone: the epochs of leaders were found in the batches, and where the log started before is not known: "
+            "it starts at offset %d", partition.memo.path, partition.start
+        )  # fmt: skip
+        partition.memo.save()
 
     def _settle(self, unproved: int, end: int) -> None:
         """What was found is durable from here on, and the readers' end."""
@@ -338,11 +345,6 @@ class Recovery:
         partition.aborted.forget(partition.start, end)
 
 
-def _bases(names: Iterable[str], ending: str) -> list[int]:
-    cut = len(ending)
-    return sorted(int(name[:-cut]) for name in names if name.endswith(ending) and name[:-cut].isdigit())
-
-
 def _holds(segments: Iterable[Segment], left: LeftBehind) -> bool:
     """Whether the segments are those of the stop; LogDamaged if one is shorter. One that is longer was written to since."""
     for segment in segments:
@@ -356,24 +358,3 @@ def _holds(segments: Iterable[Segment], left: LeftBehind) -> bool:
             log.warning("%s.log has grown since %s was written: it is read as after a crash", segment.path, left.mark)
             return False
     return True
-
-
-def _never_flushed(segment: Segment) -> bool:
-    try:
-        return os.path.getsize(segment.path + ".index") == 0
-    except FileNotFoundError:
-        return False
-
-
-def _find_epochs(partition: Partition) -> None:
-    """The leaders' epochs as the batches have them, where no memo is there any more."""
-    epochs = [(0, 0)]
-    for _, batch in (found for segment in partition.segments for found in segment.headers()):
-        if batch.leader_epoch > epochs[-1][0]:
-            epochs.append((batch.leader_epoch, batch.base))
-    partition.memo.epochs = epochs
-    log.warning(
-        "%s is gone: the epochs of leaders were found in the batches, and where the log started before is not known: it "
-        "starts at offset %d", partition.memo.path, partition.start
-    )  # fmt: skip
-    partition.memo.save()

@@ -26,14 +26,11 @@ def explain(error: Error, data: Buffer, settings: TopicSettings, now_ms: int) ->
     """A sentence, or None, and the numbers of the records within their batch."""
     sentence = SENTENCES.get(error)
     if error == Error.INVALID_TIMESTAMP:
-        return sentence, _those(data, lambda record: not _timely(record.timestamp, settings, now_ms))
+        after, before = now_ms + settings.timestamp_after_ms, now_ms - settings.timestamp_before_ms
+        return sentence, _those(data, lambda record: not before <= record.timestamp <= after)
     if error == Error.INVALID_RECORD and settings.compact:
         return sentence, _those(data, lambda record: record.key is None)
     return sentence, ()
-
-
-def _timely(timestamp: int, settings: TopicSettings, now_ms: int) -> bool:
-    return timestamp - now_ms <= settings.timestamp_after_ms and now_ms - timestamp <= settings.timestamp_before_ms
 
 
 def _those(data: Buffer, blamed: Callable[[Record], bool]) -> tuple[int, ...]:

@@ -119,21 +119,16 @@ def _frames_of(folder: str, halves: Iterable[str], run: int | None) -> list[Fram
     """The frames of both halves in their order; a half of another run is set aside."""
     frames: list[Frame] = []
     for path in halves:
-        found = _frames(path)
+        with open(path, "rb") as file:
+            found = list(whole_frames(file.read()))
+        first = max((frame.first for frame in found), default=0)
+        found = [frame for frame in found if frame.first == first]  # of the last time that it was begun
         strange = {frame.run for frame in found} - {run, None} if run is not None else set()
         if strange:
             _away(folder, [path], f"it is of the run {strange.pop():016x}, and the last one here was {run:016x}")
         else:
             frames += found
     return sorted(frames, key=attrgetter("number"))
-
-
-def _frames(path: str) -> list[Frame]:
-    """The whole frames of a half, as far as they are of the last time that it was begun."""
-    with open(path, "rb") as file:
-        found = list(whole_frames(file.read()))
-    first = max((frame.first for frame in found), default=0)
-    return [frame for frame in found if frame.first == first]
 
 
 def _say_gaps(folder: str, frames: list[Frame]) -> None:
@@ -152,18 +147,17 @@ def whole_frames(data: bytes) -> Iterator[Frame]:
     at = _next(data, 0)
     while at >= 0 and at + HEAD.size <= len(data):
         frame = _frame_at(data, at, named=data.startswith(MARK, at))
-        if frame is not None:
+        if frame is None:
+            at += 1
+        else:
             yield frame
-        at = _next(data, at + (_size(frame) if frame is not None else 1))
+            at += HEAD.size - (RUN_BYTES if frame.run is None else 0) + len(frame.rows)
+        at = _next(data, at)
 
 
 def _next(data: bytes, at: int) -> int:
     """Where the next mark stands at or behind byte `at`; -1 if none does."""
     return min((found for mark in (MARK, WITHOUT_RUN) if (found := data.find(mark, at)) >= 0), default=-1)
-
-
-def _size(frame: Frame) -> int:
-    return HEAD.size - (RUN_BYTES if frame.run is None else 0) + len(frame.rows)
 
 
 def _frame_at(data: bytes, at: int, *, named: bool) -> Frame | None:
@@ -181,25 +175,19 @@ def _frame_at(data: bytes, at: int, *, named: bool) -> Frame | None:
 def _pieces(frames: list[Frame]) -> Pieces:
     """What is to be put back."""
     pieces: Pieces = defaultdict(lambda: defaultdict(list))
-    for frame in frames:
-        for path, base, at, data in _rows(frame.rows):
-            if data is None:
+    for rows in (frame.rows for frame in frames):
+        here = 0
+        while here < len(rows):
+            names, size, base, at = ROW.unpack_from(rows, here)
+            here += ROW.size + names
+            path = os.fsdecode(rows[here - names : here])
+            if size == STANDS:
                 pieces[path].pop(base, None)
-            else:
-                pieces[path][base].append(Piece(at, data))
+                continue
+            data = rows[here : here + size]
+            pieces[path][base].append(Piece(at, data))
+            here += len(data)
     return pieces
-
-
-def _rows(rows: bytes) -> Iterator[tuple[str, int, int, bytes | None]]:
-    """Path, segment, byte and bytes of each row; None where the segment stands."""
-    here = 0
-    while here < len(rows):
-        names, size, base, at = ROW.unpack_from(rows, here)
-        here += ROW.size + names
-        path = os.fsdecode(rows[here - names : here])
-        data = None if size == STANDS else rows[here : here + size]
-        here += len(data or b"")
-        yield path, base, at, data
 
 
 def _put_back(folder: str, base: int, pieces: list[Piece]) -> tuple[int, bool]:

@@ -21,6 +21,7 @@ from waterclock.broker.log import snapshot
 from waterclock.broker.log.aborted import ENDING, RowsChecksum, read_rows, write_rows
 from waterclock.broker.log.batch import commits
 from waterclock.broker.log.producers import AbortedTransaction
+from waterclock.broker.log.segment import numbered
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition
@@ -49,8 +50,7 @@ def learn(partition: Partition, names: Collection[str], known: Snapshot | None, 
 def _aborted(partition: Partition, names: Collection[str], vouched: dict[int, RowsChecksum] | None, since: int) -> Rows:
     """The aborted transactions with markers before offset `since`, all of them in their files, and no later ones."""
     first, there = partition.segments[0].base, {segment.base for segment in partition.segments}
-    files = {int(name[: -len(ENDING)]) for name in names if name.endswith(ENDING) and name[: -len(ENDING)].isdigit()}
-    had = {base: read_rows(_path(partition, base)) for base in sorted(files) if base >= first}
+    had = {base: read_rows(_path(partition, base)) for base in numbered(names, ENDING) if base >= first}
     rows = {base: [row for row in some if row.last < since] for base, some in had.items()}
     if vouched is None:
         doubtful = {base for base, some in rows.items() if some}
@@ -78,17 +78,14 @@ def _mended(partition: Partition, rows: Rows, found: Rows, doubtful: set[int]) -
             )  # fmt: skip
             continue
         mended[base] = found.get(base, [])
-        if _seen(partition, mended[base]) != _seen(partition, rows.get(base, [])):
+        # those with markers before the start concern no reader: earlier versions leave out some
+        seen = [[row for row in some if row.last >= partition.start] for some in (mended[base], rows.get(base, []))]
+        if seen[0] != seen[1]:
             log.warning(
                 "%s%s was damaged, or of before a compaction: written anew from the markers in the log, with %d "
                 "transactions where it had %d", _path(partition, base), ENDING, len(mended[base]), len(rows.get(base, []))
             )  # fmt: skip
     return mended
-
-
-def _seen(partition: Partition, rows: list[AbortedTransaction]) -> list[AbortedTransaction]:
-    """Those that concern readers: earlier versions leave out some with markers before the start."""
-    return [row for row in rows if row.last >= partition.start]
 
 
 def _in_the_log(partition: Partition, since: int) -> Rows:

@@ -13,7 +13,7 @@ Source: log retention of Apache Kafka, which counts the same way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.segment import Segment
@@ -25,8 +25,16 @@ def retire(partition: Partition, now_ms: int) -> list[Segment]:
         return []
     gone: list[Segment] = []
     for rule in (_before_start, _too_many, _too_old):
-        if rule is _before_start or "delete" in partition.settings["cleanup.policy"]:
-            gone += _retire(partition, rule(partition, now_ms))
+        if rule is not _before_start and "delete" not in partition.settings["cleanup.policy"]:
+            continue
+        count, segments = 0, partition.segments
+        for number, segment in enumerate(rule(partition, now_ms)):
+            last = number + 1 == len(segments)
+            upto = partition.end if last else segments[number + 1].base
+            if partition.high < upto or (last and not segment.size):
+                break
+            count = number + 1
+        gone += partition.drop(count)
     return gone
 
 
@@ -46,21 +54,6 @@ def due_in_ms(partition: Partition, now_ms: int) -> int | None:
     if not deletes or partition.settings["retention.ms"] < 0:
         return None
     return max(0, _latest_ms(partition, first) + int(partition.settings["retention.ms"]) + 1 - now_ms)
-
-
-Rule = Callable[[Partition, int], Iterator[Segment]]
-
-
-def _retire(partition: Partition, candidates: Iterable[Segment]) -> list[Segment]:
-    count = 0
-    segments = partition.segments
-    for number, segment in enumerate(candidates):
-        last = number + 1 == len(segments)
-        upto = partition.end if last else segments[number + 1].base
-        if partition.high < upto or (last and not segment.size):
-            break
-        count = number + 1
-    return partition.drop(count)
 
 
 def _before_start(partition: Partition, now_ms: int) -> Iterator[Segment]:
@@ -90,5 +83,5 @@ def _too_old(partition: Partition, now_ms: int) -> Iterator[Segment]:
 
 def _latest_ms(partition: Partition, segment: Segment) -> int:
     """The latest timestamp in a segment; where its records have none, when it was last written to."""
-    latest = segment.latest if segment is partition.active else segment.tail.latest
+    latest = partition.latest_in(segment)
     return latest if latest >= 0 else int(os.fstat(segment.fd).st_mtime * 1000)

@@ -41,7 +41,12 @@ def scan(segment: Segment, least: int, *, gaps: bool) -> WholePart:
     """
     index, size = segment.index, segment.size
     row = index.at[-1] if index.at else -1
-    sure = _end_of_batch(segment, row, index.bases[-1]) if index.at else -1
+    sure: int | None = -1
+    if index.at:
+        data = memoryview(os.pread(segment.fd, _next_size(segment, row), row))
+        batch = header_of(data) if len(data) >= HEADER else None
+        good = batch is not None and batch.base == index.bases[-1] and _good(batch, batch.base, data)
+        sure = batch.last + 1 if batch is not None and good else None
     if sure is None:
         index = segment.index_anew()
         segment.tell_of_index()
@@ -71,15 +76,6 @@ def _whole_batches(
         segment.note(batch.base, at + here, after - here, batch.max_timestamp)
         here, end, epoch = after, batch.last + 1, max(epoch, batch.leader_epoch)
     return here, end, epoch
-
-
-def _end_of_batch(segment: Segment, at: int, base: int) -> int | None:
-    """The offset after the whole batch with offset `base` that starts at byte `at`; None if there is none."""
-    data = os.pread(segment.fd, _next_size(segment, at), at)
-    if len(data) < HEADER:
-        return None
-    batch = header_of(data)
-    return batch.last + 1 if batch.base == base and _good(batch, base, memoryview(data)) else None
 
 
 def _next_size(segment: Segment, at: int) -> int:

@@ -13,6 +13,10 @@ byte from which whole batches lead to exactly that row. Bytes that a client made
 Rule 1: what is read here is durable, so nothing but damage changes it. Who cuts a log while this runs drops what is found.
 Rule 2: bytes that the disk refuses to give are damaged like any others.
 Rule 3: nothing is changed, and any thread may do it, a step at a time.
+Rule 4: bytes go from a file to a socket, and nobody reads them on the way. An answer ends before known damage. If nobody
+    has read the file since the broker's start, it ends before the first batch that is not whole, too, and is no longer
+    than what was looked at: clients take nonsense for a length or a record, and wait for ever or end their process. The
+    scrub has read all files some time after a start; from then on this costs nothing.
 """
 
 from __future__ import annotations
@@ -20,18 +24,17 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, header_of
-from waterclock.broker.log.damage import Damage
 from waterclock.broker.log.index import NEVER, read_rows
-
-if TYPE_CHECKING:
-    from waterclock.broker.log.segment import Segment
+from waterclock.broker.log.segment import Damage, Segment
 
 CHUNK: Final = 256 << 10  # bytes read at once
+LOOKED_AT: Final = 1 << 20
+"""Bytes of one answer, or its first batch if that is longer: at most some ten milliseconds, with the smallest batches."""
 NEAR: Final = 1 << 20  # how far before a row of the index whole batches are looked for
 MAGIC_AT: Final = 16
 File = TypeVar("File", bound="Segment | RenamedLog")
@@ -71,18 +74,15 @@ class SegmentScrub(Generic[File]):
         """Read some `most` bytes more, a batch a step."""
         until = min(self.at + most, self.size)
         while self.at < until:
-            chunk, here = self._chunk(), 0
+            # the batch here, the next one's header, and more if there is room; less if the file has no such batch
+            size, here = PREFIX + self._length_at(self.at) + HEADER, 0
+            chunk = memoryview(self._read(self.at, max(CHUNK, size)) or self._read(self.at, size))
             while self.at + here < until and (after := self._after(chunk, here)):
                 here = after
                 yield
             self.at += here
             if not here:
                 yield from self._pass_over()
-
-    def _chunk(self) -> memoryview:
-        """The batch here, the next one's header, and more if there is room; less if the file has no such batch."""
-        size = PREFIX + self._length_at(self.at) + HEADER
-        return memoryview(self._read(self.at, max(CHUNK, size)) or self._read(self.at, size))
 
     def _length_at(self, at: int) -> int:
         """The length that the batch at byte `at` says it has, if it can have that; one of CHUNK or more ends at a row."""
@@ -107,20 +107,17 @@ class SegmentScrub(Generic[File]):
         after = here + PREFIX + batch.length
         if here and after + HEADER > len(chunk) and self.at + after < self.size:
             return 0  # read on from here: what is behind it says something of its offset
-        if not is_whole(chunk, here) or not self._follows(batch.base, batch.last, chunk, after):
+        if not is_whole(chunk, here) or batch.base < self.next_offset:
             return 0
+        if batch.base > self.next_offset:  # its offset lies outside of its checksum: what comes behind speaks for it
+            behind = self._end
+            if self.at + after < self.size and after + HEADER <= len(chunk):
+                offset, _, _, magic, *_ = FRAME.unpack_from(chunk, after)
+                behind = offset if magic == MAGIC else behind  # one that is damaged itself says nothing
+            if batch.last >= behind:
+                return 0
         self.next_offset, self.latest = batch.last + 1, max(self.latest, batch.max_timestamp)
         return after
-
-    def _follows(self, base: int, last: int, chunk: memoryview, after: int) -> bool:
-        """Whether a batch may have these offsets: they lie outside of its checksum."""
-        if base <= self.next_offset:
-            return base == self.next_offset
-        behind = self._end
-        if self.at + after < self.size and after + HEADER <= len(chunk):
-            offset, _, _, magic, *_ = FRAME.unpack_from(chunk, after)
-            behind = offset if magic == MAGIC else behind  # one that is damaged itself says nothing
-        return last < behind
 
     # Behind damage
 
@@ -128,7 +125,14 @@ class SegmentScrub(Generic[File]):
         """What is here is damaged: go on at the next good place."""
         place = self._where_it_says()
         if place is None:
-            row = yield from self._good_row()
+            row = Place(
+                self.size, self._end
+            )  # the next row of the index where a whole batch stands; the end if none does
+            for later in [row for row in self._rows if self.at < row.at < self.size and row.offset >= self.next_offset]:
+                if self._stands(later):
+                    row = later
+                    break
+                yield
             place = yield from self._before(row)
         self.damages.append(Damage(self.at, place.at, self.next_offset, max(self.next_offset, place.offset)))
         self.at, self.next_offset = place.at, max(self.next_offset, place.offset)
@@ -157,15 +161,6 @@ class SegmentScrub(Generic[File]):
     @cached_property
     def _rows(self) -> list[Place]:
         return [Place(at, base) for base, at in read_rows(self.segment.path + ".index", self.segment.base)]
-
-    def _good_row(self) -> Generator[None, None, Place]:
-        """The next row of the index where a whole batch stands; the end if there is none."""
-        later = [row for row in self._rows if self.at < row.at < self.size and row.offset >= self.next_offset]
-        for row in later:
-            if self._stands(row):
-                return row
-            yield
-        return Place(self.size, self._end)
 
     def _before(self, row: Place) -> Generator[None, None, Place]:
         """The first place from which whole batches lead to a row, or the row itself."""
@@ -200,3 +195,26 @@ def is_whole(data: memoryview, here: int) -> bool:
     if magic != MAGIC or length < HEADER - PREFIX or after > len(data) or delta < 0:
         return False
     return bool(crc32c(data[here + CHECKED : after]) == crc)
+
+
+def sound_bytes(segment: Segment, at: int, size: int) -> int:
+    """How many of the `size` bytes from byte `at` on, where a batch starts, may be handed out; LogDamaged if none may."""
+    ahead = next((damage for damage in segment.damages if at < damage.upto), None)
+    if ahead is not None:
+        if ahead.at <= at:
+            raise segment.lost(ahead)
+        size = min(size, ahead.at - at)
+    if at >= segment.unread:
+        return size
+    sound, least = 0, -1
+    data = memoryview(os.pread(segment.fd, min(size, LOOKED_AT), at))
+    if len(data) >= HEADER and len(data) < (first := PREFIX + FRAME.unpack_from(data)[1]) <= size:
+        data = memoryview(os.pread(segment.fd, first, at))
+    while is_whole(data, sound):
+        base, length, _, _, _, _, delta = FRAME.unpack_from(data, sound)
+        if base < least:
+            break
+        sound, least = sound + PREFIX + length, base + delta + 1
+    if not sound:
+        raise segment.broken(at)
+    return sound

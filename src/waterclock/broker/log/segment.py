@@ -5,7 +5,9 @@ Rule 2: `durable` bytes are on the disk; nobody but the writer of this file read
     this file, the others in the write-ahead log (write_ahead.py).
 Rule 3: the file is open as long as somebody holds the segment: a flusher or an answer on its way may outlive its deletion.
 Rule 4: its index file is made before it, empty. An index that is there and empty says: nothing here was ever durable.
-Rule 5: while it grows its index is in memory. Afterwards it is looked up in the file: what is held does not grow with the
+Rule 5: of known damage, what was lost is an error for who asks for it; every other offset is read as ever. Nothing is
+    mended, cut or skipped: a reader goes past lost offsets if its program says so.
+Rule 6: while it grows its index is in memory. Afterwards it is looked up in the file: what is held does not grow with the
     log, and no reader of old records makes the loop read a whole index.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -23,16 +25,24 @@ from crc32c import crc32c
 from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
-from waterclock.broker.log.damage import Damage, begin_beyond, lost_with
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
 from waterclock.disk import flush_file, flush_folder, write_all
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
-LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (labels.py)
+LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (folder/labels.py)
 log = logging.getLogger("waterclock.broker")
 FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
+
+
+class Damage(NamedTuple):
+    """From byte `at` to before byte `upto` there is no whole batch; offsets from `first` to before `end` are lost there."""
+
+    at: int
+    upto: int
+    first: int
+    end: int
 
 
 class Tail(NamedTuple):
@@ -48,14 +58,19 @@ class Segment:
     def __init__(self, folder: str, base: int) -> None:
         self.base = base
         self.path = os.path.join(folder, f"{base:020}")
-        self.fd, self._named = _opened(self.path)
+        self.named = True
+        """Whether its files' names are durable."""
+        try:
+            self.fd = os.open(self.path + ".log", os.O_RDWR)
+        except FileNotFoundError:  # a new one: its index is made first (rule 4)
+            os.close(os.open(self.path + ".index", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+            self.fd = os.open(self.path + ".log", os.O_RDWR | os.O_CREAT, 0o644)
+            self.named = False
         self.size = self.durable = self.settled = os.fstat(self.fd).st_size
         self.latest = NEVER  # the latest timestamp, in ms, of what was noted since it was opened
         self.began_ms = NEVER  # the latest timestamp of its first batch: from there on segment.ms counts
         self._pinned: int | None = None  # its index, opened
-        self.unread = (
-            self.size
-        )  # bytes that nobody has read since it was opened: their headers are looked at (sound.py)
+        self.unread = self.size  # bytes that nobody has read since it was opened: scrubbing.py looks at their batches
         self.damages: tuple[Damage, ...] = ()  # what is known to be damaged, in its order
 
     @cached_property
@@ -142,16 +157,14 @@ class Segment:
         """All before byte `size` is durable in this file itself. Any thread: what it overwrites costs a flush too many."""
         self.settled = max(self.settled, size)
 
-    @property
-    def named(self) -> bool:
-        """Whether its files' names are durable."""
-        return self._named
-
     def locate(self, offset: int) -> tuple[int, int]:
         """Byte and size of the batch that holds `offset`, or of the first one after it. It must be there."""
         at = self.lookup.before_offset(offset)
-        if self.damages:
-            at = self._beyond_damage(at, offset)
+        for damage in self.damages:
+            if damage.first <= offset < damage.end:
+                raise self.lost(damage)
+            if damage.end <= offset:
+                at = max(at, damage.upto)
         while True:
             chunk = os.pread(self.fd, INDEX_EVERY + HEADER, at)
             here = 0
@@ -167,13 +180,6 @@ class Segment:
             if not here or at + here > self.size:
                 raise self.broken(at)
             at += here
-
-    def _beyond_damage(self, at: int, offset: int) -> int:
-        """Where to begin instead of byte `at`; LogDamaged if the offset is lost."""
-        lost = lost_with(self.damages, offset)
-        if lost is not None:
-            raise self.lost(lost)
-        return begin_beyond(self.damages, at, offset)
 
     def broken(self, at: int) -> LogDamaged:
         """The error that says where the file is damaged."""
@@ -225,9 +231,9 @@ class Segment:
     def batches(self, at: int = 0) -> Iterator[tuple[int, Batch, memoryview]]:
         """As `headers`, with each batch's bytes, which are what its checksum says; LogDamaged if they are not."""
         while at < self.size:
-            size = max(CHUNK, self._size_at(at))
-            chunk = memoryview(os.pread(self.fd, min(size, self.size - at), at))
-            here = 0
+            head, here = os.pread(self.fd, PREFIX, at), 0
+            size = PREFIX + int(EPOCH.unpack_from(head, 8)[0]) if len(head) == PREFIX else 0  # as long as it says it is
+            chunk = memoryview(os.pread(self.fd, min(max(CHUNK, size), self.size - at), at))
             while here + HEADER <= len(chunk):
                 batch = header_of(chunk, here)
                 after = here + PREFIX + batch.length
@@ -241,30 +247,20 @@ class Segment:
                 raise self.broken(at)
             at += here
 
-    def _size_at(self, at: int) -> int:
-        """How long the batch at byte `at` says it is."""
-        head = os.pread(self.fd, PREFIX, at)
-        return PREFIX + int(EPOCH.unpack_from(head, 8)[0]) if len(head) == PREFIX else 0
-
     @cached_property
     def tail(self) -> Tail:
         """The end of a segment that nothing is appended to any more. What its index lacks is found and kept."""
-        found = self._tail_from_last_row() if self._held is None else None
-        return found or self._find_tail()
-
-    def _tail_from_last_row(self) -> Tail | None:
-        """The tail, if the last row of the index is a good one, not far from the end; otherwise None."""
-        row = last_row(self.path + ".index", self.base)
-        if row is None or row[1] >= self.size:
-            return None
-        end, at, latest = row
-        with suppress(LogDamaged):
-            for here, batch in self.headers(at):
-                if here >= at + INDEX_EVERY:  # it should have a row of its own
-                    return None
-                end, latest = batch.last + 1, max(latest, batch.max_timestamp)
-            return Tail(end, latest)
-        return None
+        row = last_row(self.path + ".index", self.base) if self._held is None else None
+        if row is not None and row[1] < self.size:
+            end, at, latest = row
+            with suppress(LogDamaged):
+                for here, batch in self.headers(at):
+                    if here >= at + INDEX_EVERY:  # it should have a row of its own
+                        break
+                    end, latest = batch.last + 1, max(latest, batch.max_timestamp)
+                else:
+                    return Tail(end, latest)
+        return self._find_tail()
 
     def _find_tail(self) -> Tail:
         """The tail, by the whole index, which is mended on the way; LogDamaged if it is the log that is damaged."""
@@ -321,8 +317,8 @@ class Segment:
     def flush(self) -> None:
         """Put what was written onto the disk; the first time, and after `name_anew`, the folder's label and names too."""
         os.fdatasync(self.fd)
-        if not self._named:
-            self._named = True  # before: a name that is made from here on is for the next flush
+        if not self.named:
+            self.named = True  # before: a name that is made from here on is for the next flush
             folder = os.path.dirname(self.path)
             with suppress(FileNotFoundError):  # the journal has none
                 flush_file(os.path.join(folder, LABEL))
@@ -331,7 +327,7 @@ class Segment:
 
     def name_anew(self) -> None:
         """A file beside it is new, or has another name: the next flush makes that durable along with the records."""
-        self._named = False
+        self.named = False
 
     def delete(self) -> None:
         """Remove its files; who reads it now may finish."""
@@ -346,9 +342,7 @@ class Segment:
                 os.close(self._pinned)
 
 
-def _opened(path: str) -> tuple[int, bool]:
-    """The file of a segment, and whether it was there before; a new one's index is made first (rule 4)."""
-    with suppress(FileNotFoundError):
-        return os.open(path + ".log", os.O_RDWR), True
-    os.close(os.open(path + ".index", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
-    return os.open(path + ".log", os.O_RDWR | os.O_CREAT, 0o644), False
+def numbered(names: Iterable[str], ending: str) -> list[int]:
+    """The offsets that files of that ending are named after, rising; `names` are those of a folder's files."""
+    offsets = (name.removesuffix(ending) for name in names if name.endswith(ending))
+    return sorted(int(offset) for offset in offsets if offset.isdigit())

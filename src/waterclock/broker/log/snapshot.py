@@ -26,6 +26,7 @@ from crc32c import crc32c
 
 from waterclock.broker.log.aborted import RowsChecksum
 from waterclock.broker.log.producers import Producers
+from waterclock.broker.log.segment import numbered
 from waterclock.disk import flush_file, flush_folder, replacing
 
 FORM: Final = b"WCS3"
@@ -63,16 +64,13 @@ class Snapshots:
             return
         with suppress(OSError):
             self._doubtful = True
-            self._flush(rows)
+            for path in rows:
+                with suppress(FileNotFoundError):  # gone with its segment
+                    flush_file(path)
+            if rows:
+                flush_folder(self._folder)  # one of them may be new
             self._doubtful = False
             write(self._folder, offset, data)
-
-    def _flush(self, rows: Collection[str]) -> None:
-        for path in rows:
-            with suppress(FileNotFoundError):  # gone with its segment
-                flush_file(path)
-        if rows:
-            flush_folder(self._folder)  # one of them may be new
 
 
 def packed(producers: bytes, vouched: Mapping[int, RowsChecksum]) -> bytes:
@@ -99,8 +97,7 @@ def settle(folder: str) -> None:
 
 def offsets(names: Iterable[str]) -> list[int]:
     """The offsets that snapshots are there for, rising; `names` are those of the folder's files."""
-    numbers = (name[: -len(ENDING)] for name in names if name.endswith(ENDING))
-    return sorted(int(number) for number in numbers if number.isdigit())
+    return numbered(names, ENDING)
 
 
 def newest(folder: str, names: Iterable[str]) -> Snapshot | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from waterclock.broker.log.index import ENTRY, SALT
@@ -59,46 +60,34 @@ class StoredIndex:
 
     def before_offset(self, offset: int) -> int:
         """As `Index.before_offset`, and so are the others."""
-        try:
-            row = self._row(lambda rows: bisect_right(rows, offset, key=lambda row: row[OFFSET]) - 1)
-        except DamagedRow:
-            return self._mended().before_offset(offset)
-        return (row or NOTHING)[BYTE]
+        row = self._row(bisect_right, offset, OFFSET, -1)
+        return self._mended().before_offset(offset) if row is None else row[BYTE]
 
     def before_byte(self, byte: int) -> int:
-        try:
-            row = self._row(lambda rows: bisect_right(rows, byte, key=lambda row: row[BYTE]) - 1)
-        except DamagedRow:
-            return self._mended().before_byte(byte)
-        return (row or NOTHING)[BYTE]
+        row = self._row(bisect_right, byte, BYTE, -1)
+        return self._mended().before_byte(byte) if row is None else row[BYTE]
 
     def offset_after(self, byte: int) -> int | None:
-        try:
-            row = self._row(lambda rows: bisect_left(rows, byte, key=lambda row: row[BYTE]))
-        except DamagedRow:
+        row = self._row(bisect_left, byte, BYTE, 0)
+        if row is None:
             return self._mended().offset_after(byte)
-        return None if row is None else row[OFFSET]
+        return None if row is NOTHING else row[OFFSET]
 
     def before_time(self, timestamp: int) -> int:
-        try:
-            row = self._row(lambda rows: bisect_left(rows, timestamp, key=lambda row: row[LATEST]) - 1)
-        except DamagedRow:
-            return self._mended().before_time(timestamp)
-        return (row or NOTHING)[BYTE]
+        row = self._row(bisect_left, timestamp, LATEST, -1)
+        return self._mended().before_time(timestamp) if row is None else row[BYTE]
 
-    def _row(self, row_in: Callable[[Rows], int]) -> Row | None:
-        if self._pinned is not None:
-            return _found(Rows(self._pinned, self._base), row_in)
+    def _row(self, bisect: Callable[..., int], value: int, column: int, shift: int) -> Row | None:
+        """The row `shift` behind where `value` stands in a column, NOTHING if there is none; None if one is damaged."""
+        fd = self._pinned
         try:
-            fd = os.open(self._path, os.O_RDONLY)
-        except FileNotFoundError:
-            raise DamagedRow from None
-        try:
-            return _found(Rows(fd, self._base), row_in)
+            if fd is None:
+                fd = os.open(self._path, os.O_RDONLY)
+            rows = Rows(fd, self._base)
+            number = bisect(rows, value, key=itemgetter(column)) + shift
+            return rows[number] if 0 <= number < len(rows) else NOTHING
+        except (FileNotFoundError, DamagedRow):
+            return None
         finally:
-            os.close(fd)
-
-
-def _found(rows: Rows, row_in: Callable[[Rows], int]) -> Row | None:
-    row = row_in(rows)
-    return rows[row] if 0 <= row < len(rows) else None
+            if fd is not None and fd != self._pinned:
+                os.close(fd)

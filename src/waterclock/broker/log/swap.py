@@ -68,7 +68,8 @@ def finish(folder: str, names: list[str], *, stopped: bool) -> list[str]:
         error = _damage(path, base, upto)
         is_strange = error is None and _is_strange(folder, path, old, base, upto)
         if is_strange or (base in old and (stopped or error is not None)):
-            _set_aside(folder, found[0])
+            place = set_aside(path, path + UNKNOWN)
+            log.warning("%s is damaged, or belongs to nothing here: it is set aside as %s", path, place)
         elif error is not None:
             raise error
         else:
@@ -101,8 +102,10 @@ def _damage(path: str, base: int, upto: int) -> LogDamaged | None:
 def _is_strange(folder: str, path: str, old: list[int], base: int, upto: int) -> bool:
     """Whether a new file has something that the old ones have not, or lies within another segment."""
     before = [one for one in old if one < base]
-    if before and base not in old and _end(os.path.join(folder, f"{before[-1]:020}.log")) > base:
-        return True
+    if before and base not in old:
+        previous = _batches(os.path.join(folder, f"{before[-1]:020}.log"))
+        if any(batch.last >= base for batch in previous):
+            return True
     new = _batches(path)
     there = [one for one in old if base <= one < upto]
     for first, following in pairwise([*there, upto]):
@@ -123,10 +126,6 @@ def _batches(path: str) -> list[Batch]:
     return found
 
 
-def _end(path: str) -> int:
-    return max((batch.last + 1 for batch in _batches(path)), default=0)
-
-
 def _is_left_of(new: Batch, old: Batch | None) -> bool:
     """Whether a compaction can have made one batch of the other."""
     if old is None or new.last_delta != old.last_delta or new.records > old.records:
@@ -135,12 +134,6 @@ def _is_left_of(new: Batch, old: Batch | None) -> bool:
         return False
     return new.max_timestamp <= old.max_timestamp and (new.attributes != old.attributes or new.records < old.records
                                                        or new.crc == old.crc)  # fmt: skip
-
-
-def _set_aside(folder: str, name: str) -> None:
-    path = os.path.join(folder, name)
-    place = set_aside(path, path + UNKNOWN)
-    log.warning("%s is damaged, or belongs to nothing here: it is set aside as %s", path, place)
 
 
 def abandon(folder: str) -> bool:

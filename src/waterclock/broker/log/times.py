@@ -29,7 +29,7 @@ def first_at(partition: Partition, timestamp: int, upto: int) -> Moment:
     for segment in partition.segments:
         if segment.base >= upto:
             return NONE
-        if _latest(partition, segment) >= timestamp:
+        if partition.latest_in(segment) >= timestamp:
             found = _in_segment(segment, timestamp, max(partition.start, segment.base), upto)
             if found is not NONE:
                 return found
@@ -40,17 +40,13 @@ def latest(partition: Partition) -> Moment:
     """The record with the latest timestamp of all, the first of those: what timestamp -3 asks for. KIP-734."""
     best = NONE
     for segment in partition.segments:
-        time, start = _latest(partition, segment), max(partition.start, segment.base)
+        time, start = partition.latest_in(segment), max(partition.start, segment.base)
         if time > best.timestamp:
             found = _in_segment(segment, time, start, partition.end)
             if found is NONE:  # the latest of all lies before the start: the long way
                 found = _latest_in(segment, start, best.timestamp)
             best = best if found is NONE else found
     return best
-
-
-def _latest(partition: Partition, segment: Segment) -> int:
-    return segment.latest if segment is partition.active else segment.tail.latest
 
 
 def _in_segment(segment: Segment, timestamp: int, start: int, upto: int) -> Moment:

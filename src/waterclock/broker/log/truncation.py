@@ -16,7 +16,6 @@ import os
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.segment import Segment
 from waterclock.disk import flush_folder
 
 
@@ -28,7 +27,8 @@ def cut(partition: Partition, end: int) -> Partition:
         partition.segments.remove(segment)
     if partition.segments:
         last = partition.active
-        last.cut(_first_byte(last, end))
+        later = (at for at, batch in last.headers(last.lookup.before_offset(end)) if batch.last >= end)
+        last.cut(next(later, last.size))
         last.flush()  # before the memo forgets whose records they were: none of them must come back
     flush_folder(partition.folder)
     partition.memo.forget_from(end)
@@ -40,14 +40,6 @@ def _drop_snapshots(partition: Partition, end: int) -> None:
     """Durably, and before any record goes: a snapshot behind the log's end says that the log is damaged."""
     snapshot.drop_after(partition.folder, end, os.listdir(partition.folder))
     flush_folder(partition.folder)
-
-
-def _first_byte(segment: Segment, end: int) -> int:
-    """Where the first batch with a record at or after `end` begins."""
-    for at, batch in segment.headers(segment.lookup.before_offset(end)):
-        if batch.last >= end:
-            return at
-    return segment.size
 
 
 def begin_anew(partition: Partition, start: int) -> Partition:

@@ -18,8 +18,8 @@ Rule 3: the files are there from the first small append on until everything stan
 Rule 4: any thread may write a frame, one at a time. A flush that fails ends the process: durable.py. A frame that the disk
     does not take (reserved room is no promise where files are copied on write, or their size is limited) was not flushed:
     whoever hands it in is told, and flushes the files themselves.
-Rule 5: each frame names the run of the broker that wrote it, a number that is new with each start (folder.py): what lies
-    here from before, or from another folder, is known by that.
+Rule 5: each frame names the run of the broker that wrote it, a number that is new with each start (folder/data_folder.py):
+    what lies here from before, or from another folder, is known by that.
 """
 
 from __future__ import annotations
@@ -69,29 +69,27 @@ class WriteAheadLog:
         self._unflushed: tuple[dict[Segment, int], dict[Segment, int]] = (
             {},
             {},
-        )  # of each half: size up to which it has it
+        )  # of each half: up to which size it has it
 
     def write(self, appended: Collection[SegmentBytes]) -> None:
         """Make these bytes durable, some MOST at most. OSError if there is no room for them; then nothing was done."""
-        rows = b"".join(self._row(*one) for one in appended)
+        rows = []
+        for segment, at, size in appended:
+            data, path = os.pread(segment.fd, size, at), self._path(segment)
+            rows.append(ROW.pack(len(path), len(data), segment.base, at) + path + data)
         with self._lock:
-            self._write(rows)
+            self._write(b"".join(rows))
             unflushed = self._unflushed[self._half]
             for segment, at, size in appended:
                 unflushed[segment] = at + size
 
-    def _row(self, segment: Segment, at: int, size: int) -> bytes:
-        data = os.pread(segment.fd, size, at)
-        path = self._path(os.path.dirname(segment.path))
-        return ROW.pack(len(path), len(data), segment.base, at) + path + data
-
-    def _path(self, folder: str) -> bytes:
-        return os.fsencode(folder[len(self._folder) :].strip(os.sep))
+    def _path(self, segment: Segment) -> bytes:
+        return os.fsencode(os.path.dirname(segment.path)[len(self._folder) :].strip(os.sep))
 
     def stands(self, segments: Collection[Segment]) -> None:
         """Flush the files of these segments, which may change from here on (rule 2)."""
         _settle({segment: segment.size for segment in segments})
-        paths = [self._path(os.path.dirname(segment.path)) for segment in segments]
+        paths = [self._path(segment) for segment in segments]
         rows = (ROW.pack(len(path), STANDS, one.base, 0) + path for one, path in zip(segments, paths, strict=True))
         with self._lock:
             if self._files:
@@ -101,8 +99,13 @@ class WriteAheadLog:
         if not self._files:
             self._open()
         size = HEAD.size + len(rows)
-        if self._at + size > ROOM:
-            self._turn()
+        if self._at + size > ROOM:  # go on in the other half (rule 1)
+            other = 1 - self._half
+            _settle(self._unflushed[other])  # where nobody has done so beside it
+            self._unflushed[other].clear()
+            self._half = other
+            self._first = self._number + 1
+            self._at = 0
         number = self._number + 1
         checksum = crc32c(rows, crc32c(SUMMED.pack(self._run, number, self._first, len(rows))))
         frame = HEAD.pack(MARK, self._run, number, self._first, len(rows), checksum) + rows
@@ -126,13 +129,6 @@ class WriteAheadLog:
             _close(files)
             raise
         self._files = files
-
-    def _turn(self) -> None:
-        """Go on in the other half (rule 1)."""
-        other = 1 - self._half
-        _settle(self._unflushed[other])  # where nobody has done so beside it
-        self._unflushed[other].clear()
-        self._half, self._first, self._at = other, self._number + 1, 0
 
     @property
     def unsettled(self) -> bool:

@@ -1,7 +1,7 @@
 """A request that was begun must arrive: `socket.request.timeout.ms`, and a second more for each RATE bytes that came.
 
 Who claims a hundred megabytes and sends none has its connection closed after that time, and after an eighth of it while
-others wait for the memory that it holds. So has who does not say who he is, where users are asked for it, or does not
+others wait for the memory that it holds. So has who does not say who he is, if there are users, or does not
 finish TLS's handshake: that counts as begun when it connects.
 
 One timer for all, as in idle.py: it turns STEPS times in that time, and no clock is read for a request.
@@ -22,7 +22,7 @@ RATE: Final = 64 << 10  # bytes in a second that are no reason to close
 log = logging.getLogger("waterclock.broker")
 
 
-class Sender(Protocol):
+class ArrivingConnection(Protocol):
     """A connection by which a request is arriving."""
 
     def arrived(self) -> int:
@@ -43,17 +43,17 @@ class ArrivalWatch:
         self._allowed_ms, step_s = allowed_ms, allowed_ms / 1000 / STEPS
         self._rhythm = Rhythm(timer, step_s, self._turn_on) if allowed_ms > 0 else None
         self._bytes_a_step = max(1.0, RATE * step_s)
-        self._begun: dict[Sender, int] = {}  # and in which turn
+        self._begun: dict[ArrivingConnection, int] = {}  # and in which turn
         self._turn = 0
         self.closed = 0
 
-    def begin(self, connection: Sender) -> None:
+    def begin(self, connection: ArrivingConnection) -> None:
         """A request begins to arrive, or goes on after a pause that was ours."""
         self._begun[connection] = self._turn
         if self._rhythm is not None:
             self._rhythm.wake()
 
-    def end(self, connection: Sender) -> None:
+    def end(self, connection: ArrivingConnection) -> None:
         """It is there, or waits for us."""
         self._begun.pop(connection, None)
 
@@ -65,7 +65,7 @@ class ArrivalWatch:
                 self._close(connection)
         return 0.0 if self._begun else None
 
-    def _close(self, connection: Sender) -> None:
+    def _close(self, connection: ArrivingConnection) -> None:
         self.closed += 1
         log.warning(
             "closed the connection of %s: the request that it began did not arrive within %d ms"

@@ -18,13 +18,12 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.buffers import Slice
 from waterclock.broker.net.frame import SIZE, Frame
 from waterclock.broker.net.hub import Hub
-from waterclock.broker.net.outgoing import Part, Ready, Slot
+from waterclock.broker.net.outgoing import AnswerPart, Ready, Slot
 from waterclock.broker.net.turns import MANY, SLICE_NS
 
 INBOX: Final = 256 << 10  # bytes of one read
@@ -50,12 +49,12 @@ class Connection:
         self.make_slot: Callable[[Connection], Slot] = Slot  # a fault puts its own there for one request
         self.principal: str | None = None  # who it is, once SASL knows
         self.login: Any = None  # how far it has come with saying so
-        self.rights: Any = None  # what it may do, as far as the authorizer was asked
+        self.rights: Any = None  # what it may do, as far as the authorizer has decided
         self.client_id = ""
         self.heard = hub.idle.turn  # when something last went through, by the turns of `idle.py`
         self.unsent = 0  # bytes of answers, those in files not counted
-        self._out: deque[Part | memoryview] = deque()
-        self._frame: Frame | None = None  # the request that arrives, where it does not fit a read
+        self._out: deque[AnswerPart | memoryview] = deque()
+        self._frame: Frame | None = None  # the request that arrives, if it does not fit a read
         self._kept: memoryview | None = None  # requests that came together with others, and have not had their turn
         self._keeps = 0  # bytes of memory that are held for it
         self._works = 0  # requests that take long: those behind them wait
@@ -192,17 +191,19 @@ class Connection:
         self._attempt(self._read_as_fits)
 
     def slice(self) -> bool:
-        """Serve some of what was kept. Always False: where there is more, `_read_as_fits` has asked for another turn."""
+        """Serve some of what was kept. Always False: if there is more, `_read_as_fits` has added another turn."""
         self._queued = False
         kept, self._kept = self._kept, None
-        if kept is not None and self.fd >= 0:
-            self._attempt(partial(self._split_kept, kept))
-        return False
 
-    def _split_kept(self, kept: memoryview) -> None:
-        self._split(kept)
-        if self._kept is None:
-            self._let_go()
+        def split() -> None:
+            assert kept is not None
+            self._split(kept)
+            if self._kept is None:
+                self._let_go()
+
+        if kept is not None and self.fd >= 0:
+            self._attempt(split)
+        return False
 
     def _open_frame(self, head: memoryview) -> None:
         """A buffer for a request that begins with `head`, or for its size."""
@@ -236,16 +237,14 @@ class Connection:
         """Whether others wait for the memory that it has."""
         return bool(self._memory.waiting)
 
-    # On the way in, where users are asked who they are
+    # On the way in, if there are users
 
     def admit(self, user: str, serve: Serve) -> None:
-        """It is known who this is: from now on requests are served by `serve`, and may be large."""
-        self.principal, self.login, self.rights = user, None, None
+        """It is known who this is: its requests are served by `serve`, may be large, and share the others' memory."""
+        self.principal = user
+        self.login = None
+        self.rights = None
         self._serve, self._largest = serve, self._hub.largest_request
-        self._let_in()
-
-    def _let_in(self) -> None:
-        """Not a stranger any more: with the memory of the others."""
         if self._stranger:
             self._stranger = False
             self._memory.give_back(self._keeps)
@@ -254,7 +253,7 @@ class Connection:
             self._hub.arriving.end(self)
 
     def serve_by(self, serve: Serve, known: Serve) -> None:
-        """Another serves it from now on: `known` where it is known who this is."""
+        """Another serves it from now on: `known` if it is known who this is."""
         self._serve = serve if self.principal is None else known
         if not self._deaf:
             self._read_as_fits()

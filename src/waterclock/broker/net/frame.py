@@ -56,5 +56,5 @@ class Frame:
             self.have += receive_into(free)
 
     def bytes(self) -> memoryview:
-        """All of it, its size in front; to be asked for at the end, for it cannot grow after that."""
+        """All of it, its size in front; only at the end, for it cannot grow after that."""
         return memoryview(self._buffer)

@@ -37,10 +37,12 @@ class Listener:
         self, loop: Any, address: tuple[str, int], settings: Settings, timer: Any, connect: Connect = Connection
     ) -> None:
         self.loop, self.ready = loop, Ready(loop)
-        self._settings, self._timer, self._connect = settings, timer, connect
+        self._settings = settings
+        self._timer = timer
+        self._connect = connect
         self._owns_timer = False
         self.largest_request: int = settings["socket.request.max.bytes"]
-        self.largest_unknown: int | None = None  # where users are asked who they are
+        self.largest_unknown: int | None = None  # if there are users
         self.received = self.sent = self.refused = 0  # bytes, and connections
         self.connections: dict[Connection, None] = {}
         # one for all of its connections: reading and serving run without a break between. Not one for all listeners:

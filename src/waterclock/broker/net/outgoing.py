@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeAlias
 
 from waterclock.broker.buffers import Slice
 
-Part: TypeAlias = "bytes | Slice"
+AnswerPart: TypeAlias = "bytes | Slice"
 
 
-class Client(Protocol):
+class ClientConnection(Protocol):
     """The connection that a request came by, as far as whoever answers needs it: see `Connection`."""
 
     fd: int
@@ -48,9 +48,9 @@ class Slot:
 
     __slots__ = ("connection", "on_gone", "parts")
 
-    def __init__(self, connection: Client) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
-        self.parts: list[Part] | None = None
+        self.parts: list[AnswerPart] | None = None
         self.on_gone: Callable[[], Any] | None = None
 
     @property
@@ -58,7 +58,7 @@ class Slot:
         """Whether nobody waits for the answer any more."""
         return self.connection.fd < 0
 
-    def answer(self, parts: list[Part]) -> None:
+    def answer(self, parts: list[AnswerPart]) -> None:
         """Give the request its answer, once."""
         self.parts = parts
         self.connection.unsent += sum(len(part) for part in parts if not isinstance(part, Slice))
@@ -71,10 +71,10 @@ class Ready:
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
-        self._connections: dict[Client, None] = {}
+        self._connections: dict[ClientConnection, None] = {}
         self._scheduled = False
 
-    def add(self, connection: Client) -> None:
+    def add(self, connection: ClientConnection) -> None:
         """Send its answers soon: at the end of this turn of the loop, unless `send` is called before."""
         self._connections[connection] = None
         if not self._scheduled:

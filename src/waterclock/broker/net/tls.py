@@ -2,7 +2,7 @@
 
 Rule 1: what OpenSSL has decrypted is not seen by the loop any more: reading goes on until it holds nothing, a few
     records at a time so that others have their turn.
-Rule 2: a write that could not go is asked for again with the same bytes, or more: a file is read again at its place.
+Rule 2: a write that could not go is tried again with the same bytes, or more: a file is read again at its place.
 """
 
 from __future__ import annotations

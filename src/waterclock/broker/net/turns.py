@@ -5,7 +5,7 @@
     connections with more of them, and        BUDGET_NS together, one slice after the other, in a circle
     answers that take long
 
-So a turn of the loop is short whatever is asked for, and whoever asks for one thing at a time is served in that turn.
+So a turn of the loop is short whatever the requests are, and who sends one at a time is served in that turn.
 
 Rule 1: a slice is bounded by count and by time; the first request, or the first step, is done in any case.
 Rule 2: who was served goes to the end of the circle. Nobody is in it twice.
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from waterclock.broker import switching
+from waterclock.broker import interpreter
 from waterclock.clock import SystemClock
 
 MANY: Final = 32  # requests, or steps of an answer, in a slice
@@ -45,12 +45,12 @@ class Turns:
         self._circle.append(task)
         if not self._scheduled:
             self._scheduled = True
-            switching.begins("turns")
+            interpreter.begins("turns")
             self._loop.call_soon(self._go_round)
 
     def work(self, steps: Iterator[Any], failed: Callable[[Exception], Any]) -> None:
         """Do the steps, a slice at a time; the first slice at once. `failed` hears of an error."""
-        work = Work(steps, failed, self.now_ns)
+        work = LongAnswer(steps, failed, self.now_ns)
         if work.slice():
             self.add(work)
 
@@ -66,14 +66,16 @@ class Turns:
         if self._scheduled:
             self._loop.call_soon(self._go_round)
         else:
-            switching.ends("turns")
+            interpreter.ends("turns")
 
 
-class Work:
+class LongAnswer:
     """An answer that takes long."""
 
     def __init__(self, steps: Iterator[Any], failed: Callable[[Exception], Any], now_ns: Callable[[], int]) -> None:
-        self._steps, self._failed, self._now_ns = steps, failed, now_ns
+        self._steps = steps
+        self._failed = failed
+        self._now_ns = now_ns
 
     def slice(self) -> bool:
         until = self._now_ns() + SLICE_NS

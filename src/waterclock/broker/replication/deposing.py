@@ -19,7 +19,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from waterclock.broker.identity import NODE
+from waterclock.broker.folder.identity import NODE
 from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.lease import OVER_S
 from waterclock.broker.replication.link import Link, LinkLost, NobodyListens

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from waterclock.broker.identity import beside
+from waterclock.broker.folder.identity import beside
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
@@ -35,19 +35,18 @@ from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
 
 WAIT_MS: Final = 500
 MOST: Final = 16 << 20
 AGAIN_S: Final = 0.1
 NO_ROOM_S: Final = 1.0
-METADATA, METADATA_VERSION = 3, 4
-LEADER_EPOCH, LEADER_EPOCH_VERSION = 23, 3
-JOURNAL_KEY: Final = JOURNAL_KEYS[1]
 WHY: Final = {
     Error.DUPLICATE_BROKER_REGISTRATION: "another broker follows it already, or it leads under the same number as this one",
     Error.CLUSTER_AUTHORIZATION_FAILED: "it is told another --link-login than this one, or none",
 }
+# its topic is about to go; and the leader has logged the others
+PASSING: Final = {Error.UNKNOWN_TOPIC_ID, Error.KAFKA_STORAGE_ERROR, Error.CORRUPT_MESSAGE}
 log = logging.getLogger("waterclock.broker")
 
 
@@ -58,7 +57,10 @@ class Fetcher:
     """
 
     def __init__(self, replica: Replica, link: Link, identity: Identity, *, chosen: bool = False) -> None:
-        self._replica, self._link, self._identity, self._chosen = replica, link, identity, chosen
+        self._replica = replica
+        self._link = link
+        self._identity = identity
+        self._chosen = chosen
         self.rounds = 0
         self.says = ""
         """What it logged last: whom it follows, or why it cannot."""
@@ -117,32 +119,29 @@ class Fetcher:
 
     async def _introduce(self) -> None:
         """Whether the other leads, and leads this cluster."""
-        said = await self._link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
+        cluster, leader = await self._link.leader()
         us, address, empty = self._identity, self._link.address, not self._replica.topics.by_name
-        if said.cluster_id != us.cluster and not empty:
+        if cluster != us.cluster and not empty:
             raise CannotFollow(
                 f"the data here is of another cluster than {address}'s: give the follower a folder of its own"
             )
-        if said.controller_id == us.node:
-            await self._take_another_id(empty and self._replica.applied is None)
+        if leader == us.node:  # one that has nothing yet, and was given no id, takes another
+            if not empty or self._replica.applied is not None:
+                raise CannotFollow(
+                    f"for {address}, broker {us.node} leads, which is this one: promote the other first "
+                    f"(waterclock broker promote --at {address})"
+                )
+            if self._chosen:
+                raise CannotFollow(
+                    f"{address} is broker {us.node} too: give this one another node.id and an empty folder"
+                )
+            node = beside(us.node)
+            await self._replica.keep([Entry("self", "node", node)])
+            us.node = node
         await self._fetch(asking.fetch(us.node, 0, 1, ()))  # once that is answered it has its journal
-        if us.peer != said.controller_id:
-            await self._replica.keep([Entry("self", "peer", int(said.controller_id))])
-        us.peer = us.leader = int(said.controller_id)
-
-    async def _take_another_id(self, new: bool) -> None:
-        """The leader has this broker's id: one that has nothing yet, and was given none, takes another."""
-        us, address = self._identity, self._link.address
-        if not new:
-            raise CannotFollow(
-                f"for {address}, broker {us.node} leads, which is this one: promote the other first "
-                f"(waterclock broker promote --at {address})"
-            )
-        if self._chosen:
-            raise CannotFollow(f"{address} is broker {us.node} too: give this one another node.id and an empty folder")
-        node = beside(us.node)
-        await self._replica.keep([Entry("self", "node", node)])
-        us.node = node
+        if us.peer != leader:
+            await self._replica.keep([Entry("self", "peer", leader)])
+        us.peer = us.leader = leader
 
     # 2 and 3
 
@@ -161,43 +160,26 @@ class Fetcher:
     async def _common_end(self, partition: Partition) -> int:
         """Up to where this log and the leader's are the same, which may lie before this one's start."""
         epoch, end = partition.memo.epoch, partition.end
+        node, topic, number = self._identity.node, partition.topic, partition.number
         while True:
-            error, theirs, their_end = await self._end_at_leader(partition, epoch, -1)
+            error, theirs, their_end = await self._link.end_of_epoch(node, topic, number, epoch)
             if error == Error.UNKNOWN_TOPIC_OR_PARTITION and partition is not self._replica.journal:
                 return partition.end  # it is being deleted
             if error:
                 raise LinkLost(f"{self._link.address} refuses to be followed: {error.name}")
             if theirs < 0:
-                await self._check_that_leads(partition, epoch)
+                error, *_ = await self._link.end_of_epoch(node, topic, number, epoch, epoch)
+                if error == Error.UNKNOWN_LEADER_EPOCH:  # all that the other knows is older
+                    raise CannotFollow(
+                        f"{self._link.address} has never heard of epoch {epoch}, which this broker has: it is no leader "
+                        f"any more. Follow the one that is"
+                    )
                 return 0
             ours, our_end = partition.memo.end_of(theirs, partition.end)
             end = min(end, their_end, our_end)
             if ours in (theirs, -1):
                 return max(end, 0)
             epoch = ours  # they never had the epoch asked for, nor is theirs here: the same question of the one before
-
-    async def _check_that_leads(self, partition: Partition, epoch: int) -> None:
-        """CannotFollow where all that the other knows is older than `epoch`."""
-        error, _, _ = await self._end_at_leader(partition, epoch, epoch)
-        if error == Error.UNKNOWN_LEADER_EPOCH:
-            raise CannotFollow(
-                f"{self._link.address} has never heard of epoch {epoch}, which this broker has: it is no leader "
-                f"any more. Follow the one that is"
-            )
-
-    async def _end_at_leader(self, partition: Partition, epoch: int, current: int) -> tuple[Error, int, int]:
-        """The leader's last epoch up to `epoch`, and where it ends; `current` is what this one takes for its epoch."""
-        row = asking.part(
-            LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderPartition",
-            partition=partition.number, current_leader_epoch=current, leader_epoch=epoch,
-        )  # fmt: skip
-        topic = asking.part(
-            LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderTopic", topic=partition.topic, partitions=(row,)
-        )
-        node = self._identity.node
-        answer = await self._link.ask(LEADER_EPOCH, LEADER_EPOCH_VERSION, replica_id=node, topics=(topic,))
-        said = answer.topics[0].partitions[0]
-        return Error(said.error_code.value), int(said.leader_epoch), int(said.end_offset)
 
     # 4
 
@@ -206,7 +188,9 @@ class Fetcher:
         await self._thawed.wait()
         turn = self.rounds % len(partitions)  # a batch larger than the limits comes only if nothing came before it
         partitions = partitions[turn:] + partitions[:turn]
-        rows = [asking.PartitionFetch(self._key(p), p.number, -1, p.durable) for p in partitions]
+        topics, journal = self._replica.topics, self._replica.journal
+        keys = (JOURNAL_KEYS[1] if p is journal else topics.by_name[p.topic].id.bytes for p in partitions)
+        rows = [asking.PartitionFetch(key, p.number, -1, p.durable) for key, p in zip(keys, partitions, strict=True)]
         body = asking.fetch(self._identity.node, wait_ms, MOST, rows)
         by_place = {(row.topic, row.partition): p for row, p in zip(rows, partitions, strict=True)}
         taken = [(by_place[row.topic, row.partition], row) for row in await self._fetch(body)]
@@ -218,11 +202,6 @@ class Fetcher:
                 await self._refused(partition, row)
         self.rounds += 1
         return any(len(row.records) for _, row in taken)
-
-    def _key(self, partition: Partition) -> bytes:
-        if partition is self._replica.journal:
-            return JOURNAL_KEY
-        return self._replica.topics.by_name[partition.topic].id.bytes
 
     async def _fetch(self, body: bytes) -> list[asking.PartitionCopy]:
         while True:
@@ -238,11 +217,7 @@ class Fetcher:
         if row.error == Error.OFFSET_OUT_OF_RANGE and row.start > partition.end:
             log.warning("%s-%d: copied anew from %d", partition.topic, partition.number, row.start)
             self._replica.replace(partition, begin_anew(partition, row.start))
-        elif row.error in (
-            Error.UNKNOWN_TOPIC_ID,
-            Error.KAFKA_STORAGE_ERROR,
-            Error.CORRUPT_MESSAGE,
-        ):  # about to go; and the leader has said it
+        elif row.error in PASSING:
             await asyncio.sleep(AGAIN_S)
         else:
             raise LinkLost(f"{self._link.address} refuses {partition.topic}-{partition.number}: {row.error.name}")
@@ -280,16 +255,11 @@ def _append(partition: Partition, data: memoryview) -> None:
         raise LinkLost(f"the leader's {partition.topic}-{partition.number} is damaged at offset {batch.base}")
     if batch.base < partition.end:
         return
-    if batch.leader_epoch > partition.memo.epoch:
-        _keep_epoch(partition, batch.leader_epoch, batch.base)
+    if batch.leader_epoch > partition.memo.epoch:  # remembered durably, or not at all
+        partition.memo.epochs.append((batch.leader_epoch, batch.base))
+        try:
+            partition.memo.save()
+        except OSError:
+            partition.memo.epochs.pop()
+            raise
     partition.copy(data, batch)
-
-
-def _keep_epoch(partition: Partition, epoch: int, first: int) -> None:
-    """Remember a leader's epoch, durably, or not at all: OSError."""
-    partition.memo.epochs.append((epoch, first))
-    try:
-        partition.memo.save()
-    except OSError:
-        partition.memo.epochs.pop()
-        raise

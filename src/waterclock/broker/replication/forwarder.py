@@ -24,7 +24,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.security.link import LinkAccess
 
 ENVELOPE: Final = 58
@@ -45,12 +45,18 @@ class Forwarder:
 
     def forward(self, request: Request) -> None:
         """Ask the leader, and answer when it has."""
-        self._start(self._forward(request))
 
-    async def _forward(self, request: Request) -> None:
-        async with self._turn:
-            if not request.slot.gone:
-                _hand_on(request, await self._asked(request))
+        async def forwarded() -> None:
+            async with self._turn:
+                said = None if request.slot.gone else await self._asked(request)
+                if said is None or request.slot.gone:
+                    return
+                if isinstance(said, Error):  # step 3
+                    refuse(request, said)
+                else:
+                    request.send([said])
+
+        self._start(forwarded())
 
     async def _asked(self, request: Request) -> bytes | Error:
         """The answer without its header, or why there is none."""
@@ -78,16 +84,6 @@ class Forwarder:
         if what != self._says:
             self._says = what
             log.warning("%s", what)
-
-
-def _hand_on(request: Request, said: bytes | Error) -> None:
-    """Step 3."""
-    if request.slot.gone:
-        return
-    if isinstance(said, Error):
-        refuse(request, said)
-    else:
-        request.send([said])
 
 
 def _wrapped(request: Request) -> dict[str, Any]:

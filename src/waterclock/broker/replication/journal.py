@@ -46,12 +46,14 @@ class Journal:
         tell_all: Callable[[Callable[[list[Entry] | None], Any]], Any],
         later: Callable[[float, Callable[[], Any]], Any],
     ) -> None:
-        self.partition, self._waits, self._mark, self._wall_ms = partition, waits, mark, wall_ms
-        self._tell_all, self._later = tell_all, later
+        self.partition = partition
+        self._waits = waits
+        self._mark = mark
+        self._wall_ms = wall_ms
+        self._tell_all = tell_all
+        self._later = later
         self._held: list[list[Entry]] | None = []  # commits that came before the reset was written
-        self._awaiting: list[
-            ReplicatedCommit
-        ] = []  # those that the store has, and a reset that failed should have been followed by
+        self._awaiting: list[ReplicatedCommit] = []  # the store has them, and the reset that was to come first failed
         self._tainted = False  # of the commits held back one has failed
         self._grown = 0
         self._first = self._whole = 0  # where the journal begins, and where the last record of that reset ends
@@ -85,19 +87,14 @@ class Journal:
             more = at + MANY < len(changes)
             self._append({"reset": at == 0, "more": more, "changes": changes[at : at + MANY]})
         self._first, self._whole = first, self.partition.end
-        self._drop_before(first)
+        self.partition.memo.start = first
+        self.partition.memo.save()
+        for segment in [segment for segment in self.partition.segments if segment.base < first]:
+            self.partition.segments.remove(segment)
+            segment.delete()
         self._grown = 0
         for some in self._held or []:
             self._append({"reset": False, "more": False, "changes": some})
-
-    def _drop_before(self, first: int) -> None:
-        partition = self.partition
-        partition.memo.start = first
-        partition.memo.save()
-        old = [segment for segment in partition.segments if segment.base < first]
-        for segment in old:
-            partition.segments.remove(segment)
-            segment.delete()
 
     def commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
         """Write down the changes of a commit; what is to be called at its end instead of `then`."""
@@ -163,17 +160,13 @@ class ReplicatedCommit:
         """The store has it, or refused it."""
         if not done:
             self._journal.failed()
-        if self._then is None:
+        if (then := self._then) is None:
             return
         if not done:
-            self._then(False)
+            then(False)
         elif self._end is not None or self._journal.resets_with(self):
             end = self._journal.partition.end if self._end is None else self._end
-            self._journal.when_copied(end, self._copied)
-
-    def _copied(self) -> None:
-        assert self._then is not None
-        self._then(True)
+            self._journal.when_copied(end, lambda: then(True))
 
 
 def copied(changes: Iterable[Entry | Forget]) -> list[Entry]:

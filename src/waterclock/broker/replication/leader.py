@@ -17,7 +17,6 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from waterclock.broker.log.partition import Partition
@@ -28,7 +27,7 @@ from waterclock.broker.store import Entry, Forget, Store, Then
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.wire.fetch import FetchRequest
 
 NAME: Final = re.compile(r"waterclock-follower@(.+)/([0-9a-f]{32})")
@@ -89,8 +88,13 @@ class Leader:
         attached: Callable[[str], None],
         user: str | None = None,
     ) -> None:
-        self._identity, self._store, self.replicas = identity, store, replicas
-        self._journal_of, self._deposed, self._attached, self._user = journal_of, deposed, attached, user
+        self._identity = identity
+        self._store = store
+        self.replicas = replicas
+        self._journal_of = journal_of
+        self._deposed = deposed
+        self._attached = attached
+        self._user = user
         self.journal: Journal | None = None
         self._follower: KnownFollower | None = None
         self._coming: KnownFollower | None = None
@@ -106,7 +110,7 @@ class Leader:
         known, highs = kept.get("follower"), kept.get("high", {})
         if known is None:
             if kept.get("deposed") is not None:
-                self.replicas.miss(self._identity.other)
+                self.replicas.follower = self._identity.other  # it counts as a replica, and is not in sync
                 self._store.journal(self._commit)
                 # it stays on the list of brokers: clients that drop one from theirs may wait for it for minutes
                 self._identity.peer, self._identity.peer_at = self._identity.other, kept["deposed"]["address"]
@@ -125,12 +129,13 @@ class Leader:
         highs = {key_of(partition): partition.high for partition in partitions}
         if self._follower is None or highs == self._highs:
             return None
-        self._store.put(NAMESPACE, "high", highs, partial(self._kept_highs, highs))
-        return 0.0
 
-    def _kept_highs(self, highs: dict[str, int], done: bool) -> None:
-        if done:
-            self._highs = highs
+        def kept(done: bool) -> None:
+            if done:
+                self._highs = highs
+
+        self._store.put(NAMESPACE, "high", highs, kept)
+        return 0.0
 
     def journal_at(self, key: bytes, number: int) -> Partition | None:
         """The journal, for a follower that asks for it."""
@@ -153,12 +158,9 @@ class Leader:
         follower = KnownFollower.of(client_id)
         if follower is None:
             return Error.NOT_LEADER_OR_FOLLOWER
-        if follower != self._follower:
-            return self._welcome(replica, follower)
-        self.replicas.heard()
-        return Error.NONE
-
-    def _welcome(self, replica: int, follower: KnownFollower) -> Error:
+        if follower == self._follower:
+            self.replicas.heard()
+            return Error.NONE
         if replica == self._identity.node:
             return Error.DUPLICATE_BROKER_REGISTRATION
         if self._follower is not None and self._follower.id != follower.id and self.replicas.alive:
@@ -167,19 +169,16 @@ class Leader:
             self._coming = follower
             value = {"node": replica, "address": follower.address, "id": follower.id}
             known = [Entry(NAMESPACE, "follower", value), Entry(NAMESPACE, "node", self._identity.node)]
-            self._store.commit(known, lambda done: self._came(replica, follower, done))
+
+            def came(done: bool) -> None:
+                if self._coming == follower:
+                    self._coming = None
+                if done:
+                    log.warning("replica %d follows, at %s", replica, follower.address)
+                    self._attach(replica, follower)
+
+            self._store.commit(known, came)
         return Error.REPLICA_NOT_AVAILABLE  # it asks again
-
-    def _came(self, replica: int, follower: KnownFollower, done: bool) -> None:
-        if self._coming == follower:
-            self._coming = None
-        if done:
-            log.warning("replica %d follows, at %s", replica, follower.address)
-            self._attach(replica, follower)
-
-    def fetches(self, partition: Partition, offset: int) -> None:
-        """The follower has everything of the partition before `offset`."""
-        self.replicas.fetched(partition, offset)
 
     def is_over(self, client_id: str, request: FetchRequest) -> bool:
         """Whether a new leader says so: the epoch in its request for the journal is later than ours."""
@@ -205,16 +204,12 @@ class Leader:
     def _commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
         """A commit of the store goes into the journal, once there is one; OSError where too few are in sync. Rule 4."""
         if copied(changes):
-            self._see_replicas()
+            if (too_few := self.too_few) != self.refuses:
+                self.refuses = too_few
+                log.warning(SAYS[too_few])
+            if too_few:
+                raise OSError("fewer replicas are in sync than min.insync.replicas asks for")
         return (then or nobody_waits) if self.journal is None else self.journal.commit(changes, then)
-
-    def _see_replicas(self) -> None:
-        too_few = self.too_few
-        if too_few != self.refuses:
-            self.refuses = too_few
-            log.warning(SAYS[too_few])
-        if too_few:
-            raise OSError("fewer replicas are in sync than min.insync.replicas asks for")
 
     @property
     def too_few(self) -> bool:

@@ -88,9 +88,16 @@ class Lease:
         if self._lost:
             return
         self._until_ns = since_ns + int(LEASE_S * 1e9)
-        if self.holds:
-            self.asked.clear()
-            self._release()
+        if not self.holds:
+            return
+        self.asked.clear()
+        for connection, request in self._taken():  # in its order; what is not served in time is held anew
+            try:
+                if connection.fd >= 0 and self._serve is not None:
+                    self._serve(connection, memoryview(request))
+            except Exception as error:
+                log.warning("closed the connection of %s: %s: %s", connection.peer(), type(error).__name__, error)
+                connection.close()
 
     def lose(self) -> None:
         """Another broker leads: nobody is answered here any more."""
@@ -105,9 +112,6 @@ class Lease:
         """Whether a request, with its header, must not be served now."""
         if self.now_ns() <= self._until_ns:
             return False
-        return self._keep(connection, key, request)
-
-    def _keep(self, connection: Client, key: int, request: memoryview) -> bool:
         if key in LOGIN or connection.client_id == ASKER or connection.client_id.startswith(FOLLOWERS):
             return False  # Rule 5
         if self._lost or self._bytes + len(request) > MOST_HELD:
@@ -121,13 +125,3 @@ class Lease:
     def _taken(self) -> list[tuple[Client, bytearray]]:
         held, self._held, self._bytes = self._held, [], 0
         return [(connection, request) for connection, request in held if connection.fd >= 0]
-
-    def _release(self) -> None:
-        """Serve what was held, in its order; what is not served in time is held anew."""
-        for connection, request in self._taken():
-            try:
-                if connection.fd >= 0 and self._serve is not None:
-                    self._serve(connection, memoryview(request))
-            except Exception as error:
-                log.warning("closed the connection of %s: %s: %s", connection.peer(), type(error).__name__, error)
-                connection.close()

@@ -18,8 +18,7 @@ import struct
 from contextlib import suppress
 from typing import Any, Final
 
-from waterclock.broker.security.link import OPEN, LinkAccess
-from waterclock.broker.security.plain import PLAIN
+from waterclock.broker.security.link import OPEN, PLAIN, LinkAccess
 from waterclock.broker.security.scram import AccessDenied
 from waterclock.broker.security.scram_client import ScramClient
 from waterclock.broker.wire import client as asking
@@ -28,6 +27,8 @@ from waterclock.errors import UsageError, WaterclockError
 
 API_VERSIONS: Final = 18
 HANDSHAKE, AUTHENTICATE = 17, 36
+METADATA, METADATA_VERSION = 3, 4
+LEADER_EPOCH, LEADER_EPOCH_VERSION = 23, 3
 SILENT_S: Final = 10.0
 
 
@@ -48,7 +49,10 @@ class Link:
     may take `silent_s` seconds."""
 
     def __init__(self, address: str, client_id: str, access: LinkAccess = OPEN, silent_s: float = SILENT_S) -> None:
-        self.address, self._client_id, self._access, self._silent_s = address, client_id, access, silent_s
+        self.address = address
+        self._client_id = client_id
+        self._access = access
+        self._silent_s = silent_s
         self._correlations = itertools.count()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -105,6 +109,25 @@ class Link:
             return asking.answer(data, key, version)
         except (ValueError, IndexError, struct.error) as error:
             raise LinkLost(f"{self.address} answers what cannot be understood: {error}") from error
+
+    async def leader(self) -> tuple[str, int]:
+        """The other's cluster, and the id of who leads there, by its own account."""
+        said = await self.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
+        return str(said.cluster_id), int(said.controller_id)
+
+    async def end_of_epoch(
+        self, node: int, topic: str, number: int, epoch: int, current: int = -1
+    ) -> tuple[Error, int, int]:
+        """The other's last epoch up to `epoch` in a partition, and where it ends; `node` asks, and takes `current` for its
+        own epoch there."""
+        row = asking.part(
+            LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderPartition",
+            partition=number, current_leader_epoch=current, leader_epoch=epoch,
+        )  # fmt: skip
+        asked = asking.part(LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderTopic", topic=topic, partitions=(row,))
+        answer = await self.ask(LEADER_EPOCH, LEADER_EPOCH_VERSION, replica_id=node, topics=(asked,))
+        said = answer.topics[0].partitions[0]
+        return Error(said.error_code.value), int(said.leader_epoch), int(said.end_offset)
 
     async def _exchange(self, request: bytes) -> bytes:
         if self._reader is None or self._writer is None:

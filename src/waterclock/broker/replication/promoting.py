@@ -19,7 +19,6 @@ from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError, WaterclockError
 
-METADATA, METADATA_VERSION = 3, 4
 ELECT, ELECT_VERSION = 43, 2
 UNCLEAN: Final = 1  # a kind of election
 PATIENCE: Final = timedelta(seconds=60)
@@ -47,8 +46,14 @@ async def _promote(address: str, unclean: bool, access: LinkAccess) -> None:
     link = Link(address, "waterclock", access)
     try:
         await link.connect()
-        before = await _leader(link)  # 1
-        _judge(address, await _elect(link, UNCLEAN if unclean else 0))  # 2
+        _, before = await link.leader()  # 1
+        requested = asking.part(ELECT, ELECT_VERSION, "TopicPartitions", topic=TOPIC, partitions=(0,))
+        kind = UNCLEAN if unclean else 0
+        answer: Any = await link.ask(  # 2
+            ELECT, ELECT_VERSION, election_type=kind, topic_partitions=(requested,), timeout=PATIENCE
+        )
+        rows = [row for result in answer.replica_election_results for row in result.partition_result]
+        _judge(address, Error(rows[0].error_code.value if rows else answer.error_code.value))
     except LinkLost as lost:
         raise WaterclockError(f"{lost}. Is the follower running there?") from lost
     finally:
@@ -56,20 +61,6 @@ async def _promote(address: str, unclean: bool, access: LinkAccess) -> None:
     async with asyncio.timeout(PATIENCE.total_seconds()):
         while await _not_yet(address, before, access):  # 3
             await asyncio.sleep(AGAIN_S)
-
-
-async def _leader(link: Link) -> int:
-    said = await link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
-    return int(said.controller_id)
-
-
-async def _elect(link: Link, kind: int) -> Error:
-    requested = asking.part(ELECT, ELECT_VERSION, "TopicPartitions", topic=TOPIC, partitions=(0,))
-    answer: Any = await link.ask(
-        ELECT, ELECT_VERSION, election_type=kind, topic_partitions=(requested,), timeout=PATIENCE
-    )
-    rows = [row for result in answer.replica_election_results for row in result.partition_result]
-    return Error(rows[0].error_code.value if rows else answer.error_code.value)
 
 
 def _judge(address: str, error: Error) -> None:
@@ -89,7 +80,7 @@ async def _not_yet(address: str, before: int, access: LinkAccess) -> bool:
     link = Link(address, "waterclock", access)
     try:
         await link.connect()
-        return await _leader(link) == before
+        return (await link.leader())[1] == before
     except LinkLost:
         return True
     finally:

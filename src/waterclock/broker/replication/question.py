@@ -19,22 +19,19 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from waterclock.broker.identity import NO_NODE
+from waterclock.broker.folder.identity import NO_NODE
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.lease import ASKER, LEASE_S, Lease
 from waterclock.broker.replication.link import Link, LinkLost, NobodyListens
 from waterclock.broker.security.link import LinkAccess
-from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 
 EVERY_S: Final = LEASE_S / 4
 AGAIN_S: Final = 0.1
 PATIENCE_S: Final = 1.0
 SILENT_S: Final = 3.0
-METADATA, METADATA_VERSION = 3, 4
-LEADER_EPOCH, LEADER_EPOCH_VERSION = 23, 3
 LATER: Final = 1 << 30  # the epoch of one that leads and does not say in which: a broker of an earlier version
 log = logging.getLogger("waterclock.broker")
 
@@ -82,27 +79,20 @@ class Question:
                 return await self._epoch()
             self.close()  # it was started anew, perhaps as another
         await self._link.connect()
-        said = await self._link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
-        if self._cluster is not None and said.cluster_id != self._cluster:
+        cluster, leader = await self._link.leader()
+        if self._cluster is not None and cluster != self._cluster:
             self.close()
             return Reply(Word.GONE, why=f"{self.address} is a broker of another cluster")
-        self._leads = said.controller_id not in (NO_NODE, self._node)
+        self._leads = leader not in (NO_NODE, self._node)
         self._connected = True
         return await self._epoch()
 
     async def _epoch(self) -> Reply:
         """By its epoch as a leader; a follower refuses to say one."""
-        row = asking.part(
-            LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderPartition",
-            partition=0, current_leader_epoch=-1, leader_epoch=0,
-        )  # fmt: skip
-        topic = asking.part(LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderTopic", topic=TOPIC, partitions=(row,))
-        answer: Any = await self._link.ask(LEADER_EPOCH, LEADER_EPOCH_VERSION, replica_id=self._node, topics=(topic,))
-        said = answer.topics[0].partitions[0]
-        error = Error(said.error_code.value)
+        error, epoch, _ = await self._link.end_of_epoch(self._node, TOPIC, 0, 0)
         if error == Error.NOT_LEADER_OR_FOLLOWER or (error and not self._leads):
             return Reply(Word.FOLLOWS)
-        return Reply(Word.LEADS, LATER if error else int(said.leader_epoch))
+        return Reply(Word.LEADS, LATER if error else epoch)
 
     def close(self) -> None:
         """Drop the connection."""
@@ -138,15 +128,11 @@ class Watch:
             said = await question.ask()
             if question is self._question:
                 self._take(question.address, said, began_ns)
-            await self._pause()
-
-    async def _pause(self) -> None:
-        """Until the next question is due: soon where somebody waits."""
-        if self._lease.holds:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._lease.asked.wait(), EVERY_S)
-        else:
-            await asyncio.sleep(AGAIN_S)
+            if self._lease.holds:  # the next question is due at once if somebody waits
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._lease.asked.wait(), EVERY_S)
+            else:
+                await asyncio.sleep(AGAIN_S)
 
     def _take(self, address: str, said: Reply, began_ns: int) -> None:
         if said.word is Word.LEADS and said.epoch > self._epoch:

@@ -14,16 +14,15 @@ import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.inventory import JOURNAL, NAMESPACE
+from waterclock.broker.folder.inventory import JOURNAL, NAMESPACE
 from waterclock.broker.log.batch import PREFIX, header_of
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import flush_files
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import Said, open_partition
-from waterclock.broker.replication.journal import OWN, TOPIC, JournalRecord, read
+from waterclock.broker.replication.journal import OWN, TOPIC, read
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
 from waterclock.broker.topics import Topics
@@ -31,7 +30,7 @@ from waterclock.disk import make_folder
 from waterclock.errors import WaterclockError
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
 
 CHUNK: Final = 4 << 20
 FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -70,7 +69,7 @@ class Replica:
         self.store, self.topics, self._identity = store, topics, identity
         self.journal = journal
         self.applied: int | None = store.load("self").get("applied")
-        self.changed: Callable[[bool, Collection[str]], object] = _nobody_asks
+        self.changed: Callable[[bool, Collection[str]], object] = lambda reset, namespaces: None
         """Hears of what was done to the store, once it is durable: whether everything was, and in which namespaces."""
         self._begin_reading()
 
@@ -110,28 +109,21 @@ class Replica:
         """Do what the durable part of the journal says, as far as it was not done; NoRoom."""
         try:
             with room_awaited():
-                await self._catch_up()
+                while (records := self.journal.read(self._read, CHUNK, self.journal.durable)) is not None:
+                    data, at = records.read(), 0
+                    while at < len(data):
+                        batch = header_of(data, at)
+                        for said in read(data[at : at + PREFIX + batch.length]):
+                            if said.reset:
+                                await self._apply()  # what came before must not hang on the end of the reset
+                                self._gathered, self._reset = [], True
+                            self._gathered += said.changes
+                            self._more = said.more
+                        self._read, at = batch.last + 1, at + PREFIX + batch.length
+                await self._apply()
         except NoRoom:
             self._gather_anew()
             raise
-
-    async def _catch_up(self) -> None:
-        while (records := self.journal.read(self._read, CHUNK, self.journal.durable)) is not None:
-            data, at = records.read(), 0
-            while at < len(data):
-                batch = header_of(data, at)
-                for said in read(data[at : at + PREFIX + batch.length]):
-                    if said.reset:
-                        await self._apply()  # what came before must not hang on the end of the reset
-                    self._gather(said)
-                self._read, at = batch.last + 1, at + PREFIX + batch.length
-        await self._apply()
-
-    def _gather(self, said: JournalRecord) -> None:
-        if said.reset:
-            self._gathered, self._reset = [], True
-        self._gathered += said.changes
-        self._more = said.more
 
     async def _apply(self) -> None:
         """Do what was gathered, durably, unless more of it is to come; after a reset everything else is forgotten."""
@@ -139,7 +131,12 @@ class Replica:
             return
         changes, reset = self._gathered, self._reset
         self._gathered, self._reset = [], False
-        self._apply_to_topics(reset, changes)
+        named = {change.key: change.value for change in changes if change.namespace == NAMESPACE}
+        for topic in self.topics if reset else ():
+            if topic.name not in named:
+                self.topics.drop(topic)
+        for name, value in named.items():
+            self.topics.adopt(name, value)
         for change in changes:
             if change.namespace == "cluster":
                 self._identity.join(change.value)
@@ -148,19 +145,15 @@ class Replica:
         self.applied = self._done = self._read
         self.changed(reset, {change.namespace for change in changes})
 
-    def _apply_to_topics(self, reset: bool, changes: list[Entry]) -> None:
-        named = {change.key: change.value for change in changes if change.namespace == NAMESPACE}
-        if reset:
-            for topic in self.topics:
-                if topic.name not in named:
-                    self.topics.drop(topic)
-        for name, value in named.items():
-            self.topics.adopt(name, value)
-
     async def keep(self, changes: Iterable[Entry | Forget]) -> None:
         """Commit to the store; NoRoom if it is refused."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.store.commit(changes, partial(_tell, done))
+
+        def kept(stored: bool) -> None:
+            if not done.done():  # the copying may have been cancelled meanwhile
+                done.set_result(stored)
+
+        self.store.commit(changes, kept)
         if not await done:
             raise NoRoom("the replica of the store cannot be written")
 
@@ -189,12 +182,3 @@ def begin_epoch(partitions: Iterable[Partition], epoch: int) -> None:
         if partition.memo.epoch < epoch:
             partition.memo.epochs.append((epoch, partition.end))
             partition.memo.save()
-
-
-def _nobody_asks(reset: bool, namespaces: Collection[str]) -> None:
-    """Nobody wants to hear of changes."""
-
-
-def _tell(done: asyncio.Future[bool], stored: bool) -> None:
-    if not done.done():  # the copying may have been cancelled meanwhile
-        done.set_result(stored)

@@ -67,10 +67,6 @@ class Replicas:
         self._states.clear()
         self.heard()
 
-    def miss(self, follower: int) -> None:
-        """There should be a follower, the leader of before: it counts as a replica, and is not in sync."""
-        self.follower = follower
-
     def expect(self, partition: Partition, high: int) -> None:
         """After a start: the follower of before counts, and had everything before `high`."""
         self._ends[partition] = partition.end

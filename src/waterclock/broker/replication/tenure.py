@@ -17,7 +17,7 @@ from waterclock.broker.security.link import LinkAccess
 from waterclock.clock import elapsed_ns
 
 if TYPE_CHECKING:
-    from waterclock.broker.identity import Identity
+    from waterclock.broker.folder.identity import Identity
     from waterclock.broker.store import Store
 
 

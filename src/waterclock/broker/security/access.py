@@ -10,17 +10,21 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.security.link import OPEN, LinkAccess
-from waterclock.broker.security.private import check_private
+from waterclock.broker.net.connection import Connection
+from waterclock.broker.net.listener import Connect, Listener
+from waterclock.broker.security.link import OPEN, LinkAccess, check_private
 from waterclock.broker.security.users import parsed
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
     import ssl
 
+    from waterclock.broker.settings import Settings
+
 USERS: Final = "WATERCLOCK_USERS"
+LARGEST_UNKNOWN: Final = 512 << 10  # bytes of a request, before it is known who sends it
 
 
 @dataclass(frozen=True)
@@ -127,3 +131,17 @@ def users_of(path: str | None, environment: Mapping[str, str]) -> tuple[str, ...
     if not any(line.strip() and not line.startswith("#") for line in lines):
         raise UsageError(f"--users {path} names nobody: write name:password, one a line")
     return lines
+
+
+def listener_for(loop: Any, address: tuple[str, int], settings: Settings, timer: Any, access: Access) -> Listener:
+    """The listener that `access` asks for, with TLS or without; UsageError if certificate and key are none."""
+    connect: Connect = Connection
+    context = access.context()
+    if context is not None:
+        from waterclock.broker.net import tls
+
+        connect = tls.connector(context)
+    listener = Listener(loop, address, settings, timer, connect)
+    if access.users:
+        listener.largest_unknown = min(listener.largest_request, LARGEST_UNKNOWN)
+    return listener

@@ -33,7 +33,9 @@ class AclIndex:
 
     def replace(self, acls: Iterable[Acl]) -> None:
         """Hold these and no others."""
-        self._acls, self._about, self._lengths = {}, {}, {}
+        self._acls = {}
+        self._about = {}
+        self._lengths = {}
         for acl in acls:
             self.add(acl)
 

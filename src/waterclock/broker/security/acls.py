@@ -126,9 +126,6 @@ class AclFilter(NamedTuple):
             return False
         if any(one not in (None, has) for one, has in ((self.principal, acl.principal), (self.host, acl.host))):
             return False
-        return self._matches_name(acl)
-
-    def _matches_name(self, acl: Acl) -> bool:
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False
         if self.name is None:

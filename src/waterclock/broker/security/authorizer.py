@@ -1,6 +1,6 @@
 """The authorizer: whether a client may do something, by the ACLs. The semantics are Kafka's StandardAuthorizer's.
 
-Asked about an operation on a resource, in this order:
+For an operation on a resource, in this order:
 
     a super user                                      may
     an ACL that forbids it                            may not, whatever else there is
@@ -8,12 +8,12 @@ Asked about an operation on a resource, in this order:
     ACLs about the resource, none of which says so    may not
     no ACL about the resource, of anybody             `allow.everyone.if.no.acl.found`
 
-Rule 1: what implies an operation is asked of ACLs that grant; one that forbids READ does not forbid DESCRIBE.
+Rule 1: what implies an operation counts in ACLs that grant; one that forbids READ does not forbid DESCRIBE.
 Rule 2: a decision is remembered for all connections of one principal from one address until an ACL changes: what a
     client does again costs a look-up.
 Rule 3: a change holds from the moment on at which it is durable.
-Rule 4: a refusal is told at level DEBUG of the logger waterclock.broker.authorizer, when it is decided; what is remembered
-    is told no more.
+Rule 4: a refusal is logged at level DEBUG of waterclock.broker.authorizer, when it is decided; a remembered one is not
+    logged again.
 Rule 5: an ACL that cannot be read is an error: one that forbids must not be lost in silence.
 """
 
@@ -70,7 +70,7 @@ class Caller(Protocol):
     def principal(self) -> str | None: ...
 
 
-class Asker(Caller, Protocol):
+class ConnectedCaller(Caller, Protocol):
     """The connection of whoever asks. `rights`: what was found out about it, for the authorizer to keep."""
 
     rights: Any
@@ -79,10 +79,12 @@ class Asker(Caller, Protocol):
 
 
 class Authorizer:
-    """Decides by the ACLs of `store`. `super_users` are principals; `otherwise` holds where there is no ACL."""
+    """Decides by the ACLs of `store`. `super_users` are principals; `otherwise` holds if there is no ACL."""
 
     def __init__(self, store: Store, super_users: Iterable[str] = (), *, otherwise: bool = False) -> None:
-        self._store, self._super_users, self._otherwise = store, frozenset(super_users), otherwise
+        self._store = store
+        self._super_users = frozenset(super_users)
+        self._otherwise = otherwise
         self.era = 0
         """How often the ACLs have changed: what was decided in an earlier one does not hold."""
         self.acls = AclIndex()
@@ -131,7 +133,7 @@ class Authorizer:
 
     # Decisions
 
-    def rights(self, asker: Asker) -> Rights:
+    def rights(self, asker: ConnectedCaller) -> Rights:
         """What a connection may do."""
         rights: Rights | None = asker.rights
         if rights is None:
@@ -217,7 +219,9 @@ class Rights:
     __slots__ = ("__weakref__", "_authorizer", "_era", "_host", "_known", "principal")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
-        self._authorizer, self.principal, self._host = authorizer, principal, host
+        self._authorizer = authorizer
+        self.principal = principal
+        self._host = host
         self._era = -1
         self._known: dict[tuple[int, int, str | None], bool] = {}
 

@@ -7,18 +7,19 @@ Rule 3: the password comes from a file that nobody else may read, or from the en
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from waterclock.broker.security.plain import PLAIN
-from waterclock.broker.security.private import check_private
 from waterclock.broker.security.scram import HASHES
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
     import ssl
 
+PLAIN: Final = "PLAIN"
 LOGIN: Final = "WATERCLOCK_LINK_LOGIN"
 MECHANISMS: Final = (*HASHES, PLAIN)
 
@@ -62,6 +63,16 @@ class LinkAccess:
 
 
 OPEN: Final = LinkAccess()
+
+
+def check_private(path: str, option: str) -> None:
+    """UsageError if others than its owner may read or write the file, or if it cannot be read."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise UsageError(f"{option} {path} may be read by others than you: chmod 600 {path}")
 
 
 def login_of(path: str | None, environment: Mapping[str, str]) -> tuple[str | None, str | None]:

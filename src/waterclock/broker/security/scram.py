@@ -91,7 +91,9 @@ class Scram:
     def __init__(self, mechanism: str, find: Callable[[str], Credential | None]) -> None:
         self.user: str | None = None
         self._name = ""
-        self._mechanism, self._hash, self._find = mechanism, HASHES[mechanism], find
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._find = find
         self._credential: Credential | None = None
         self._header = self._nonce = self._said = ""
 
@@ -114,12 +116,18 @@ class Scram:
         self._name = name.replace("=2C", ",").replace("=3D", "=")
         if authorized and authorized != name:
             raise AccessDenied("Authentication failed: to act as somebody else is not possible here")
-        self._credential = credential = self._find(self._name) or _nobody(self._hash, self._name)
+        self._credential = credential = self._find(self._name) or self._nobody()
         self._nonce = nonce + secrets.token_urlsafe(18)
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={credential.iterations}"
         self._said = f"{bare},{answer}"
         return answer.encode()
+
+    def _nobody(self) -> Credential:
+        """The credential of a user who is not known: no proof fits it. Rule 2."""
+        salt = hmac.digest(ZEAL, self._name.encode(), "sha256")[:16]
+        size = hashlib.new(self._hash).digest_size
+        return Credential(salt, ITERATIONS, secrets.token_bytes(size), secrets.token_bytes(size))
 
     def _final(self, text: str, credential: Credential) -> bytes:
         match = FINAL.fullmatch(text)
@@ -142,10 +150,3 @@ class Scram:
             return False
         client_key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
         return hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
-
-
-def _nobody(hash_: str, name: str) -> Credential:
-    """The credential of a user who is not known: no proof fits it. Rule 2."""
-    salt = hmac.digest(ZEAL, name.encode(), "sha256")[:16]
-    size = hashlib.new(hash_).digest_size
-    return Credential(salt, ITERATIONS, secrets.token_bytes(size), secrets.token_bytes(size))

@@ -4,7 +4,7 @@ A line is `name:password`, or `name:SCRAM-SHA-256$4096:SALT$STORED_KEY:SERVER_KE
 The first kind may use every mechanism, the second its own; users made by clients have SCRAM only.
 
 Rule 1: no password is kept, neither on the disk nor in memory: PLAIN is checked against a digest keyed by this process.
-Rule 2: a user of the start is changed where it stands: clients cannot.
+Rule 2: a user of the start is changed in its file: clients cannot.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import base64
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from waterclock.broker.security.plain import PLAIN, Plain
-from waterclock.broker.security.scram import HASHES, Credential, Scram, read
+from waterclock.broker.security.link import PLAIN
+from waterclock.broker.security.scram import HASHES, AccessDenied, Credential, Scram, read
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
 
 NAMESPACE: Final = "scram"
 MECHANISMS: Final = (PLAIN, *HASHES)
-Key = tuple[str, str]  # mechanism and name
+CredentialKey = tuple[str, str]  # mechanism and name
 
 
 class Line(NamedTuple):
@@ -69,9 +69,14 @@ class Users:
         self._digests: dict[str, bytes] = {}
         own = parsed(lines)
         self.fixed = {line.name for line in own}
-        self.credentials: dict[Key, Credential] = {}
+        self.credentials: dict[CredentialKey, Credential] = {}
         for line in own:
-            self._add(line)
+            if line.password is not None:
+                self._digests[line.name] = self._digest(line.password)
+                derived = {(m, line.name): Credential.of_password(m, line.password) for m in HASHES}
+                self.credentials.update(derived)
+            elif line.credential is not None:
+                self.credentials[line.mechanism, line.name] = line.credential
         self.read_again(store)
 
     def read_again(self, store: Store) -> None:
@@ -79,20 +84,14 @@ class Users:
         self.credentials = {key: credential for key, credential in self.credentials.items() if key[1] in self.fixed}
         for kept in store.load(NAMESPACE).values():
             if kept["name"] not in self.fixed:
-                self.credentials[kept["mechanism"], kept["name"]] = _credential(kept)
-
-    def _add(self, line: Line) -> None:
-        if line.password is not None:
-            self._digests[line.name] = self._digest(line.password)
-            derived = {(m, line.name): Credential.of_password(m, line.password) for m in HASHES}
-            self.credentials.update(derived)
-        elif line.credential is not None:
-            self.credentials[line.mechanism, line.name] = line.credential
+                salt, stored, server = (base64.b64decode(kept[part]) for part in ("salt", "stored_key", "server_key"))
+                credential = Credential(salt, kept["iterations"], stored, server)
+                self.credentials[kept["mechanism"], kept["name"]] = credential
 
     def _digest(self, password: str) -> bytes:
         return hmac.digest(self._zeal, password.encode(errors="surrogateescape"), "sha256")
 
-    def take(self, changed: Mapping[Key, Credential | None]) -> None:
+    def take(self, changed: Mapping[CredentialKey, Credential | None]) -> None:
         """Credentials that are durable hold from now on; None takes one away."""
         for key, credential in changed.items():
             if credential is None:
@@ -112,7 +111,33 @@ class Users:
         return hmac.compare_digest(digest, self._digest(password))
 
 
-def change(key: Key, credential: Credential | None) -> Entry:
+class Plain:
+    """PLAIN: a user says name and password, over TLS or on one machine. The server's side of one exchange, of one message.
+
+    `user` is set once it is shown who it is. Source: RFC 4616.
+    """
+
+    def __init__(self, check: Callable[[str, str], bool]) -> None:
+        self.user: str | None = None
+        self._check = check
+
+    def step(self, token: bytes) -> bytes:
+        """An empty answer; AccessDenied if name and password do not fit."""
+        parts = token.decode(errors="replace").split("\0")
+        if len(parts) != 3:
+            raise AccessDenied(f"A PLAIN message has 3 parts, got {len(parts)}")
+        authorized, name, password = parts
+        if not name or not password:
+            raise AccessDenied("Authentication failed: a user name and a password are needed")
+        if not self._check(name, password):
+            raise AccessDenied("Authentication failed: Invalid username or password")
+        if authorized not in ("", name):
+            raise AccessDenied("Authentication failed: to act as somebody else is not possible here")
+        self.user = name
+        return b""
+
+
+def change(key: CredentialKey, credential: Credential | None) -> Entry:
     """The store's change for a credential; None takes it away."""
     mechanism, name = key
     value: dict[str, Any] | None = None
@@ -121,8 +146,3 @@ def change(key: Key, credential: Credential | None) -> Entry:
         texts = {part: base64.b64encode(value).decode() for part, value in parts.items()}
         value = {"mechanism": mechanism, "name": name, "iterations": credential.iterations, **texts}
     return Entry(NAMESPACE, f"{mechanism}/{name}", value)
-
-
-def _credential(kept: dict[str, Any]) -> Credential:
-    salt, stored, server = (base64.b64decode(kept[part]) for part in ("salt", "stored_key", "server_key"))
-    return Credential(salt, kept["iterations"], stored, server)

@@ -174,7 +174,10 @@ class StoreFile:
         """Put one frame behind the others, durably; OSError, and nothing changed, if the disk refuses."""
         data = frame(self.number + 1, b"".join(map(packed, rows)))
         try:
-            self._reserve(len(data))
+            if self.size + len(data) > self._room:  # rule 5
+                room = self.size + max(len(data), RESERVED)
+                os.posix_fallocate(self._fd, self.size, room - self.size)
+                self._room = room
             write_all(self._fd, data, self.size)
         except OSError:
             self._cut()
@@ -184,13 +187,6 @@ class StoreFile:
         except OSError as error:  # what was to be refused may stand on the disk all the same
             flush_failed(error)
         self.number, self.size = self.number + 1, self.size + len(data)
-
-    def _reserve(self, size: int) -> None:
-        """Have room for so many bytes more (rule 5)."""
-        if self.size + size > self._room:
-            room = self.size + max(size, RESERVED)
-            os.posix_fallocate(self._fd, self.size, room - self.size)
-            self._room = room
 
     def _cut(self) -> None:
         """Leave nothing behind the last frame."""

@@ -33,19 +33,16 @@ class LastCommit:
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, NAME)
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, PRIVATE)
-        self.found = self._read()
+        self.found = 0
         """The number that an earlier process left; 0 if none is known."""
-
-    def _read(self) -> int:
         data = os.pread(self._fd, 1 << 10, 0)
         number, checksum = data[: NUMBER.size], data[NUMBER.size :]
         if checksum == SUM.pack(crc32c(number)) and len(number) == NUMBER.size:
-            return int(NUMBER.unpack(number)[0])
-        if data:
+            self.found = int(NUMBER.unpack(number)[0])
+        elif data:
             log.warning(
                 "%s is damaged: whether the store beside it is whole to its last commit is not known", self._path
             )
-        return 0
 
     def note(self, number: int) -> None:
         """This is the last one now."""

@@ -26,7 +26,11 @@ def kept_by_sqlite(path: str) -> Contents:
     try:
         with closing(sqlite3.connect(path)) as database:
             for namespace, key, value in database.execute("SELECT room, key, value FROM kept"):
-                if _whole(path, namespace, key, value):
+                try:
+                    json.loads(value)  # a row had no checksum
+                except (ValueError, TypeError):
+                    log.error("%s is damaged: %s %r cannot be read, and is not known any more", path, namespace, key)
+                else:
                     contents.setdefault(namespace, {})[key] = value.encode()
     except sqlite3.DatabaseError as error:
         raise LogDamaged(
@@ -34,13 +38,3 @@ def kept_by_sqlite(path: str) -> Contents:
             f"and the files of its name too, to go on with the topics alone, without groups' offsets and transactions"
         ) from error
     return contents
-
-
-def _whole(path: str, namespace: str, key: str, value: str) -> bool:
-    """Whether a row can be read; it had no checksum."""
-    try:
-        json.loads(value)
-    except (ValueError, TypeError):
-        log.error("%s is damaged: %s %r cannot be read, and is not known any more", path, namespace, key)
-        return False
-    return True

@@ -1,7 +1,7 @@
 """What the coordinators must remember: topics, groups, offsets, transactions, credentials, settings.
 
 The coordinators keep everything in memory and read the store once, at the start. It is a dictionary of namespaces of
-keys that survives: what is written is JSON, in a file of checksummed frames (store_file.py).
+keys that survives: what is written is JSON, in a file of checksummed frames (file.py).
 
 Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
 Rule 2: the changes of one `commit` are there together or not at all.
@@ -13,7 +13,7 @@ Rule 4: what a coordinator changes in memory before that it takes back in `then(
     `then(True)`.
 Rule 5: a flush that fails ends the process: what was to be refused may stand on the disk all the same.
 Rule 6: what is damaged costs no more than itself. It is moved aside and said, with the commits that are missing, and the
-    store is written anew without it. What can be known of them otherwise is found by inventory.py.
+    store is written anew without it. What can be known of them otherwise is found by folder/inventory.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.aside import set_aside, set_bytes_aside
-from waterclock.broker.store.file import ALL_BUT, Contents, Damage, Row, StoreContents, StoreFile, apply, read
+from waterclock.broker.store.file import ALL_BUT, Row, StoreContents, StoreFile, apply, read
 from waterclock.broker.store.last_commit import LastCommit
 from waterclock.broker.store.sqlite import kept_by_sqlite
 
@@ -162,24 +162,21 @@ class Store:
     def _commit_forever(self) -> None:
         refused, last = -1, False  # the era of the last refusal: what is of it, or older, is refused by `_refused`
         while not last:
-            several, last = self._next()
-            group = [commit for commit in several if commit.era > refused]
+            several: list[PendingCommit] = []
+            while not last and not (several and self._queue.empty()):
+                commit = self._queue.get()
+                last = commit is None  # the end was asked for behind what is here
+                several += [commit] if commit is not None else []
+            group = [each for each in several if each.era > refused]
             if group and self.commit_group(group):
                 for _ in group:
                     self._soon(self._stored)
-                self._renew_if_due()
+                if self._file.due:
+                    with self._writing, suppress(OSError):  # then the old file stays, and grows
+                        self._file.renew(self._contents)
             elif group:
                 refused = group[-1].era
                 self._soon(self._refused)
-
-    def _next(self) -> tuple[list[PendingCommit], bool]:
-        """What has been handed in, at least one commit; True if the end was asked for behind it."""
-        group: list[PendingCommit] = []
-        while (commit := self._queue.get()) is not None:
-            group.append(commit)
-            if self._queue.empty():
-                return group, False
-        return group, True
 
     def commit_group(self, group: list[PendingCommit]) -> bool:
         """Write what was handed in meanwhile as one frame; False if the disk refuses it, all of it."""
@@ -187,8 +184,12 @@ class Store:
         with self._writing:
             try:
                 for step in (step for commit in group for step in commit.steps):
-                    if isinstance(step, Snapshot):
-                        step.into.extend(_entries(self._contents, rows))
+                    if isinstance(step, Snapshot):  # everything that is kept once the rows before it are done too
+                        after = {namespace: values.copy() for namespace, values in self._contents.items()}
+                        for row in rows:
+                            apply(after, row)
+                        for name in sorted(after):
+                            step.into.extend(Entry(name, key, value) for key, value in decoded(after[name]).items())
                     else:
                         rows.append(_row(step))
                 self._write(rows)
@@ -202,11 +203,6 @@ class Store:
             self._last.note(self._file.number)
         for row in rows:
             apply(self._contents, row)
-
-    def _renew_if_due(self) -> None:
-        if self._file.due:
-            with self._writing, suppress(OSError):  # then the old file stays, and grows
-                self._file.renew(self._contents)
 
     # In the loop's thread
 
@@ -230,24 +226,20 @@ class Store:
         """Rule 6; and what a file of an earlier version held becomes this one's."""
         path, before, fresh = os.path.join(folder, NAME), os.path.join(folder, SQLITE), not self._file.size
         for damage in found.damages:
-            self._say(path, damage, set_bytes_aside(folder, path, damage.at, damage.size))
+            missing = "a power cut leaves so what it interrupted; if there was none, what was committed last is missing"
+            if damage.upto is not None:
+                numbers = f"commits {damage.first} to {damage.upto - 1}"
+                missing = f"{numbers} are missing, and what they changed is as it was before"
+            aside = set_bytes_aside(folder, path, damage.at, damage.size)
+            log.error(
+                "%s is damaged: %d bytes from byte %d on are no commit, and lie in %s from now on: %s",
+                path, damage.size, damage.at, aside, missing,
+            )  # fmt: skip
         if found.damages or (found.number and fresh):
             self._file.renew(self._contents)
         if os.path.exists(before):
             how = "was taken over into" if fresh else "is of an earlier version, and was not read: there is"
             log.warning("%s %s %s; it lies in %s from now on", before, how, path, set_aside(folder, before))
-
-    def _say(self, path: str, damage: Damage, aside: str) -> None:
-        if damage.upto is None:
-            missing = "a power cut leaves so what it interrupted; if there was none, what was committed last is missing"
-        else:
-            missing = (
-                f"commits {damage.first} to {damage.upto - 1} are missing, and what they changed is as it was before"
-            )
-        log.error(
-            "%s is damaged: %d bytes from byte %d on are no commit, and lie in %s from now on: %s",
-            path, damage.size, damage.at, aside, missing,
-        )  # fmt: skip
 
 
 def _found(folder: str) -> StoreContents:
@@ -273,11 +265,3 @@ def _row(step: Step) -> Row:
     if isinstance(step, Forget):
         return Row(ALL_BUT, json.dumps(sorted(step.but)), None)
     raise OSError("the journal refused it")
-
-
-def _entries(contents: Contents, rows: Iterable[Row]) -> list[Entry]:
-    """Everything that is kept once these rows are done too."""
-    after = {namespace: values.copy() for namespace, values in contents.items()}
-    for row in rows:
-        apply(after, row)
-    return [Entry(name, key, value) for name in sorted(after) for key, value in decoded(after[name]).items()]

@@ -53,10 +53,7 @@ class Admission:
             return Error.INVALID_PRODUCER_EPOCH
         if transaction.busy or transaction.record.state in DECIDED:
             return Error.NOT_ENOUGH_REPLICAS  # CONCURRENT_TRANSACTIONS in words that every producer sends again at
-        return self._in(transaction, (partition.topic, partition.number), version)
-
-    def _in(self, transaction: Transaction, tp: tuple[str, int], version: int) -> Error:
-        record = transaction.record
+        record, tp = transaction.record, (partition.topic, partition.number)
         if record.state is State.ONGOING and tp in record.partitions:
             return Error.NONE
         if version < JOINS:
@@ -75,10 +72,6 @@ class Admission:
         if transaction.record.state is not State.ONGOING:
             return None
         if transaction.sent != transaction.changed:
-            self._ledger.keep(transaction, _nobody_waits)
+            self._ledger.keep(transaction, lambda done: None)  # the question below is asked again by the ledger
         count = transaction.changed
         return lambda: transaction.durable >= count
-
-
-def _nobody_waits(done: bool) -> None:
-    """The question of `written` is asked again by the ledger."""

@@ -18,7 +18,6 @@ Source: KIP-98, KIP-360 (an epoch raised by its own producer), KIP-890 (an epoch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.rhythm import Rhythm
@@ -61,12 +60,15 @@ class TransactionCoordinator:
     def __init__(
         self, store: Store, timer: AsyncTimer, settings: Settings, wall_ms: Callable[[], int], produces: Purgatory
     ) -> None:
-        self._settings, self.wall_ms, self._timer, self._produces = settings, wall_ms, timer, produces
-        self.ledger = Ledger(store, self._written)
+        self._settings = settings
+        self.wall_ms = wall_ms
+        self._timer = timer
+        self._produces = produces
+        self.ledger = Ledger(store, lambda transaction: produces.check_and_complete(transaction.name))
         self.ids = ProducerIds(store)
         self.purgatory = Purgatory("transaction", timer)
         expiration_ms = settings["transactional.id.expiration.ms"]
-        self.timeouts = Timeouts(self.purgatory, timer, wall_ms, expiration_ms, self._late, self._expired)
+        self.timeouts = Timeouts(self.purgatory, timer, wall_ms, expiration_ms, self._late, self.ledger.forget)
         self.admission = Admission(self.ledger, self._join)
 
     def open(self, topics: Topics, flusher: Flusher, groups: Groups) -> None:
@@ -89,13 +91,6 @@ class TransactionCoordinator:
             self._groups.offsets.hold(group, transaction.record.producer_id, offsets)
         self.timeouts.begin(transaction)
 
-    def adopt(self, transaction: Transaction, tp: TopicPartition) -> None:
-        """A partition has the transaction open and the store did not know: it takes part."""
-        transaction.become(transaction.record.joined_by((tp,), (), self.wall_ms()))
-
-    def _written(self, transaction: Transaction) -> None:
-        self._produces.check_and_complete(transaction.name)
-
     def _forget_producers(self) -> float | None:
         """Partitions forget the sequences of producers that were not heard of for long; None if they know nobody."""
         before_ms = self.wall_ms() - self._settings["producer.id.expiration.ms"]
@@ -116,17 +111,14 @@ class TransactionCoordinator:
         elif not 0 < timeout_ms <= self._settings["transaction.max.timeout.ms"]:
             then(Error.INVALID_TRANSACTION_TIMEOUT, NOBODY)
         else:
-            self._init(self._known(name, timeout_ms), timeout_ms, last, then)
+            self._init(name, timeout_ms, last, then)
 
-    def _known(self, name: str, timeout_ms: int) -> Transaction:
+    def _init(self, name: str, timeout_ms: int, last: ProducerId | None, then: Given) -> None:
         transaction = self.ledger.by_name.get(name)
         if transaction is None:
             transaction = Transaction(name, Record(timeout_ms, updated_ms=self.wall_ms()))
             self.ledger.by_name[name] = transaction
             self.timeouts.expect(transaction)
-        return transaction
-
-    def _init(self, transaction: Transaction, timeout_ms: int, last: ProducerId | None, then: Given) -> None:
         record = transaction.record
         if transaction.busy:
             then(Error.CONCURRENT_TRANSACTIONS, NOBODY)
@@ -137,12 +129,16 @@ class TransactionCoordinator:
         elif record.state in (State.ONGOING, State.PREPARE_EPOCH_FENCE):
             self.fence(transaction, lambda error: then(error or Error.CONCURRENT_TRANSACTIONS, NOBODY))
         elif record.producer_id == NONE or (record.exhausted and (last is None or last.epoch == record.epoch)):
-            self._renew(transaction, lambda new: record.rotated(new, last, timeout_ms, self.wall_ms()), then)
+            self._with_another_id(
+                transaction,
+                lambda new: self._give(transaction, record.rotated(new, last, timeout_ms, self.wall_ms()), then),
+                then,
+            )
         else:
             self._give(transaction, record.renewed(last, timeout_ms, self.wall_ms()), then)
 
-    def _renew(self, transaction: Transaction, next_record: Callable[[int], Record], then: Given) -> None:
-        """The next record needs another producer id."""
+    def _with_another_id(self, transaction: Transaction, go_on: Callable[[int], None], then: Given) -> None:
+        """Go on with another producer id, for there is no epoch after this one; the transaction is busy until then."""
         transaction.busy = True
 
         def taken(new: int | None) -> None:
@@ -150,7 +146,7 @@ class TransactionCoordinator:
             if new is None:
                 then(UNAVAILABLE, NOBODY)
             else:
-                self._give(transaction, next_record(new), then)
+                go_on(new)
 
         self.ids.take(taken)
 
@@ -196,17 +192,14 @@ class TransactionCoordinator:
 
         def kept(done: bool) -> None:
             if not done:
-                transaction.take_back(joined, before, self._written_to(joined))
+                there = ((tp, self._topics.partition(*tp)) for tp in joined.partitions)
+                written = [tp for tp, p in there if p is not None and joined.producer_id in p.producers.open]
+                transaction.take_back(joined, before, written)
                 if transaction.record.state is not State.ONGOING:
                     self.timeouts.over(transaction)
             then(Error.NONE if done else UNAVAILABLE)
 
         self.ledger.keep(transaction, kept)
-
-    def _written_to(self, record: Record) -> list[TopicPartition]:
-        """The partitions of a transaction that have records of it."""
-        there = ((tp, self._topics.partition(*tp)) for tp in record.partitions)
-        return [tp for tp, p in there if p is not None and record.producer_id in p.producers.open]
 
     def has(self, name: str, producer: ProducerId, tp: TopicPartition) -> Error:
         """Whether a partition takes part already: what a broker asks before it appends."""
@@ -240,28 +233,26 @@ class TransactionCoordinator:
         A group that does not take part joins it (protocol 2), or TRANSACTION_ABORTABLE is said.
         """
         transaction, error = self._of(name, producer)
+        group, held = member.group, self._groups.offsets
         if transaction is not None and not error:
-            error = self._takes_part(transaction, member.group, protocol) or self._groups.check_commit(*member, True)
+            before = transaction.record
+            takes_part = protocol == 2 or (before.state is State.ONGOING and group in before.offsets)
+            error = self._groups.check_commit(*member, True) if takes_part else Error.TRANSACTION_ABORTABLE
         if transaction is None or error:
             then(error)
             return
-        before = transaction.record
-        self._join(transaction, (), (member.group,))
-        transaction.become(transaction.record.with_offsets(member.group, offsets))
-        self._groups.offsets.hold(member.group, producer.producer_id, offsets)
-        self._keep(transaction, before, partial(self._held, transaction, before, member.group, then))
+        self._join(transaction, (), (group,))
+        transaction.become(transaction.record.with_offsets(group, offsets))
+        held.hold(group, producer.producer_id, offsets)
 
-    def _held(self, transaction: Transaction, before: Record, group: str, then: Then, error: Error) -> None:
-        if error and transaction.record.state in IDLE | {State.ONGOING}:
-            producer_id, held = transaction.record.producer_id, self._groups.offsets
-            held.let_go(group, producer_id)
-            held.hold(group, producer_id, transaction.record.offsets.get(group, {}))
-        then(error)
+        def kept(error: Error) -> None:
+            if error and transaction.record.state in IDLE | {State.ONGOING}:
+                producer_id = transaction.record.producer_id
+                held.let_go(group, producer_id)
+                held.hold(group, producer_id, transaction.record.offsets.get(group, {}))
+            then(error)
 
-    def _takes_part(self, transaction: Transaction, group: str, protocol: int) -> Error:
-        record = transaction.record
-        there = protocol == 2 or (record.state is State.ONGOING and group in record.offsets)
-        return Error.NONE if there else Error.TRANSACTION_ABORTABLE
+        self._keep(transaction, before, kept)
 
     # The end
 
@@ -275,22 +266,13 @@ class TransactionCoordinator:
         if error is not None:
             then(error, NOBODY if error else transaction.record.id)
         elif protocol == 2 and transaction.record.exhausted:
-            self._end_and_rotate(transaction, commit, then)
+            self._with_another_id(
+                transaction,
+                lambda new: self._end(transaction, transaction.record.decided(commit, 2, new, self.wall_ms()), then),
+                then,
+            )
         else:
             self._end(transaction, transaction.record.decided(commit, protocol, NONE, self.wall_ms()), then)
-
-    def _end_and_rotate(self, transaction: Transaction, commit: bool, then: Given) -> None:
-        """There is no epoch after this one: the producer goes on with another id."""
-        transaction.busy = True
-
-        def taken(new: int | None) -> None:
-            transaction.busy = False
-            if new is None:
-                then(UNAVAILABLE, NOBODY)
-            else:
-                self._end(transaction, transaction.record.decided(commit, 2, new, self.wall_ms()), then)
-
-        self.ids.take(taken)
 
     def _end(self, transaction: Transaction, decided: Record, then: Given) -> None:
         def complete(error: Error) -> None:
@@ -303,26 +285,23 @@ class TransactionCoordinator:
         if transaction.record.state is State.ONGOING:
             transaction.become(transaction.record.fenced())
 
+        def again() -> None:
+            if transaction.record.state is State.PREPARE_EPOCH_FENCE and not transaction.busy:
+                self.fence(transaction, _nobody_asked)
+
         def aborted(error: Error) -> None:
             if error:
-                self._timer.call_later(RETRY_S, self._fence_again, transaction)
+                self._timer.call_later(RETRY_S, again)
             then(error)
 
         now_ms = self.wall_ms()
         self.ending.end(transaction, transaction.record.decided(False, 2, NONE, now_ms), now_ms, aborted)
-
-    def _fence_again(self, transaction: Transaction) -> None:
-        if transaction.record.state is State.PREPARE_EPOCH_FENCE and not transaction.busy:
-            self.fence(transaction, _nobody_asked)
 
     def _late(self, transaction: Transaction) -> None:
         if transaction.busy:
             self.timeouts.again(transaction)
         else:
             self.fence(transaction, _nobody_asked)
-
-    def _expired(self, transaction: Transaction) -> None:
-        self.ledger.forget(transaction, lambda done: None if done else self.timeouts.forget_again(transaction))
 
 
 def _nobody_asked(error: Error) -> None:

@@ -32,7 +32,6 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
     from waterclock.broker.groups.offsets import GroupOffsets
-    from waterclock.broker.store import Entry
     from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
 
@@ -87,8 +86,12 @@ class MarkerWriter:
         groups: Groups,
         over: Callable[[Transaction], Any],
     ) -> None:
-        self._ledger, self._topics, self._flusher = ledger, topics, flusher
-        self._produces, self._timer, self._groups = produces, timer, groups
+        self._ledger = ledger
+        self._topics = topics
+        self._flusher = flusher
+        self._produces = produces
+        self._timer = timer
+        self._groups = groups
         self._over = over
 
     def end(self, transaction: Transaction, decided: Record, now_ms: int, then: Then) -> None:
@@ -102,7 +105,9 @@ class MarkerWriter:
             self._settle_groups(decided)  # 2
             self._mark(transaction, list(self.partitions(decided)), now_ms, then)  # 3
 
-        self._ledger.step(transaction, decided, self._changes(decided), durable)  # 1
+        committed = decided.offsets.items() if decided.commits else ()
+        changes = [change for group, some in committed for change in self._groups.offsets.changes(group, some)]
+        self._ledger.step(transaction, decided, changes, durable)  # 1
 
     def partitions(self, record: Record) -> Iterable[Partition]:
         """Those of its partitions that are still there."""
@@ -110,11 +115,6 @@ class MarkerWriter:
             partition = self._topics.partition(topic, number)
             if partition is not None:
                 yield partition
-
-    def _changes(self, decided: Record) -> list[Entry]:
-        if not decided.commits:
-            return []
-        return [c for group, some in decided.offsets.items() for c in self._groups.offsets.changes(group, some)]
 
     def _settle_groups(self, decided: Record) -> None:
         for group, some in decided.offsets.items():
@@ -124,10 +124,9 @@ class MarkerWriter:
 
     def _mark(self, transaction: Transaction, partitions: list[Partition], now_ms: int, then: Then) -> None:
         """Append the markers, then wait until they are durable."""
-        waits, left = [], []
+        waits, left, record = [], [], transaction.record
         for partition in partitions:
-            error = self.append(partition, transaction.record, now_ms)
-            if error:
+            if self.write(partition, *record.id, record.commits, COORDINATOR_EPOCH, now_ms):
                 left.append(partition)
             waits.append((partition, partition.end))
 
@@ -141,14 +140,10 @@ class MarkerWriter:
 
         self.wait(waits, durable)
 
-    def append(self, partition: Partition, record: Record, now_ms: int) -> Error:
-        """Append a marker; it becomes durable with the next flush."""
-        return self.write(partition, *record.id, record.commits, COORDINATOR_EPOCH, now_ms)
-
     def write(
         self, partition: Partition, producer_id: int, epoch: int, commits: bool, coordinator_epoch: int, now_ms: int
     ) -> Error:
-        """The same, whoever decided the end."""
+        """Append a marker, whoever decided the end; it becomes durable with the next flush."""
         data = marker(producer_id, epoch, commits, coordinator_epoch, now_ms)
         error, _ = partition.mark(data)
         if not error:

@@ -81,17 +81,12 @@ class Record:
             last_epoch = self.epoch
         elif last is not None:
             epoch, last_epoch = self.epoch, self.last_epoch
-        return self._empty(self.producer_id, epoch, last_epoch, self.previous_id, timeout_ms, now_ms)
+        return Record(timeout_ms, self.producer_id, epoch, last_epoch, self.previous_id, updated_ms=now_ms)
 
     def rotated(self, producer_id: int, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record:
         """With another producer id, from epoch 0 on."""
         last_epoch = self.epoch if last is not None else NONE
-        return self._empty(producer_id, 0, last_epoch, self.producer_id, timeout_ms, now_ms)
-
-    def _empty(
-        self, producer_id: int, epoch: int, last_epoch: int, previous_id: int, timeout_ms: int, now_ms: int
-    ) -> Record:
-        return Record(timeout_ms, producer_id, epoch, last_epoch, previous_id, updated_ms=now_ms)
+        return Record(timeout_ms, producer_id, 0, last_epoch, self.producer_id, updated_ms=now_ms)
 
     # A transaction
 

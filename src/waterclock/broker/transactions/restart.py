@@ -43,8 +43,10 @@ def take_up(
     for transaction in coordinator.ledger.by_name.values():
         transaction.durable = transaction.changed
         coordinator.timeouts.expect(transaction)
-        if transaction.record.state in DECIDED:
-            marked[transaction] = _decided(coordinator, transaction.record)
+        if (record := transaction.record).state in DECIDED:
+            marked[transaction] = [p for p in coordinator.ending.partitions(record) if _concerns(record, p)]
+            for partition in marked[transaction]:
+                _mark(partition, *record.id, record.commits, coordinator.wall_ms())
     joining, aborted = _undecided(coordinator, every)
     for partition in dict.fromkeys([*aborted, *(p for several in marked.values() for p in several)]):
         make_durable(partition)
@@ -58,18 +60,10 @@ def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joinin
     """What was decided is complete; what is open has its time."""
     if transaction.record.state in DECIDED:
         transaction.become(transaction.record.completed())
-    for tp in joining:
-        coordinator.adopt(transaction, tp)
+    for tp in joining:  # the partition has it open, and the store did not know
+        transaction.become(transaction.record.joined_by((tp,), (), coordinator.wall_ms()))
     if transaction.record.state is State.ONGOING:
         coordinator.resume(transaction)
-
-
-def _decided(coordinator: TransactionCoordinator, record: Record) -> list[Partition]:
-    """Write the markers that are missing; where."""
-    marked = [p for p in coordinator.ending.partitions(record) if _concerns(record, p)]
-    for partition in marked:
-        _mark(partition, record.producer_id, record.epoch, record.commits, coordinator.wall_ms())
-    return marked
 
 
 def _concerns(record: Record, partition: Partition) -> bool:
@@ -85,7 +79,9 @@ def _undecided(
 ) -> tuple[dict[Transaction, list[TopicPartition]], list[Partition]]:
     """What is open in the logs and was not decided: what takes part in which transaction, and where it was aborted."""
     joining: dict[Transaction, list[TopicPartition]] = {}
-    aborted, owners = [], {_id(t.record): t for t in coordinator.ledger.by_name.values() if t.record.epoch != NONE}
+    known = [t for t in coordinator.ledger.by_name.values() if t.record.epoch != NONE]
+    owners = {(t.record.completed() if t.record.state in DECIDED else t.record).id: t for t in known}
+    aborted = []
     for partition in partitions:
         for producer_id in list(partition.producers.open):
             epoch = partition.producers.known[producer_id].epoch
@@ -96,11 +92,6 @@ def _undecided(
                 _mark(partition, producer_id, epoch, False, coordinator.wall_ms())
                 aborted.append(partition)
     return joining, aborted
-
-
-def _id(record: Record) -> ProducerId:
-    """The producer's id and epoch, once what is decided is complete."""
-    return (record.completed() if record.state in DECIDED else record).id
 
 
 def _mark(partition: Partition, producer_id: int, epoch: int, commit: bool, now_ms: int) -> None:

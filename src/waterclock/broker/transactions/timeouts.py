@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from waterclock.broker.store import Then
 from waterclock.broker.transactions.ledger import Transaction
 from waterclock.broker.transactions.markers import RETRY_S
 from waterclock.broker.transactions.states import IDLE, State
@@ -44,7 +45,7 @@ class DelayedTransaction:
 
 
 class Timeouts:
-    """`abort(transaction)` ends one that is late; `forget(transaction)` one that nobody used for `expiration_ms`."""
+    """`abort(transaction)` ends one that is late; `forget(transaction, then)` one that nobody used for `expiration_ms`."""
 
     def __init__(
         self,
@@ -53,10 +54,14 @@ class Timeouts:
         wall_ms: Callable[[], int],
         expiration_ms: int,
         abort: Callable[[Transaction], Any],
-        forget: Callable[[Transaction], Any],
+        forget: Callable[[Transaction, Then], Any],
     ) -> None:
-        self._purgatory, self._timer, self._wall_ms, self._expiration_ms = purgatory, timer, wall_ms, expiration_ms
-        self._abort, self._forget = abort, forget
+        self._purgatory = purgatory
+        self._timer = timer
+        self._wall_ms = wall_ms
+        self._expiration_ms = expiration_ms
+        self._abort = abort
+        self._forget = forget
 
     def begin(self, transaction: Transaction) -> None:
         """It is open; its time runs."""
@@ -71,10 +76,6 @@ class Timeouts:
         """It could not be aborted just now."""
         self._wait(transaction, RETRY_S)
 
-    def forget_again(self, transaction: Transaction) -> None:
-        """It could not be forgotten just now."""
-        self._timer.call_later(RETRY_S, self._look, transaction)
-
     def _wait(self, transaction: Transaction, timeout_s: float) -> None:
         delayed = DelayedTransaction(transaction, self._abort)
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_s, delayed.on_expire)
@@ -88,10 +89,14 @@ class Timeouts:
         self._timer.call_later(max(left_ms, 1) / 1000, self._look, transaction)
 
     def _look(self, transaction: Transaction) -> None:
+        def again(done: bool) -> None:
+            if not done:  # it could not be forgotten just now
+                self._timer.call_later(RETRY_S, self._look, transaction)
+
         record = transaction.record
         if record.updated_ms + self._expiration_ms > self._wall_ms():
             self.expect(transaction)
         elif record.state in IDLE and not transaction.busy:
-            self._forget(transaction)
+            self._forget(transaction, again)
         else:
-            self.forget_again(transaction)
+            again(False)

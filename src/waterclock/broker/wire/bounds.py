@@ -1,6 +1,6 @@
 """A look over a request before kio reads it: nothing in it may claim more than there is.
 
-kio's reader makes room for as many elements as a request says that an array has, before it reads the first. Where it says
+kio's reader makes room for as many elements as a request says that an array has, before it reads the first. If it says
 two thousand million, the memory cannot be had and the process is aborted: a few bytes from anybody would end the broker.
 
 Rule 1: every array's count, and every length, is held against the bytes that are left; all elements together against
@@ -23,7 +23,7 @@ SIZES: Final = {
 SPANS: Final = {"string": text_span, "bytes": bytes_span, "records": bytes_span}
 
 
-class Walk:
+class ElementCount:
     """How many elements were met in a request so far."""
 
     __slots__ = ("elements",)
@@ -32,11 +32,11 @@ class Walk:
         self.elements = 0
 
 
-Step: TypeAlias = "Callable[[bytes, int, Walk], int]"  # from the place of a field to the place after it
+Skip: TypeAlias = "Callable[[bytes, int, ElementCount], int]"  # from the place of a field to the place after it
 Check: TypeAlias = "Callable[[bytes, int], None]"
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     """What a dataclass's field is on the wire."""
 
     array: bool
@@ -52,13 +52,13 @@ def checker(entity: Any) -> Check | None:
     step = _entity(entity)
 
     def check(data: bytes, at: int) -> None:
-        if step(data, at, Walk()) > len(data):
+        if step(data, at, ElementCount()) > len(data):
             raise ValueError("a request ends before its fields do")
 
     return check
 
 
-def _field(field: dataclasses.Field[Any]) -> Field:
+def _field(field: dataclasses.Field[Any]) -> WireField:
     kind: Any = field.type
     nullable = type(None) in get_args(kind) and get_origin(kind) is not tuple
     if nullable:
@@ -67,7 +67,7 @@ def _field(field: dataclasses.Field[Any]) -> Field:
     if array:
         kind = get_args(kind)[0]
     entity = kind if dataclasses.is_dataclass(kind) else None
-    return Field(array, nullable, entity, field.metadata.get("kafka_type", ""))
+    return WireField(array, nullable, entity, field.metadata.get("kafka_type", ""))
 
 
 def _has_arrays(entity: Any) -> bool:
@@ -75,12 +75,12 @@ def _has_arrays(entity: Any) -> bool:
     return any(field.array or (field.entity is not None and _has_arrays(field.entity)) for field in fields)
 
 
-def _entity(entity: Any) -> Step:
+def _entity(entity: Any) -> Skip:
     flexible: bool = entity.__flexible__
     steps = [_step(_field(f), flexible) for f in dataclasses.fields(entity) if "tag" not in f.metadata]
     tags = {f.metadata["tag"]: _step(_field(f), flexible) for f in dataclasses.fields(entity) if "tag" in f.metadata}
 
-    def step(data: bytes, at: int, walk: Walk) -> int:
+    def step(data: bytes, at: int, walk: ElementCount) -> int:
         for one in steps:
             at = one(data, at, walk)
         return _over_tags(data, at, walk, tags) if flexible else at
@@ -88,7 +88,7 @@ def _entity(entity: Any) -> Step:
     return step
 
 
-def _over_tags(data: bytes, at: int, walk: Walk, known: dict[int, Step]) -> int:
+def _over_tags(data: bytes, at: int, walk: ElementCount, known: dict[int, Skip]) -> int:
     count, at = uvarint(data, at)
     for _ in range(count):
         tag, at = uvarint(data, at)
@@ -101,7 +101,7 @@ def _over_tags(data: bytes, at: int, walk: Walk, known: dict[int, Step]) -> int:
     return at
 
 
-def _step(field: Field, flexible: bool) -> Step:
+def _step(field: WireField, flexible: bool) -> Skip:
     one = _entity(field.entity) if field.entity is not None else _primitive(field.kind, flexible)
     if field.array:
         return _array(one, flexible)
@@ -110,7 +110,7 @@ def _step(field: Field, flexible: bool) -> Step:
     return one
 
 
-def _primitive(kind: str, flexible: bool) -> Step:
+def _primitive(kind: str, flexible: bool) -> Skip:
     if kind in SIZES:
         size = SIZES[kind]
         return lambda data, at, walk: at + size
@@ -118,8 +118,8 @@ def _primitive(kind: str, flexible: bool) -> Step:
     return lambda data, at, walk: span(data, at, flexible)[1]
 
 
-def _array(one: Step, flexible: bool) -> Step:
-    def step(data: bytes, at: int, walk: Walk) -> int:
+def _array(one: Skip, flexible: bool) -> Skip:
+    def step(data: bytes, at: int, walk: ElementCount) -> int:
         if flexible:
             count, at = uvarint(data, at)
             count -= 1

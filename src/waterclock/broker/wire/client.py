@@ -1,6 +1,6 @@
 """The client's side of the protocol, as far as a follower needs it: Fetch by hand, the rest by kio.
 
-Rule 1: Fetch is asked in version 13, which names topics by their ids: one of the same name may be another by now.
+Rule 1: Fetch goes out in version 13, which names topics by their ids: one of the same name may be another by now.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def _partition(data: memoryview, at: int, topic: bytes) -> tuple[PartitionCopy, 
 
 def request(key: int, version: int, correlation: int, client_id: str, fields: dict[str, Any]) -> bytes:
     """A request of another API, header included."""
-    return written(key, version, correlation, client_id, _request_class(key, version)(**fields))
+    names = _requests(key, version)
+    body = names[next(n for n in names if n.endswith("Request"))](**fields)
+    return written(key, version, correlation, client_id, body)
 
 
 def written(key: int, version: int, correlation: int, client_id: str, body: Any) -> bytes:
@@ -112,11 +114,6 @@ def answer(data: bytes, key: int, version: int) -> Any:
 def part(key: int, version: int, name: str, /, **values: Any) -> Any:
     """A part of a request, by its class's name."""
     return _requests(key, version)[name](**values)
-
-
-def _request_class(key: int, version: int) -> Any:
-    names = _requests(key, version)
-    return names[next(n for n in names if n.endswith("Request"))]
 
 
 def _requests(key: int, version: int) -> dict[str, Any]:

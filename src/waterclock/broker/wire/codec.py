@@ -1,7 +1,7 @@
 """Every API but Produce and Fetch, read and written by the package kio, generated from Kafka's own schemas.
 
-Rule 1: a schema is imported when its version is first asked for: all of them at once cost 0.75 s.
-Rule 2: where hypothesis is installed, kio would import it and prepare strategies for its types: 0.2 s that the first
+Rule 1: a schema is imported when its version is first needed: all of them at once cost 0.75 s.
+Rule 2: if hypothesis is installed, kio would import it and prepare strategies for its types: 0.2 s that the first
     client would wait for. It is hidden for that one import.
 Rule 3: a handler names every field that any version has; `make` leaves out what the version at hand lacks.
 Rule 4: a handler asks `may` about each resource that it answers for; what a whole request takes, its table asks.
@@ -38,7 +38,7 @@ class Schema(NamedTuple):
 
 @functools.cache
 def import_kio() -> None:
-    """Import the base of kio; to be called in the starter's thread, where no other import is under way."""
+    """Import the base of kio; to be called in the starter's thread, while no other import is under way."""
     if "hypothesis" in sys.modules:
         return
     sys.modules["hypothesis"] = None  # type: ignore[assignment]  # what importlib takes for "is not there"
@@ -77,7 +77,7 @@ def make(entity: Any, /, **values: Any) -> Any:
     return entity(**{name: value for name, value in values.items() if name in names})
 
 
-class Rights(Protocol):
+class ClientRights(Protocol):
     """What a client may do, by Kafka's numbers of operations and of resource types."""
 
     def may(self, operation: Any, resource_type: Any, name: str | None) -> bool: ...
@@ -86,7 +86,7 @@ class Rights(Protocol):
 
 
 class Request:
-    """One request on its way: `body` is what was asked, and `answer` may be called now or later, once.
+    """One request on its way: `body` is what the client wants, and `answer` may be called now or later, once.
 
     `correlation` and `slot` say where the answer goes. kio's names of fields and classes are used throughout.
     """
@@ -94,8 +94,11 @@ class Request:
     __slots__ = ("body", "correlation", "key", "rights", "schema", "slot", "version")
 
     def __init__(self, key: int, version: int, correlation: int, slot: Slot, data: bytes) -> None:
-        self.rights: Rights | None = None  # there is no authorizer: everybody may do everything
-        self.key, self.version, self.correlation, self.slot = key, version, correlation, slot
+        self.rights: ClientRights | None = None  # there is no authorizer: everybody may do everything
+        self.key = key
+        self.version = version
+        self.correlation = correlation
+        self.slot = slot
         self.schema = schema(key, version)
         at = skip_tags(data, 0) if self.schema.flexible else 0
         if self.schema.check is not None:
@@ -125,7 +128,7 @@ class Request:
         return out.getvalue()
 
     def send(self, body: list[bytes]) -> None:
-        """Send an answer that is written already, in parts; nothing where it was given up and answered before."""
+        """Send an answer that is written already, in parts; nothing if it was given up and answered before."""
         if self.slot.parts is not None:
             return
         head = INT32.pack(self.correlation) + (b"\0" if self.schema.answer.__header_schema__.__flexible__ else b"")

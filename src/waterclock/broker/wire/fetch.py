@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from waterclock.broker.buffers import Slice
-from waterclock.broker.net.outgoing import Part
+from waterclock.broker.net.outgoing import AnswerPart
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import (
     INT32,
@@ -44,7 +44,7 @@ class FetchPartition(NamedTuple):
     limit: int
 
 
-Topics: TypeAlias = "list[tuple[bytes, list[FetchPartition]]]"
+FetchTopics: TypeAlias = "list[tuple[bytes, list[FetchPartition]]]"
 
 
 class FetchRequest(NamedTuple):
@@ -57,7 +57,7 @@ class FetchRequest(NamedTuple):
     committed: bool
     session: int
     session_epoch: int
-    topics: Topics
+    topics: FetchTopics
 
 
 class AbortedRow(Protocol):
@@ -71,7 +71,7 @@ class AbortedRow(Protocol):
 
 
 class FetchedPartition(NamedTuple):
-    """What a partition has to say: the row of an answer. `aborted` is None if nobody asked for committed records."""
+    """What a partition has to say: the row of an answer. `aborted` is None if the reader takes uncommitted records too."""
 
     partition: int
     error: Error
@@ -100,10 +100,10 @@ def read(data: memoryview, at: int, version: int) -> FetchRequest:
     return FetchRequest(replica, wait, least, most, level == 1, session, epoch, topics)
 
 
-def _topics(data: memoryview, at: int, version: int) -> tuple[Topics, int]:
+def _topics(data: memoryview, at: int, version: int) -> tuple[FetchTopics, int]:
     flexible, by_id = version >= FLEXIBLE, version >= BY_ID
     count, at = count_of(data, at, flexible)
-    topics: Topics = []
+    topics: FetchTopics = []
     elements = 0
     for _ in range(count):
         key, at = topic_key(data, at, flexible, by_id)
@@ -161,10 +161,10 @@ def _replica_tag(data: memoryview, at: int, replica: int) -> int:
 
 def answer(
     correlation: int, version: int, topics: list[tuple[bytes, list[FetchedPartition]]], error: Error = Error.NONE
-) -> list[Part]:
+) -> list[AnswerPart]:
     """The whole answer, as bytes and slices of files in turn."""
     flexible, by_id = version >= FLEXIBLE, version >= BY_ID
-    out: list[Part] = []
+    out: list[AnswerPart] = []
     held = bytearray(INT32.pack(correlation) + b"\0" * flexible + b"\0\0\0\0")  # no throttling
     if version >= 7:
         held += struct.pack(">hi", error, 0)  # sessions are declined: every fetch says all it wants
@@ -180,8 +180,8 @@ def answer(
     return [INT32.pack(size), *out]
 
 
-def _put_row(out: list[Part], held: bytearray, row: FetchedPartition, version: int) -> bytearray:
-    """Add a partition's row; where its records are sent as a file, what is held goes out before them."""
+def _put_row(out: list[AnswerPart], held: bytearray, row: FetchedPartition, version: int) -> bytearray:
+    """Add a partition's row; if its records are sent as a file, what is held goes out before them."""
     flexible = version >= FLEXIBLE
     held += ANSWER.pack(row.partition, row.error, row.high, row.stable)
     if version >= 5:

@@ -75,7 +75,8 @@ def _written(rows: Iterable[Any]) -> Generator[None, None, tuple[Any, int, list[
         elif row is not None:
             _write(out, *_whole((row,)))
         if row is not None:
-            first = _bare(row) if first is None else first
+            if first is None:
+                first = row.row if isinstance(row, Branch) else row
             count += 1
         yield
     return first, count, [*parts, out.getvalue()]
@@ -88,10 +89,6 @@ def _written_branch(branch: Branch) -> Generator[None, None, list[bytes]]:
     flexible = type(branch.row).__flexible__
     before, after = _around(functools.partial(_bytes, branch.row, branch.field), first, flexible)
     return [before, as_count(count, flexible), *written, after]
-
-
-def _bare(row: Any) -> Any:
-    return row.row if isinstance(row, Branch) else row
 
 
 def _bytes(row: Any, field: str, rows: tuple[Any, ...]) -> bytes:

@@ -29,16 +29,16 @@ BY_ID: Final = 13
 ANSWER: Final = struct.Struct(">ihqq")
 ACKS: Final = struct.Struct(">hi")
 
-Batches: TypeAlias = "list[tuple[bytes, list[tuple[int, memoryview]]]]"
+TopicBatches: TypeAlias = "list[tuple[bytes, list[tuple[int, memoryview]]]]"
 
 
 class ProduceRequest(NamedTuple):
-    """What to append where. `topics`: (topic's key, [(partition, batch)]); the batches are views of the request."""
+    """What to append. `topics`: (topic's key, [(partition, batch)]); the batches are views of the request."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: Batches
+    topics: TopicBatches
 
 
 class ProducedPartition(NamedTuple):
@@ -61,7 +61,7 @@ def read(data: memoryview, at: int, version: int) -> ProduceRequest:
     transactional_id = None if null else str(data[first:at], "utf-8")
     acks, timeout_ms = ACKS.unpack_from(data, at)
     count, at = count_of(data, at + 6, flexible)
-    topics: Batches = []
+    topics: TopicBatches = []
     elements = 0
     for _ in range(count):
         key, at = topic_key(data, at, flexible, by_id)
@@ -105,18 +105,9 @@ def _row(row: ProducedPartition, version: int, flexible: bool) -> bytes:
         data += struct.pack(">q", row.start)
     if version < 8:
         return data
+    message = b"" if row.message is None else row.message.encode()
     if flexible:
         wrong = as_count(len(row.wrong), True) + b"".join(INT32.pack(number) + b"\0\0" for number in row.wrong)
-        return data + wrong + (b"\0\0" if row.message is None else _compact(row.message) + b"\0")
+        return data + wrong + as_uvarint(0 if row.message is None else len(message) + 1) + message + b"\0"
     wrong = INT32.pack(len(row.wrong)) + b"".join(INT32.pack(number) + b"\xff\xff" for number in row.wrong)
-    return data + wrong + (b"\xff\xff" if row.message is None else _text(row.message))
-
-
-def _compact(text: str) -> bytes:
-    raw = text.encode()
-    return as_uvarint(len(raw) + 1) + raw
-
-
-def _text(text: str) -> bytes:
-    raw = text.encode()
-    return INT16.pack(len(raw)) + raw
+    return data + wrong + INT16.pack(-1 if row.message is None else len(message)) + message

@@ -1,4 +1,4 @@
-"""An answer that says one error about everything that was asked, for any API: what a fault answers.
+"""An answer that says one error about everything in the request, for any API: what a fault answers.
 
 Rule 1: a row of the answer that can carry an error mirrors a row of the request: topic for topic, partition for partition.
 Rule 2: everything else is as empty as the schema allows.
@@ -78,7 +78,7 @@ def _rows(entity: Any) -> tuple[Any, ...]:
 
 
 def _values(answer: Any, requested: Any, error: Error) -> dict[str, Any]:
-    """Every field of an answer, or of a row of it, that speaks of what was `asked`."""
+    """Every field of an answer, or of a row of it, about what was `requested`."""
     fields = dataclasses.fields(answer)
     values = {field.name: _value(field, requested, error) for field in fields}
     if not dataclasses.is_dataclass(requested):  # a bare name or number: it is what the row's first field repeats

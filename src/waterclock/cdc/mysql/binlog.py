@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from waterclock.errors import Unreadable
 
@@ -25,10 +24,9 @@ IGNORABLE = 0x80  # a flag of an event's header: who does not know the event may
 
 _HEADER = struct.Struct("<IBIIIH")
 _CHECKSUM_BYTES = 4
-_MAGIC = b"\xfebin"
 
 
-class Event(NamedTuple):
+class BinlogEvent(NamedTuple):
     """One event: when its statement began (seconds), what it is, whose it is, and its body without the checksum."""
 
     ts: int
@@ -49,7 +47,7 @@ class EventFramer:
     def __init__(self) -> None:
         self._checksums: bool | None = None
 
-    def event(self, raw: bytes) -> Event:
+    def event(self, raw: bytes) -> BinlogEvent:
         """The event in `raw`, header and all; Unreadable where its length or its checksum is wrong."""
         ts, kind, server, size, end, flags = _HEADER.unpack_from(raw)
         if size != len(raw):
@@ -57,7 +55,11 @@ class EventFramer:
                 f"A binlog event before {end} has {len(raw)} bytes and says {size}: the binlog is damaged."
             )
         if kind == FORMAT_DESCRIPTION:
-            self._checksums = _has_checksums(raw)
+            version = raw[_HEADER.size + 2 : _HEADER.size + 52].rstrip(b"\0").decode("ascii", "replace")
+            numbers = tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
+            # older servers know none, and the last byte means something else
+            knows_them = "MariaDB" in version or numbers >= (5, 6, 1)
+            self._checksums = knows_them and raw[-1 - _CHECKSUM_BYTES] == 1
         last = size
         if self._checksums:
             last = size - _CHECKSUM_BYTES
@@ -67,29 +69,7 @@ class EventFramer:
                     "from the server, "
                     "is damaged. Try again; where it stays, start from a later GTID (--from) and compare the tables."
                 )
-        return Event(ts, kind, server, end, flags, raw[_HEADER.size : last])
-
-
-def _has_checksums(raw: bytes) -> bool:
-    version = raw[_HEADER.size + 2 : _HEADER.size + 52].rstrip(b"\0").decode("ascii", "replace")
-    if "MariaDB" not in version and _numbers(version) < (5, 6, 1):
-        return False  # older servers know none, and the last byte means something else
-    return raw[-1 - _CHECKSUM_BYTES] == 1
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
-
-
-def events_in(file: BinaryIO) -> Iterator[Event]:
-    """The events of a binlog file, from its first byte on; Unreadable where it is no binlog, or ends in an event."""
-    if file.read(len(_MAGIC)) != _MAGIC:
-        raise Unreadable("This is no binlog: its first four bytes are not those of one.")
-    framing = EventFramer()
-    while header := file.read(_HEADER.size):
-        size = _HEADER.unpack(header)[3] if len(header) == _HEADER.size else 0
-        body = file.read(max(0, size - _HEADER.size))
-        yield framing.event(header + body)
+        return BinlogEvent(ts, kind, server, end, flags, raw[_HEADER.size : last])
 
 
 def length_encoded(data: bytes, at: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from waterclock.cdc.mysql import columns as types
-from waterclock.cdc.mysql.columns import BINARY, Column
+from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
 from waterclock.cdc.mysql.tablemap import TableMap
 from waterclock.errors import Unreadable
 
@@ -76,7 +76,7 @@ class TableDefinition(NamedTuple):
     json: frozenset[str]
 
 
-class Catalog:
+class ServerCatalog:
     """Asks the server. It is asked once for a table map, and again once a statement has changed a table."""
 
     def __init__(self, cursor: Cursor, maria: bool, overrides: Mapping[str, str] | None = None) -> None:
@@ -90,7 +90,7 @@ class Catalog:
             raise Unreadable(f"The binlog names the collation {collation}, which this server does not have.")
         return self._charsets[collation]
 
-    def complete(self, table: TableMap, written: int) -> tuple[list[Column], tuple[str, ...]]:
+    def complete(self, table: TableMap, written: int) -> tuple[list[BinlogColumn], tuple[str, ...]]:
         """Columns and key for a map without names, written at `written` seconds; Unreadable where they may have changed."""
         if not self._maria:
             raise Unreadable(_unnamed(table))
@@ -103,7 +103,7 @@ class Catalog:
         pairs = zip(declared.columns, table.types, table.sizes, strict=True)
         return [_column(found, kind, size, declared.json) for found, kind, size in pairs], declared.key
 
-    def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]:
+    def settle(self, table: TableMap, columns: list[BinlogColumn], written: int) -> list[BinlogColumn]:
         """`columns` with what MariaDB's binlog cannot tell apart, by name: UUID, INET6 and INET4 from BINARY, "
         "JSON from text."""
         unsure = [column.name for column in columns if self._maria and doubtful(column)]
@@ -122,7 +122,7 @@ class Catalog:
         found = self._declared(table.database, table.table).columns
         return {column[0] for column in found if "VIRTUAL" in column[4].upper()}
 
-    def hidden(self, table: TableMap, columns: list[Column]) -> set[str]:
+    def hidden(self, table: TableMap, columns: list[BinlogColumn]) -> set[str]:
         """The names of the columns that MariaDB made for itself (of UNIQUE over a BLOB): no SELECT shows them."""
         names = {column.name for column in columns if self._maria and _OWN.fullmatch(column.name)}
         shown = self._declared(table.database, table.table).columns if names else []
@@ -160,7 +160,7 @@ class Catalog:
         return list(self._cursor.fetchall())
 
 
-def doubtful(column: Column) -> bool:
+def doubtful(column: BinlogColumn) -> bool:
     """Whether MariaDB's binlog does not say what the column is: BINARY, UUID or INET, text or JSON."""
     if column.type == types.STRING:
         return column.charset == BINARY and column.size in (4, 16)
@@ -173,11 +173,13 @@ def _word(name: str, data_type: str, json: frozenset[str]) -> str:
     return data_type if data_type in _DECLARED else ""
 
 
-def _column(found: tuple[str, str, str, str | None, str], kind: int, size: int, json: frozenset[str]) -> Column:
+def _column(found: tuple[str, str, str, str | None, str], kind: int, size: int, json: frozenset[str]) -> BinlogColumn:
     name, data_type, column_type, charset, _ = found
     labels = tuple(_labels(column_type)) if kind in (types.ENUM, types.SET) else ()
     declared = _word(name, data_type, json) if kind in (types.STRING, types.BLOB) else ""
-    return Column(name, kind, size, "unsigned" in column_type.lower(), charset or BINARY, labels, declared=declared)
+    return BinlogColumn(
+        name, kind, size, "unsigned" in column_type.lower(), charset or BINARY, labels, declared=declared
+    )
 
 
 def _labels(column_type: str) -> list[str]:

@@ -32,7 +32,7 @@ JSON, NEWDECIMAL, ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = 245, 246, 247,
 BINARY = "binary"
 
 
-class Column(NamedTuple):
+class BinlogColumn(NamedTuple):
     """One column. `size` is what its type needs to be read: bytes at most, digits of a second, precision and scale.
 
     `declared` is what only the server's catalog knows of it: uuid, inet6, inet4, json; or "".
@@ -48,7 +48,7 @@ class Column(NamedTuple):
     declared: str = ""
 
 
-def reader(column: Column) -> Reader:
+def reader(column: BinlogColumn) -> Reader:
     """What reads this column's values; Unreadable where its type is not known, or comes in a form that is not."""
     if column.declared in _DECLARED:
         return _DECLARED[column.declared](column)
@@ -60,11 +60,11 @@ def reader(column: Column) -> Reader:
     return _READERS[column.type](column)
 
 
-def raw_reader(column: Column) -> Reader:
+def raw_reader(column: BinlogColumn) -> Reader:
     """The same for what `reader` refuses: bytes whose length is known as base64, everything else as ever."""
-    read = reader(column)
-    prefix = _prefix(column)
-    raw = read if prefix is None else _sized(prefix, base64_text)
+    read = raw = reader(column)
+    if column.type in (VARCHAR, VAR_STRING, STRING, BLOB, GEOMETRY, JSON):
+        raw = _sized(_prefix(column), base64_text)
 
     def either(data: bytes, at: int) -> tuple[str, int]:
         try:
@@ -75,32 +75,28 @@ def raw_reader(column: Column) -> Reader:
     return either
 
 
-def _prefix(column: Column) -> int | None:
-    """How many bytes tell a value's length; None where its type does."""
-    if column.type in (VARCHAR, VAR_STRING, STRING):
-        return 2 if column.size > 255 else 1
-    return column.size if column.type in (BLOB, GEOMETRY, JSON) else None
+def _prefix(column: BinlogColumn) -> int:
+    """How many bytes hold the length of a value that has one."""
+    if column.type in (BLOB, GEOMETRY, JSON):
+        return column.size
+    return 2 if column.size > 255 else 1
 
 
-def _always(read: Reader) -> Callable[[Column], Reader]:
+def _always(read: Reader) -> Callable[[BinlogColumn], Reader]:
     return lambda column: read
 
 
-def _integers(size: int, code: str) -> Callable[[Column], Reader]:
-    def choose(column: Column) -> Reader:
+def _integers(size: int, code: str) -> Callable[[BinlogColumn], Reader]:
+    def choose(column: BinlogColumn) -> Reader:
         unpack = struct.Struct("<" + (code.upper() if column.unsigned else code)).unpack_from
         return lambda data, at: (str(unpack(data, at)[0]), at + size)
 
     return choose
 
 
-def _three_bytes(column: Column) -> Reader:
+def _three_bytes(column: BinlogColumn) -> Reader:
     signed = not column.unsigned
     return lambda data, at: (str(int.from_bytes(data[at : at + 3], "little", signed=signed)), at + 3)
-
-
-def _doubles(data: bytes, at: int) -> tuple[str, int]:
-    return repr(struct.unpack_from("<d", data, at)[0]), at + 8
 
 
 def _floats(data: bytes, at: int) -> tuple[str, int]:
@@ -114,12 +110,12 @@ def _floats(data: bytes, at: int) -> tuple[str, int]:
     return repr(exact), at + 4
 
 
-def _bits(column: Column) -> Reader:
+def _bits(column: BinlogColumn) -> Reader:
     size = (column.size + 7) // 8
     return lambda data, at: (str(int.from_bytes(data[at : at + size], "big")), at + size)
 
 
-def _enums(column: Column) -> Reader:
+def _enums(column: BinlogColumn) -> Reader:
     texts, size = ['""', *map(quoted, column.labels)], column.size  # 0 is what was no label when it was written
 
     def read(data: bytes, at: int) -> tuple[str, int]:
@@ -128,7 +124,7 @@ def _enums(column: Column) -> Reader:
     return read
 
 
-def _sets(column: Column) -> Reader:
+def _sets(column: BinlogColumn) -> Reader:
     texts, size = [(1 << place, quoted(label)) for place, label in enumerate(column.labels)], column.size
 
     def read(data: bytes, at: int) -> tuple[str, int]:
@@ -151,7 +147,7 @@ def base64_text(raw: bytes) -> str:
     return f'"{b64encode(raw).decode()}"'
 
 
-def _written(column: Column) -> Callable[[bytes], str]:
+def _written(column: BinlogColumn) -> Callable[[bytes], str]:
     """What writes the bytes of a string: as text where they have a character set, else as base64."""
     if column.charset == BINARY:
         return base64_text
@@ -168,11 +164,11 @@ def _written(column: Column) -> Callable[[bytes], str]:
     return write
 
 
-def _strings(column: Column) -> Reader:
-    prefix = 2 if column.size > 255 else 1  # as in _prefix
+def _strings(column: BinlogColumn) -> Reader:
+    write = _written(column)
     if column.type == STRING and column.charset == BINARY:
-        return _sized(prefix, lambda raw: base64_text(raw.ljust(column.size, b"\0")))
-    return _sized(prefix, _written(column))
+        return _sized(_prefix(column), lambda raw: write(raw.ljust(column.size, b"\0")))
+    return _sized(_prefix(column), write)
 
 
 def _uuid(raw: bytes) -> str:
@@ -189,7 +185,11 @@ def _uuid(raw: bytes) -> str:
 def _inet6(raw: bytes) -> str:
     """As the server shows it: the longest run of zeros is left out, even one of a single group."""
     words = struct.unpack(">8H", raw.ljust(16, b"\0"))
-    start, length = max(((place, _zeros(words, place)) for place in range(8)), key=lambda run: run[1])
+    start = length = 0
+    for place in range(8):
+        zeros = next((end for end in range(place, 8) if words[end]), 8) - place
+        if zeros > length:
+            start, length = place, zeros
     text = [f"{word:x}" for word in words]
     if start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
         text[6:] = [str(IPv4Address(raw[12:].ljust(4, b"\0")))]
@@ -198,29 +198,25 @@ def _inet6(raw: bytes) -> str:
     return f'"{":".join(text[:start])}::{":".join(text[start + length :])}"'
 
 
-def _zeros(words: tuple[int, ...], start: int) -> int:
-    return next((place for place in range(start, 8) if words[place]), 8) - start
-
-
-def _json_text(column: Column) -> Reader:
+def _json_text(column: BinlogColumn) -> Reader:
     decode = decoder(column.charset)
     return _sized(column.size, lambda raw: json_of(decode(raw)))
 
 
-_DECLARED: dict[str, Callable[[Column], Reader]] = {
+_DECLARED: dict[str, Callable[[BinlogColumn], Reader]] = {
     "uuid": _always(_sized(1, _uuid)),
     "inet6": _always(_sized(1, _inet6)),
     "inet4": _always(_sized(1, lambda raw: f'"{IPv4Address(raw.ljust(4, bytes(1)))}"')),
     "json": _json_text,
 }
-_READERS: dict[int, Callable[[Column], Reader]] = {
+_READERS: dict[int, Callable[[BinlogColumn], Reader]] = {
     TINY: _integers(1, "b"),
     SHORT: _integers(2, "h"),
     INT24: _three_bytes,
     LONG: _integers(4, "i"),
     LONGLONG: _integers(8, "q"),
     FLOAT: _always(_floats),
-    DOUBLE: _always(_doubles),
+    DOUBLE: _always(lambda data, at: (repr(struct.unpack_from("<d", data, at)[0]), at + 8)),
     NEWDECIMAL: lambda column: decimals(column.size >> 8, column.size & 255),
     BIT: _bits,
     YEAR: _always(temporal.years),

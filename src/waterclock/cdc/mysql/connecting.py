@@ -35,7 +35,7 @@ logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of w
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class MySqlLogin:
     """Where a server is, and who asks."""
 
     host: str
@@ -72,10 +72,10 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMy
         return super()._read_packet(*arguments, **named)
 
 
-class Stream:
+class BinlogStream:
     """A server's binlog from a place on, as packets."""
 
-    def __init__(self, login: Login, place: str, maria: bool, queries: bool) -> None:
+    def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool) -> None:
         self._made: list[_Connection] = []
         self._reader = BinLogStreamReader(
             login.settings(),
@@ -105,7 +105,7 @@ class Stream:
         self._made[-1].watching = True
         return self._made[-1]
 
-    def _taken_over(self, login: Login) -> socket.socket:
+    def _taken_over(self, login: MySqlLogin) -> socket.socket:
         try:
             self._reader.fetchone()
         except _StreamReady:
@@ -117,17 +117,17 @@ class Stream:
         raise ConnectionLost("The server answered before it was asked for its binlog.")
 
 
-def began(login: Login, maria: bool) -> int:
+def began(login: MySqlLogin, maria: bool) -> int:
     """The second in which the oldest binlog was begun."""
     framing = EventFramer()
-    with closing(Stream(login, "", maria, False)) as stream:
+    with closing(BinlogStream(login, "", maria, False)) as stream:
         while (packet := stream.packet(_CONNECT_S)) is not None and not packet[0]:
             if (ts := framing.event(packet[1:]).ts) > 0:  # the first one is made up, and has none
                 return ts
     raise ConnectionLost(f"{login.host}:{login.port} does not send its oldest binlog.")
 
 
-def asked(login: Login) -> pymysql.connections.Connection:
+def asked(login: MySqlLogin) -> pymysql.connections.Connection:
     """A connection for questions; UsageError where the server lets nobody in by that name, EnvironmentMissing."""
     try:
         return pymysql.connect(**login.settings(), autocommit=True)
@@ -135,7 +135,7 @@ def asked(login: Login) -> pymysql.connections.Connection:
         refused(login, error)
 
 
-def answer(login: Login, ask: Callable[[Any], T]) -> T:
+def answer(login: MySqlLogin, ask: Callable[[Any], T]) -> T:
     """What `ask` finds out by a cursor of a connection of its own; errors as `asked` has them."""
     with closing(asked(login)) as connection:
         try:
@@ -144,15 +144,14 @@ def answer(login: Login, ask: Callable[[Any], T]) -> T:
             refused(login, error)
 
 
-def refused(login: Login, error: Exception) -> NoReturn:
+def refused(login: MySqlLogin, error: Exception) -> NoReturn:
     """Say in a sentence why the server could not be read from."""
     code, text = (*error.args, "", "")[:2]
     who, where = login.user, f"{login.host}:{login.port}"
     if code in REFUSALS:
         raise UsageError(
             f"{where} does not let {who} read its binlog: {text}. Give the right password (--password-file, or "
-            "MYSQL_PWD), and: "
-            f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {who}"
+            f"MYSQL_PWD), and: GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {who}"
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {text}.")

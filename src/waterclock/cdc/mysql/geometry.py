@@ -51,8 +51,12 @@ def _parsed(raw: bytes, at: int) -> tuple[int, str, int]:
         return kind, f"({points})", at
     parts = []
     for _ in range(count):
-        part, at = _ring(raw, at, order) if kind == _POLYGON else _member(raw, at, kind == _COLLECTION)
-        parts.append(part)
+        if kind == _POLYGON:  # a ring
+            points, at = _points(raw, at + 4, order, int(struct.unpack_from(order + "I", raw, at)[0]))
+            parts.append(f"({points})")
+        else:
+            member, body, at = _parsed(raw, at)
+            parts.append(f"{_NAMES[member]} {body}" if kind == _COLLECTION else body)
     return kind, f"({', '.join(parts)})" if parts else "EMPTY", at
 
 
@@ -60,16 +64,6 @@ def _points(raw: bytes, at: int, order: str, count: int) -> tuple[str, int]:
     numbers = struct.unpack_from(f"{order}{2 * count}d", raw, at)
     pairs = zip(numbers[::2], numbers[1::2], strict=True)
     return ", ".join(f"{_number(x)} {_number(y)}" for x, y in pairs), at + 16 * count
-
-
-def _ring(raw: bytes, at: int, order: str) -> tuple[str, int]:
-    points, at = _points(raw, at + 4, order, int(struct.unpack_from(order + "I", raw, at)[0]))
-    return f"({points})", at
-
-
-def _member(raw: bytes, at: int, named: bool) -> tuple[str, int]:
-    kind, body, at = _parsed(raw, at)
-    return f"{_NAMES[kind]} {body}" if named else body, at
 
 
 def _number(value: float) -> str:

@@ -16,14 +16,14 @@ import pymysql
 
 from waterclock.cdc.letters import Refusal, stop
 from waterclock.cdc.mysql.binlog import EventFramer
-from waterclock.cdc.mysql.catalog import Catalog
-from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, Login, Stream, asked, refused
-from waterclock.cdc.mysql.server import Server, inspected
+from waterclock.cdc.mysql.catalog import ServerCatalog
+from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, BinlogStream, MySqlLogin, asked, refused
+from waterclock.cdc.mysql.server import MySqlServer, inspected
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, Mark, TableFilter
+from waterclock.cdc.source import Item, SourceMark, TableFilter
 from waterclock.errors import ConnectionLost, UsageError
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
@@ -63,7 +63,7 @@ class BinlogReader:
 
     def __init__(
         self,
-        login: Login,
+        login: MySqlLogin,
         position: Position,
         wanted: TableFilter,
         *,
@@ -81,7 +81,9 @@ class BinlogReader:
             self._transactions = Transactions(
                 place, position, tables, wanted, skip=skip, lowers=lowers, refusal=refusal
             )
-            self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
+            self._stream = self._opened.enter_context(
+                closing(BinlogStream(login, str(place), self.server.maria, queries))
+            )
         except BaseException:
             self._opened.close()
             raise
@@ -91,11 +93,17 @@ class BinlogReader:
     ) -> tuple[Tables, MariaGtidList | MySqlGtidSet]:
         """What is known of the server and of its tables, and the place to read from."""
         questions = _Questions(self._opened.enter_context(asked(self._login)))
-        self.server: Server = inspected(questions)
+        self.server: MySqlServer = inspected(questions)
         self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
-        place = self._place_type(position.place)
-        _check(place, self._place_type(self.server.known))
-        catalog = Catalog(questions, self.server.maria, overrides)
+        place, known = self._place_type(position.place), self._place_type(self.server.known)
+        # what the server writes until it gets there would be passed over
+        if place.beyond(known):  # type: ignore[arg-type]  # of one kind both
+            raise UsageError(
+                f"The capture stands at {place}, and this server has written no further than {str(known) or 'nothing'}: it "
+                "is another one, or an older copy, or its binlogs were thrown away (RESET MASTER). Bring the target up to "
+                "date by hand, and start anew under another --name."
+            )
+        catalog = ServerCatalog(questions, self.server.maria, overrides)
         return Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted), place
 
     def items(self) -> Iterator[Item]:
@@ -103,7 +111,10 @@ class BinlogReader:
         while True:
             packet = self._stream.packet(HEARTBEAT_S if self._silences else _QUIET_S)
             if packet is None:
-                yield self._silence()
+                self._silences += 1
+                if self._silences > _GONE_AFTER:
+                    raise ConnectionLost("The database has not even sent heartbeats for ten seconds.")
+                yield SourceMark.QUIET
                 continue
             self._silences = 0
             if packet[0]:
@@ -124,12 +135,6 @@ class BinlogReader:
     def close(self) -> None:
         self._opened.close()
 
-    def _silence(self) -> Mark:
-        self._silences += 1
-        if self._silences > _GONE_AFTER:
-            raise ConnectionLost("The database has not even sent heartbeats for ten seconds.")
-        return Mark.QUIET
-
     def _ended(self, packet: bytes) -> None:
         if packet[0] == 0xFF:
             code, text = int.from_bytes(packet[1:3], "little"), packet[3:].decode("utf-8", "replace")
@@ -149,13 +154,3 @@ class BinlogReader:
                 )
             raise ConnectionLost(f"The database ended the stream: {text} ({code}).")
         raise ConnectionLost("The database ended the stream.")
-
-
-def _check(place: Any, written: Any) -> None:
-    """Refuse a place that the server has not written: what it writes until it gets there would be passed over."""
-    if place.beyond(written):
-        raise UsageError(
-            f"The capture stands at {place}, and this server has written no further than {str(written) or 'nothing'}: it "
-            "is another one, or an older copy, or its binlogs were thrown away (RESET MASTER). Bring the target up to date "
-            "by hand, and start anew under another --name."
-        )

@@ -36,7 +36,7 @@ _TABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class MySqlServer:
     """`maria`: MariaDB or MySQL. `place`: its last transaction. `known`: that, and what it only replicated.
     `names_columns`: whether its binlog does. `lowers_names`: whether tables' names are small letters, whatever a
     statement writes."""
@@ -49,7 +49,7 @@ class Server:
     lowers_names: bool
 
 
-def inspected(cursor: Any) -> Server:
+def inspected(cursor: Any) -> MySqlServer:
     """The server behind a cursor; UsageError with everything that has to be set differently."""
     cursor.execute(_QUESTION)
     found = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
@@ -72,7 +72,7 @@ def inspected(cursor: Any) -> Server:
     place = found.get("gtid_binlog_pos" if maria else "gtid_executed", "").replace("\n", "")
     named, lowers = found.get("binlog_row_metadata", "").upper() == "FULL", found.get("lower_case_table_names") == "1"
     known = f"{place},{found.get('gtid_current_pos', '')}".strip(",")
-    return Server(maria, version, place, known, named, lowers)
+    return MySqlServer(maria, version, place, known, named, lowers)
 
 
 def oldest(cursor: Any) -> str:

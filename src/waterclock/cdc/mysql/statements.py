@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from waterclock.cdc.mysql.binlog import EXECUTE_LOAD, MARIA_QUERY_COMPRESSED, Event, uncompressed
+from waterclock.cdc.mysql.binlog import EXECUTE_LOAD, MARIA_QUERY_COMPRESSED, BinlogEvent, uncompressed
 
 # quoted text, which stays, or a comment; the marks of a comment that the server executes go, and what is in it stays
 _COMMENTS = re.compile(
@@ -134,7 +134,7 @@ def _plain(name: str) -> str:
     return name[1:-1].replace(name[0] * 2, name[0]) if name[:1] in ("`", '"') else name
 
 
-def statement(event: Event, lowers: bool = False) -> Statement:
+def statement(event: BinlogEvent, lowers: bool = False) -> Statement:
     """The statement of an event: thread, seconds it took, lengths, variables, the database in use, the text."""
     body = event.body
     name = body[8]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import length_encoded
 from waterclock.cdc.mysql.charsets import decoder
-from waterclock.cdc.mysql.columns import BINARY, Column
+from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
 
 _SIGNS, _CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS, _KEY, _KEY_PREFIXES = 1, 2, 3, 4, 5, 6, 8, 9
 _LABEL_CHARSET, _LABEL_CHARSETS = 10, 11
@@ -99,7 +99,7 @@ def _typed(raw_types: bytes, raw_sizes: bytes) -> tuple[tuple[int, ...], tuple[i
         at += width
         size = low | high << 8
         if kind == types.STRING:
-            kind, size = _string(low, high)
+            kind, size = low | 0x30, high | (low & 0x30 ^ 0x30) << 4
         elif kind == types.NEWDECIMAL:
             size = low << 8 | high
         elif kind == types.BIT:
@@ -109,15 +109,13 @@ def _typed(raw_types: bytes, raw_sizes: bytes) -> tuple[tuple[int, ...], tuple[i
     return tuple(real), tuple(sizes)
 
 
-def _string(first: int, second: int) -> tuple[int, int]:
-    if first & 0x30 != 0x30:
-        return first | 0x30, second | (first & 0x30 ^ 0x30) << 4
-    return first, second
-
-
-def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str]) -> list[Column]:
+def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str]) -> list[BinlogColumn]:
     """The columns of a map that is full; `charset_of` gives a collation's character set."""
-    unsigned, collations = _unsigned(table, dialect.signed), _collations(table, dialect.texts)
+    # a bit for every number's column, the high bits first
+    bits = table.fields.get(_SIGNS, b"")
+    numbers = [place for place, kind in enumerate(table.types) if kind in dialect.signed]
+    unsigned = {place for bit, place in enumerate(numbers[: 8 * len(bits)]) if bits[bit // 8] << bit % 8 & 0x80}
+    collations = _collations(table, dialect.texts)
     enums, sets = (_labels(table.fields.get(kind, b"")) for kind in (_ENUMS, _SETS))
     found = []
     for place, (name, kind, size) in enumerate(zip(names(table), table.types, table.sizes, strict=True)):
@@ -126,7 +124,7 @@ def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str
         raw = next(enums if kind == types.ENUM else sets) if kind in _LABELLED else []
         decode = decoder("utf8mb4" if charset == BINARY else charset)
         labels = tuple(decode(label) for label in raw)
-        found.append(Column(name, kind, size, place in unsigned, charset, labels, collation))
+        found.append(BinlogColumn(name, kind, size, place in unsigned, charset, labels, collation))
     return found
 
 
@@ -134,7 +132,7 @@ def names(table: TableMap) -> list[str]:
     return [raw.decode() for raw in _strings(table.fields[_NAMES])]
 
 
-def key_of(table: TableMap, columns: list[Column]) -> tuple[str, ...]:
+def key_of(table: TableMap, columns: list[BinlogColumn]) -> tuple[str, ...]:
     """The columns of the primary key, in the key's order; none where the table has no such key."""
     places = list(_numbers(table.fields.get(_KEY, b"")))
     places += list(_numbers(table.fields.get(_KEY_PREFIXES, b"")))[::2]
@@ -167,15 +165,6 @@ def _labels(raw: bytes) -> Iterator[list[bytes]]:
             at = start + length
             labels.append(raw[start:at])
         yield labels
-
-
-def _unsigned(table: TableMap, signed: frozenset[int]) -> set[int]:
-    """The places of the unsigned columns: a bit for every number's, the high bits first."""
-    bits = table.fields.get(_SIGNS, b"")
-    numbers = [place for place, kind in enumerate(table.types) if kind in signed]
-    return {
-        place for bit, place in enumerate(numbers) if bits[bit // 8 : bit // 8 + 1] and bits[bit // 8] << bit % 8 & 0x80
-    }
 
 
 def _collations(table: TableMap, texts: frozenset[int]) -> dict[int, int]:

@@ -25,12 +25,12 @@ from waterclock.cdc.mysql.binlog import (
     UPDATE_V2,
     WRITE_V1,
     WRITE_V2,
-    Event,
+    BinlogEvent,
     length_encoded,
     uncompressed,
 )
 from waterclock.cdc.mysql.catalog import doubtful
-from waterclock.cdc.mysql.columns import Column, raw_reader, reader
+from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader
 from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
 from waterclock.changes.maxwell_message import JSON
 from waterclock.errors import Unreadable
@@ -53,13 +53,13 @@ class CatalogLookup(Protocol):
 
     def charset_of(self, collation: int) -> str: ...
 
-    def complete(self, table: TableMap, written: int) -> tuple[list[Column], tuple[str, ...]]: ...
+    def complete(self, table: TableMap, written: int) -> tuple[list[BinlogColumn], tuple[str, ...]]: ...
 
-    def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]: ...
+    def settle(self, table: TableMap, columns: list[BinlogColumn], written: int) -> list[BinlogColumn]: ...
 
     def virtual(self, table: TableMap) -> set[str]: ...
 
-    def hidden(self, table: TableMap, columns: list[Column]) -> set[str]: ...
+    def hidden(self, table: TableMap, columns: list[BinlogColumn]) -> set[str]: ...
 
     def reaches_further(self, table: tuple[str, str], called: set[str]) -> bool: ...
 
@@ -83,13 +83,15 @@ class BadRow(NamedTuple):
 Rows = list[tuple[Row | None, Row | None] | BadRow]
 
 
-class Table:
+class TablePlan:
     """How the rows of one table map are read."""
 
     def __init__(
-        self, described_by: TableMap, columns: list[Column], key: tuple[str, ...], hidden: Collection[str] = ()
+        self, described_by: TableMap, columns: list[BinlogColumn], key: tuple[str, ...], hidden: Collection[str] = ()
     ) -> None:
-        self.map, self.key, self.hidden = described_by, key, hidden
+        self.map = described_by
+        self.key = key
+        self.hidden = hidden
         self.database, self.table = described_by.database, described_by.table
         self.names, self._columns = [column.name for column in columns], columns
         self.kinds = {column.name: JSON for column in columns if column.type == types.JSON or column.declared == JSON}
@@ -97,12 +99,12 @@ class Table:
             self._readers = [reader(column) for column in columns]
         except Unreadable as refusal:
             raise Unreadable(f"{described_by.name}: {refusal}") from None
-        self._lenient: Table | None = None
+        self._lenient: TablePlan | None = None
 
-    def lenient(self) -> Table:
+    def lenient(self) -> TablePlan:
         """The same for rows with a value that cannot be read: it comes as base64."""
         if self._lenient is None:
-            self._lenient = Table(self.map, self._columns, self.key, self.hidden)
+            self._lenient = TablePlan(self.map, self._columns, self.key, self.hidden)
             self._lenient._readers = [raw_reader(column) for column in self._columns]
         return self._lenient
 
@@ -139,14 +141,16 @@ class Tables:
     """The tables that the binlog has introduced, and their rows. `wanted` says whose rows are asked for."""
 
     def __init__(self, catalog: CatalogLookup, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
-        self._catalog, self._dialect, self._wanted = catalog, dialect, wanted
-        self._by_id: dict[int, Table | RefusedTable | None] = {}
-        self._plans: dict[bytes, Table | RefusedTable | None] = {}
+        self._catalog = catalog
+        self._dialect = dialect
+        self._wanted = wanted
+        self._by_id: dict[int, TablePlan | RefusedTable | None] = {}
+        self._plans: dict[bytes, TablePlan | RefusedTable | None] = {}
         self._lent: set[bytes] = set()  # the maps whose plans needed the catalog
         self._virtual: dict[int, set[str]] = {}
         self._altered: dict[tuple[str, str], int] = {}  # table -> when the last ALTER of it that was passed ended
 
-    def introduce(self, event: Event) -> None:
+    def introduce(self, event: BinlogEvent) -> None:
         """A table map: from here on its number stands for this table."""
         content = event.body[8:]
         if content not in self._plans:
@@ -160,7 +164,7 @@ class Tables:
                 self._lent.add(content)
         self._by_id[table_id(event.body)] = self._plans[content]
 
-    def rows(self, event: Event) -> tuple[Table, Rows] | None:
+    def rows(self, event: BinlogEvent) -> tuple[TablePlan, Rows] | None:
         """The table and its rows as (before, after); None where nobody asked for them, Unreadable where all are."""
         number = table_id(event.body)
         if number not in self._by_id:
@@ -170,7 +174,7 @@ class Tables:
             raise Unreadable(table.reason)
         return None if table is None else (table, self._read(table, event))
 
-    def name_of(self, event: Event) -> tuple[str, str]:
+    def name_of(self, event: BinlogEvent) -> tuple[str, str]:
         """Database and table of an event with rows; empty where it is none, or cannot be read at all."""
         table = self._by_id.get(table_id(event.body)) if event.kind in ROWS else None
         return (table.database, table.table) if table is not None else ("", "")
@@ -192,22 +196,22 @@ class Tables:
         """Another binlog begins, or another server speaks: numbers mean nothing any more."""
         self._by_id.clear()
 
-    def _plan(self, found: TableMap, content: bytes, written: int) -> Table | None:
+    def _plan(self, found: TableMap, content: bytes, written: int) -> TablePlan | None:
         if not self._wanted(found.database, found.table):
             return None
         if not found.is_full():
             self._lent.add(content)
             columns, key = self._catalog.complete(found, written)
-            return None if _is_sequence(columns) else Table(found, columns, key)
+            return None if _is_sequence(columns) else TablePlan(found, columns, key)
         columns = described(found, self._dialect, self._catalog.charset_of)
         settled = self._catalog.settle(found, columns, written)
         if _is_sequence(columns):
             return None
         if any(doubtful(column) for column in columns):  # a BINARY may be made a UUID, and its map stays the same
             self._lent.add(content)
-        return Table(found, settled, key_of(found, columns), self._catalog.hidden(found, columns))
+        return TablePlan(found, settled, key_of(found, columns), self._catalog.hidden(found, columns))
 
-    def _read(self, table: Table, event: Event) -> Rows:
+    def _read(self, table: TablePlan, event: BinlogEvent) -> Rows:
         data, at, bitmaps = self._opened(event)
         present = self._present(table, bitmaps[0]), self._present(table, bitmaps[-1])
         found: Rows = []
@@ -228,7 +232,7 @@ class Tables:
 
     def _bad(
         self,
-        table: Table,
+        table: TablePlan,
         kind: int,
         data: bytes,
         at: int,
@@ -249,7 +253,7 @@ class Tables:
 
     @staticmethod
     def _pair(
-        table: Table, kind: int, data: bytes, at: int, present: tuple[list[int] | None, list[int] | None]
+        table: TablePlan, kind: int, data: bytes, at: int, present: tuple[list[int] | None, list[int] | None]
     ) -> tuple[Row | None, Row | None, int]:
         if kind in WRITES:
             new, at = table.row(data, at, present[0])
@@ -261,7 +265,7 @@ class Tables:
         return old, new, at
 
     @staticmethod
-    def _opened(event: Event) -> tuple[bytes, int, list[bytes]]:
+    def _opened(event: BinlogEvent) -> tuple[bytes, int, list[bytes]]:
         """The bytes of the rows, where the first begins, and which columns there are: before and after for an update."""
         body, at = event.body, 8
         if event.kind in _VERSION_2:
@@ -274,7 +278,7 @@ class Tables:
         at += size * len(bitmaps)
         return (uncompressed(body[at:]), 0, bitmaps) if event.kind in _COMPRESSED else (body, at, bitmaps)
 
-    def _present(self, table: Table, bitmap: bytes) -> list[int] | None:
+    def _present(self, table: TablePlan, bitmap: bytes) -> list[int] | None:
         bits = int.from_bytes(bitmap, "little")
         if bits == (1 << len(table.names)) - 1:
             return None
@@ -290,11 +294,11 @@ class Tables:
         return [place for place in range(len(table.names)) if bits >> place & 1]
 
 
-def _is_sequence(columns: list[Column]) -> bool:
+def _is_sequence(columns: list[BinlogColumn]) -> bool:
     return [column.name for column in columns] == _SEQUENCE
 
 
-def _shown(table: Table, row: Row | None) -> Row | None:
+def _shown(table: TablePlan, row: Row | None) -> Row | None:
     """The row without the columns that the server made for itself."""
     if row is not None:
         for name in table.hidden:

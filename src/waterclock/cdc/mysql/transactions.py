@@ -19,20 +19,29 @@ from uuid import UUID
 
 from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.mysql import binlog
-from waterclock.cdc.mysql.binlog import Event
+from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.statements import Statement, statement
-from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, Table, Tables
+from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, Mark, Record
+from waterclock.cdc.source import Item, Record, SourceMark
 from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")
-_STANDALONE, _PREPARED = (
-    1,
-    64,
-)  # flags of MariaDB's GTID: one statement, and no commit after it; XA, and not committed yet
-_QUERIES = {binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED}
+# flags of MariaDB's GTID: one statement, and no commit after it; XA, and not committed yet
+_STANDALONE, _PREPARED = 1, 64
+# without meaning here, among them those that bring a file's bytes (LOAD DATA): the statement follows
+_SILENT = {binlog.BEGIN_LOAD, binlog.APPEND_BLOCK, binlog.DELETE_FILE, binlog.STOP, 5, 13, 14, binlog.PREVIOUS_GTIDS,
+           binlog.MARIA_CHECKPOINT, binlog.MARIA_GTID_LIST, 28}  # fmt: skip
+_NO_WAY_PAST = {binlog.TAGGED_GTID, binlog.MARIA_ENCRYPTION}  # without their GTID there is no place to go on from
+_REMEDIES = {
+    binlog.XA_PREPARE: "rows of an XA transaction that is prepared and not yet committed, which is not supported here",
+    binlog.PARTIAL_UPDATE: "parts of JSON values. Set binlog_row_value_options='' on the server",
+    binlog.TRANSACTION_PAYLOAD: "a packed transaction. Set binlog_transaction_compression=OFF on the server",
+    binlog.TAGGED_GTID: "a GTID with a tag, which is not supported here",
+    binlog.INCIDENT: "the server's word that events are missing",
+    binlog.MARIA_ENCRYPTION: "an encrypted binlog file: read it from the server, not from its files",
+}
 
 
 class Transactions:
@@ -49,46 +58,39 @@ class Transactions:
         lowers: bool = False,
         refusal: Refusal = stop,
     ) -> None:
+        self._place = place
+        self._tables = tables
+        self._wanted = wanted
+        self._skip = skip
         self._lowers = lowers  # lower_case_table_names=1: rows bear small letters, statements what somebody wrote
-        self._place, self._tables, self._wanted, self._skip = place, tables, wanted, skip
         self._refusal = refusal
         self._sequence = self._settled = position.sequence
-        self._done, self._half_sent = position.rows, position.inside
-        self._gtid, self._open, self._skipping, self._prepares = "", False, False, False
+        self._done = position.rows
+        self._half_sent = position.inside
+        self._gtid = ""
+        self._open = False
+        self._skipping = False
+        self._prepares = False
         self._xoffset = self._given = 0  # records of the open transaction: read, and given out
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
         self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
         self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # of those what the catalog was asked of
-        self._takes = self._table_of_events()
-
-    def _table_of_events(self) -> dict[int, Callable[[Event], Iterator[Item]]]:
-        return {
+        self._takes: dict[int, Callable[[BinlogEvent], Iterator[Item]]] = {
+            **dict.fromkeys((binlog.GTID, binlog.ANONYMOUS_GTID, binlog.MARIA_GTID), self._begin),
             binlog.TABLE_MAP: self._table_map,
-            binlog.XID: self._xid,
-            binlog.GTID: self._mysql_gtid,
-            binlog.ANONYMOUS_GTID: self._anonymous,
-            binlog.MARIA_GTID: self._maria_gtid,
-            binlog.XA_PREPARE: self._prepared,
-            binlog.ROTATE: self._another,
-            binlog.FORMAT_DESCRIPTION: self._another,
-            binlog.HEARTBEAT: self._heartbeat,
-            binlog.HEARTBEAT_V2: self._heartbeat,
-            binlog.MARIA_ANNOTATE: self._annotated,
-            binlog.ROWS_QUERY: self._annotated,
+            **dict.fromkeys((binlog.MARIA_ANNOTATE, binlog.ROWS_QUERY), self._annotated),
             **dict.fromkeys(ROWS, self._rows),
-            **dict.fromkeys((*_QUERIES, binlog.EXECUTE_LOAD), self._statement),
-            **dict.fromkeys(_SILENT, _nothing),
+            binlog.XID: self._commit,
+            binlog.XA_PREPARE: self._prepared,
+            **dict.fromkeys((binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED, binlog.EXECUTE_LOAD), self._statement),
+            **dict.fromkeys((binlog.ROTATE, binlog.FORMAT_DESCRIPTION), self._another),
+            **dict.fromkeys((binlog.HEARTBEAT, binlog.HEARTBEAT_V2), lambda _: iter((SourceMark.QUIET,))),
         }
 
-    def take(self, event: Event) -> Iterator[Item]:
-        """What follows from the next event; Unreadable where going on would lose something."""
-        taken = self._takes.get(event.kind)
-        if taken is None:
-            if event.flags & binlog.IGNORABLE:
-                return iter(())
-            return self._unknown(event)
-        return taken(event)
+    def take(self, event: BinlogEvent) -> Iterator[Item]:
+        """What follows from the next event; Unreadable if going on would lose something."""
+        return self._takes.get(event.kind, self._unknown)(event)
 
     def position(self) -> Position:
         """Where the last COMMITTED was."""
@@ -98,51 +100,48 @@ class Transactions:
         """Whether everything up to `target` was taken."""
         return self._place.covers(target)  # type: ignore[arg-type]
 
-    def _begin(self, gtid: str, event: Event, is_open: bool) -> Iterator[Item]:
+    def _begin(self, event: BinlogEvent) -> Iterator[Item]:
+        """A GTID, or MySQL's event in the place of one."""
+        gtid, flags = "", _STANDALONE  # MySQL says BEGIN where more follows
+        if event.kind == binlog.MARIA_GTID:
+            number, domain, flags = struct.unpack_from("<QIB", event.body)
+            gtid = f"{domain}-{event.server}-{number}"
+        elif event.kind == binlog.GTID:
+            gtid = f"{UUID(bytes=event.body[1:17])}:{int.from_bytes(event.body[17:25], 'little')}"
         if self._open or self._held is not None:
             self._refuse("the beginning of another transaction before its commit")
-        self._gtid, self._open, self._skipping = gtid, is_open, gtid in self._skip
-        self._sequence, self._query, self._prepares = next_sequence(self._sequence, event.ts), None, False
+        self._gtid = gtid
+        self._open = not flags & _STANDALONE
+        self._prepares = bool(flags & _PREPARED)
+        self._skipping = gtid in self._skip
+        self._sequence = next_sequence(self._sequence, event.ts)
+        self._query = None
         self._xoffset = self._given = 0
         if self._done and gtid != self._half_sent:
             self._refuse(f"another place than before: {self._half_sent} is half in Kafka and has to come first")
         return iter(())
 
-    def _maria_gtid(self, event: Event) -> Iterator[Item]:
-        number, domain, flags = struct.unpack_from("<QIB", event.body)
-        begun = self._begin(f"{domain}-{event.server}-{number}", event, not flags & _STANDALONE)
-        self._prepares = bool(flags & _PREPARED)
-        return begun
-
-    def _mysql_gtid(self, event: Event) -> Iterator[Item]:
-        number = int.from_bytes(event.body[17:25], "little")
-        return self._begin(f"{UUID(bytes=event.body[1:17])}:{number}", event, False)
-
-    def _anonymous(self, event: Event) -> Iterator[Item]:
-        return self._begin("", event, False)
-
-    def _another(self, event: Event) -> Iterator[Item]:
+    def _another(self, event: BinlogEvent) -> Iterator[Item]:
         """No transaction goes over two binlogs: one without an end was cut off, and rolled back when the server came up."""
         if self._gtid and self._xoffset > 1 and not self._skipping:
             self._refuse("rows without a commit: the server was killed while it wrote them, and rolled them back")
-        self._open, self._held, self._gtid, self._skipping = False, None, "", False
+        self._open = self._skipping = False
+        self._held = None
+        self._gtid = ""
         self._tables.forget()
         return iter(())
 
-    def _heartbeat(self, event: Event) -> Iterator[Item]:
-        return iter((Mark.QUIET,))
-
-    def _annotated(self, event: Event) -> Iterator[Item]:
+    def _annotated(self, event: BinlogEvent) -> Iterator[Item]:
         start = 1 if event.kind == binlog.ROWS_QUERY else 0  # MySQL writes a length of one byte, which may be too small
         self._query = event.body[start:].decode("utf-8", "replace")
         return iter(())
 
-    def _table_map(self, event: Event) -> Iterator[Item]:
+    def _table_map(self, event: BinlogEvent) -> Iterator[Item]:
         if not self._skipping:
             self._tables.introduce(event)
         return iter(())
 
-    def _rows(self, event: Event) -> Iterator[Item]:
+    def _rows(self, event: BinlogEvent) -> Iterator[Item]:
         if self._skipping:
             return
         try:
@@ -158,35 +157,16 @@ class Transactions:
         for row in rows:
             if isinstance(row, BadRow):
                 yield from self._put_aside(event, row.reason, row)
-            else:
-                yield from self._changed(table, event.ts, *row)
-
-    def _changed(self, table: Table, ts: int, before: Row | None, after: Row | None) -> Iterator[Item]:
-        if before is None and after is not None:
-            yield from self._hold(table, INSERT, ts, after)
-        elif after is None and before is not None:
-            yield from self._hold(table, DELETE, ts, before)
-        elif before is not None and after is not None:
-            if any(before.get(name) != after.get(name) for name in table.key):  # the same row no longer
-                yield from self._hold(table, DELETE, ts, before)
-                yield from self._hold(table, INSERT, ts, after)
-            else:
-                old = {name: text for name, text in before.items() if after.get(name) != text}
-                yield from self._hold(table, UPDATE, ts, after, old)
-
-    def _hold(self, table: Table, kind: str, ts: int, data: Row, old: Row | None = None) -> Iterator[Item]:
-        held, number = self._held, self._xoffset
-        self._xoffset = number + 1
-        # fmt: off
-        self._held = MaxwellMessage(
-            table.database, table.table, kind, ts, self._gtid, self._sequence, number, False, table.key, data, old,
-            self._query, table.kinds,
-        )
-        # fmt: on
-        if held is not None:
-            self._given += 1
-            if self._given > self._done:
-                yield held
+                continue
+            for kind, data, old in _changes(table.key, *row):
+                held, number = self._held, self._xoffset
+                self._xoffset = number + 1
+                self._held = MaxwellMessage(
+                    table.database, table.table, kind, event.ts, self._gtid, self._sequence, number, False, table.key,
+                    data, old, self._query, table.kinds,
+                )  # fmt: skip
+                if held is not None:
+                    yield from self._give(held)
 
     def _give(self, record: Record) -> Iterator[Item]:
         """What was given out before the last start stands in Kafka already."""
@@ -194,20 +174,19 @@ class Transactions:
         if self._given > self._done:
             yield record
 
-    def _xid(self, event: Event) -> Iterator[Item]:
-        return self._commit()
-
-    def _commit(self) -> Iterator[Item]:
+    def _commit(self, event: BinlogEvent | None = None) -> Iterator[Item]:
         held, self._held = self._held, None
         if held is not None:
             yield from self._give(held._replace(commit=True))
         if self._gtid:
             self._place.add(self._gtid)
-        self._open, self._done, self._gtid, self._skipping = False, 0, "", False
+        self._open = self._skipping = False
+        self._done = 0
+        self._gtid = ""
         self._settled = self._sequence
-        yield Mark.COMMITTED
+        yield SourceMark.COMMITTED
 
-    def _statement(self, event: Event) -> Iterator[Item]:
+    def _statement(self, event: BinlogEvent) -> Iterator[Item]:
         found = statement(event, self._lowers)
         if found.begins():
             self._open, self._prepares = True, self._prepares or found.text.startswith("XA START")
@@ -218,7 +197,7 @@ class Transactions:
             return self._wrote(found, event)
         return self._ended(found) if self._open else self._alone(found, event)
 
-    def _wrote(self, found: Statement, event: Event) -> Iterator[Item]:
+    def _wrote(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         """A statement in the place of its rows."""
         table = found.written()
         if table is None or self._wanted(*table) or self._reaches_further(table, found):
@@ -263,7 +242,7 @@ class Transactions:
         )
         return self._commit() if ends else iter(())
 
-    def _alone(self, found: Statement, event: Event) -> Iterator[Item]:
+    def _alone(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         if found.changes():
             self._changed_tables(found)
         emptied, refused = found.emptied(), ""
@@ -281,13 +260,15 @@ class Transactions:
             self._held = MaxwellMessage(*where, (), {}, None, None)
         yield from self._commit()
 
-    def _prepared(self, event: Event) -> Iterator[Item]:
+    def _prepared(self, event: BinlogEvent) -> Iterator[Item]:
         if self._xoffset and not self._skipping and not self._prepares:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         return self._commit()
 
-    def _unknown(self, event: Event) -> Iterator[Item]:
+    def _unknown(self, event: BinlogEvent) -> Iterator[Item]:
         """An event that is not read here."""
+        if event.kind in _SILENT or event.flags & binlog.IGNORABLE:
+            return
         what = _REMEDIES.get(event.kind, f"an event of the kind {event.kind}, which is not known here")
         if event.kind in _NO_WAY_PAST:
             self._refuse(what)
@@ -296,7 +277,7 @@ class Transactions:
         if event.kind == binlog.TRANSACTION_PAYLOAD:  # the commit is packed with the rest
             yield from self._commit()
 
-    def _put_aside(self, event: Event, reason: str, row: BadRow | None = None) -> Iterator[Item]:
+    def _put_aside(self, event: BinlogEvent, reason: str, row: BadRow | None = None) -> Iterator[Item]:
         """What cannot be read, an event or a row of one, to whatever is done about it."""
         where = (self._gtid, event.ts, self._xoffset, f"{'row of ' if row else ''}event {event.kind}")
         record, data = (event.body, None) if row is None else (row.raw, row.data)
@@ -315,18 +296,11 @@ class Transactions:
         )
 
 
-def _nothing(event: Event) -> Iterator[Item]:
-    return iter(())
-
-
-_LOADED = {binlog.BEGIN_LOAD, binlog.APPEND_BLOCK, binlog.DELETE_FILE}  # a file's bytes; the statement follows
-_NO_WAY_PAST = {binlog.TAGGED_GTID, binlog.MARIA_ENCRYPTION}  # without their GTID there is no place to go on from
-_SILENT = {*_LOADED, binlog.STOP, 5, 13, 14, binlog.PREVIOUS_GTIDS, binlog.MARIA_CHECKPOINT, binlog.MARIA_GTID_LIST, 28}
-_REMEDIES = {
-    binlog.XA_PREPARE: "rows of an XA transaction that is prepared and not yet committed, which is not supported here",
-    binlog.PARTIAL_UPDATE: "parts of JSON values. Set binlog_row_value_options='' on the server",
-    binlog.TRANSACTION_PAYLOAD: "a packed transaction. Set binlog_transaction_compression=OFF on the server",
-    binlog.TAGGED_GTID: "a GTID with a tag, which is not supported here",
-    binlog.INCIDENT: "the server's word that events are missing",
-    binlog.MARIA_ENCRYPTION: "an encrypted binlog file: read it from the server, not from its files",
-}
+def _changes(key: tuple[str, ...], before: Row | None, after: Row | None) -> list[tuple[str, Row, Row | None]]:
+    """(what it is, the row, former values) of what became of a row."""
+    if before is None or after is None:
+        return [(INSERT, after, None)] if after is not None else [(DELETE, before or {}, None)]
+    for name in key:
+        if before.get(name) != after.get(name):  # the same row no longer
+            return [(DELETE, before, None), (INSERT, after, None)]
+    return [(UPDATE, after, {name: text for name, text in before.items() if after.get(name) != text})]

@@ -18,7 +18,9 @@ class Wire:
     """The packets of one connection."""
 
     def __init__(self, connected: socket.socket) -> None:
-        self._socket, self._data, self._at = connected, bytearray(), 0
+        self._socket = connected
+        self._data = bytearray()
+        self._at = 0
         self._parts: list[bytes] = []
 
     def packet(self, timeout_s: float) -> bytes | None:

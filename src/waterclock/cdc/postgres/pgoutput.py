@@ -20,7 +20,7 @@ from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.large import AT_ONCE, SMALL, LargeValues, RowsByKey
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, row_at, touched
-from waterclock.cdc.source import Item, Mark
+from waterclock.cdc.source import Item, SourceMark
 from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
@@ -29,7 +29,7 @@ _EPOCH_S = 946_684_800  # 2000-01-01, from which PostgreSQL counts
 Change = tuple[str, Row, Row | None]  # what it is, the row, former values
 
 
-class Catalog(RowsByKey, Protocol):
+class KeysAndRows(RowsByKey, Protocol):
     """What is asked of the database as it is now; see catalog.py."""
 
     def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Decoder:
         self,
         position: Position,
         wanted: Callable[[str, str], bool],
-        catalog: Catalog,
+        catalog: KeysAndRows,
         *,
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
@@ -66,9 +66,15 @@ class Decoder:
         self.lsn = lsn_number(position.place)
         self._settled = self._sequence = position.sequence
         self._done, self._half_sent = position.rows, position.inside
-        self._wanted, self._catalog, self._skip, self._refusal = wanted, catalog, skip, refusal
+        self._wanted = wanted
+        self._catalog = catalog
+        self._skip = skip
+        self._refusal = refusal
         self._relations: dict[int, Relation] = {}
-        self._xoffset, self._given, self._ts, self._gtid = 0, 0, 0, ""
+        self._xoffset = 0
+        self._given = 0
+        self._ts = 0
+        self._gtid = ""
         self._large = LargeValues(catalog)
         self._held: deque[MaxwellMessage] = deque()  # one, since it may be the last; more while some lack values
         self._lacking: list[tuple[Relation, Row]] = []  # of those that are held
@@ -97,7 +103,9 @@ class Decoder:
     def _begin(self, message: bytes) -> Iterator[Item]:
         commit_lsn, microseconds, _ = struct.unpack_from(">QqI", message, 1)
         self._done_before = commit_lsn < self.lsn  # a commit's end lies behind its beginning
-        self._ts, self._gtid, self._xoffset = _EPOCH_S + microseconds // 1_000_000, lsn_text(commit_lsn), 0
+        self._ts = _EPOCH_S + microseconds // 1_000_000
+        self._gtid = lsn_text(commit_lsn)
+        self._xoffset = 0
         self._passed, self._given = self._done_before or self._gtid in self._skip, 0
         if self._done_before:
             return iter(())
@@ -116,8 +124,10 @@ class Decoder:
         if self._held:
             self._held.append(self._held.pop()._replace(commit=True))
             yield from self._let_go(0)
-        self.lsn, self._done, self._settled = struct.unpack_from(">Q", message, 10)[0], 0, self._sequence
-        yield Mark.COMMITTED
+        self.lsn = struct.unpack_from(">Q", message, 10)[0]
+        self._done = 0
+        self._settled = self._sequence
+        yield SourceMark.COMMITTED
 
     def _relation(self, message: bytes) -> Iterator[Item]:
         relation, replica_key = described(message)
@@ -146,7 +156,11 @@ class Decoder:
     def _read(self, relation: Relation, message: bytes) -> list[Change]:
         if relation.unsure:
             raise Unreadable(f"{relation.schema}.{relation.table}: {relation.unsure}")
-        changes = _READ[message[0]](relation, message)
+        if message[0] == ord("U"):
+            changes = _updated(relation, message)
+        else:
+            row, _ = row_at(relation, message, 6)
+            changes = [(INSERT, row, None) if message[0] == ord("I") else (DELETE, _known(relation, row), None)]
         for kind, row, _ in changes:
             if kind == INSERT and UNTOUCHED in row.values():
                 self._large.fill_table(relation, [row])
@@ -208,17 +222,6 @@ class Decoder:
             yield record
 
 
-# Rows ----------------------------------------------------------------------------------------------------------
-
-
-def _inserted(relation: Relation, message: bytes) -> list[Change]:
-    return [(INSERT, row_at(relation, message, 6)[0], None)]
-
-
-def _deleted(relation: Relation, message: bytes) -> list[Change]:
-    return [(DELETE, _known(relation, row_at(relation, message, 6)[0]), None)]
-
-
 def _updated(relation: Relation, message: bytes) -> list[Change]:
     before: Row | None = None
     at = 5
@@ -234,9 +237,6 @@ def _updated(relation: Relation, message: bytes) -> list[Change]:
     if before is not None and relation.full:
         old = {name: text for name, text in before.items() if after[name] != text}
     return [(UPDATE, after, old)]
-
-
-_READ = {ord("I"): _inserted, ord("U"): _updated, ord("D"): _deleted}
 
 
 def _known(relation: Relation, row: Row) -> Row:

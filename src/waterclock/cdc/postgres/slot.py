@@ -27,9 +27,10 @@ from waterclock.cdc.older import COUNTED, OlderRows, sized
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
-from waterclock.cdc.source import Item, Mark, TableFilter
+from waterclock.cdc.source import Item, SourceMark, TableFilter
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
 OWN = frozenset({"pg_catalog", "information_schema"})
@@ -49,12 +50,11 @@ _UNPUBLISHED = (
 )
 _PLACE = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
 _TABLES = (  # those of the publication, or where there is none yet, all
-    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), "
-    "c.relkind = 'p' or pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-    "where case when exists (select 1 from pg_publication where pubname = %(publication)s) "
-    "then (n.nspname, c.relname) in "
-    "(select schemaname, tablename from pg_publication_tables where pubname = %(publication)s) "
-    "else c.relkind = 'r' and c.relpersistence = 'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
+    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), c.relkind = 'p' or "
+    "pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace where case when exists "
+    "(select 1 from pg_publication where pubname = %(publication)s) then (n.nspname, c.relname) in (select schemaname, "
+    "tablename from pg_publication_tables where pubname = %(publication)s) else c.relkind = 'r' and c.relpersistence = "
+    "'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
 )
 _NAMES = (
     "select nspname::text, '' from pg_catalog.pg_namespace union all "
@@ -63,7 +63,7 @@ _NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ReplicationSlot:
     """Which database (`conninfo`, as libpq takes it), by which slot, of which publication."""
 
     conninfo: str
@@ -84,7 +84,7 @@ class SlotReader:
 
     def __init__(
         self,
-        slot: Slot,
+        slot: ReplicationSlot,
         position: Position,
         wanted: TableFilter,
         clock: Clock,
@@ -108,7 +108,7 @@ class SlotReader:
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
-        pauses, most = 0, _AT_ONCE
+        backoff, most = Backoff(_PAUSES_S, self._clock), _AT_ONCE
         while True:
             count, before = 0, self._decoding.lsn
             with _errors_of_postgres(self._slot):
@@ -121,17 +121,17 @@ class SlotReader:
                 if not count:
                     self._check_slot(self._stored)
             if self._decoding.lsn != before:
-                pauses, most = 0, _AT_ONCE
+                backoff.succeeded()
+                most = _AT_ONCE
                 continue
             if count >= most:  # all of it was read before, and the slot is not there yet: what is new lies behind it
                 most *= 2
                 continue
             if written > before:
                 self._decoding.lsn = written  # nothing that was asked for lies before it
-                yield Mark.COMMITTED
-            yield Mark.QUIET
-            self._clock.sleep_s(_PAUSES_S[min(pauses, len(_PAUSES_S) - 1)])
-            pauses += 1
+                yield SourceMark.COMMITTED
+            yield SourceMark.QUIET
+            backoff.sleep()
 
     def position(self) -> Position:
         return self._decoding.position()
@@ -204,7 +204,7 @@ class SlotReader:
                 )
 
 
-def begun(slot: Slot, tables: list[str], older: Older | None = None) -> Position:
+def begun(slot: ReplicationSlot, tables: list[str], older: Older | None = None) -> Position:
     """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing.
 
     `older` is what to do about rows that a new slot does not bring: it is asked before the slot is made, and once more of
@@ -230,7 +230,7 @@ def begun(slot: Slot, tables: list[str], older: Older | None = None) -> Position
         return Position(str(found[0]) if found else lsn_text(0))
 
 
-def _made_and_looked_at(connection: psycopg.Connection[Any], slot: Slot, older: Older) -> str:
+def _made_and_looked_at(connection: psycopg.Connection[Any], slot: ReplicationSlot, older: Older) -> str:
     """Make the slot, and look at the database by the snapshot with which it begins; only a walsender gives that away."""
     with psycopg.connect(slot.conninfo, autocommit=True, connect_timeout=10, replication="database") as making:
         place, snapshot = _with_snapshot(making, slot.name)
@@ -257,7 +257,9 @@ def _with_snapshot(making: psycopg.Connection[Any], name: str) -> tuple[str, str
     return place.decode(), snapshot.decode()
 
 
-def _older(connection: psycopg.Connection[Any], slot: Slot, wanted: Callable[[str, str], bool]) -> list[OlderRows]:
+def _older(
+    connection: psycopg.Connection[Any], slot: ReplicationSlot, wanted: Callable[[str, str], bool]
+) -> list[OlderRows]:
     """Wanted tables with rows: a slot that is made now brings none of them."""
     tables = connection.execute(_TABLES, {"publication": slot.publication}).fetchall()
     return [
@@ -277,14 +279,14 @@ def _sized(connection: psycopg.Connection[Any], schema: str, table: str, estimat
     return sized(f"{schema}.{table}", int(counted), estimate)
 
 
-def tables(slot: Slot) -> list[tuple[str, str]]:
+def tables(slot: ReplicationSlot) -> list[tuple[str, str]]:
     """Schema and name of each table of the database; each schema with "" too, as `public.*` may have no table."""
     with _errors_of_postgres(slot), _connected(slot) as connection:
         found = connection.execute(_NAMES).fetchall()
     return [(str(schema), str(table)) for schema, table in found]
 
 
-def current(slot: Slot) -> str:
+def current(slot: ReplicationSlot) -> str:
     """The place up to which everything that is committed now has been written."""
     with _errors_of_postgres(slot), _connected(slot) as connection:
         found = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
@@ -299,14 +301,14 @@ def _publish(connection: psycopg.Connection[Any], name: str, tables: list[str]) 
     connection.execute(sql.SQL("create publication {} {}").format(sql.Identifier(name), which))
 
 
-def _connected(slot: Slot) -> psycopg.Connection[Any]:
+def _connected(slot: ReplicationSlot) -> psycopg.Connection[Any]:
     return psycopg.connect(
         slot.conninfo, autocommit=True, options=_OPTIONS, connect_timeout=10, application_name="waterclock"
     )
 
 
 @contextmanager
-def _errors_of_postgres(slot: Slot) -> Iterator[None]:
+def _errors_of_postgres(slot: ReplicationSlot) -> Iterator[None]:
     """PostgreSQL's errors by whose doing; what it says has no password in it."""
     try:
         yield
@@ -333,9 +335,8 @@ def _errors_of_postgres(slot: Slot) -> Iterator[None]:
         ) from None
     except psycopg.Error as error:
         raise UsageError(
-            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and "
-            "must own the tables "
-            f"or be given a publication that exists (--publication)."
+            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and must own "
+            "the tables or be given a publication that exists (--publication)."
         ) from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -84,7 +84,10 @@ class AsyncDelays:
             try:
                 while not self._ended:
                     try:
-                        await _step(call, worker)
+                        handler = await call(worker.handler)
+                        if (message := await call(handler.take, POLL_S)) is not None:
+                            await call(handler.end, message, await _called(handler, message))
+                            worker.backoff.succeeded()
                     except LOST as error:
                         await asyncio.sleep(await call(worker.lost, error))
             finally:
@@ -95,13 +98,6 @@ class AsyncDelays:
         if self._delays is None:
             raise RuntimeError("open it first: async with AsyncDelays(...) as delays")
         return self._delays
-
-
-async def _step(call: Callable[..., Awaitable[Any]], worker: Worker) -> None:
-    handler = await call(worker.handler)
-    message = await call(handler.take, POLL_S)
-    if message is not None:
-        await call(handler.end, message, await _called(handler, message))
 
 
 async def _called(handler: Handler, message: Any) -> Exception | None:

@@ -26,17 +26,14 @@ from waterclock.relay.client.sending import (
     Text,
     answer_of,
     cancel_headers,
+    partition_of,
     request_answered,
     schedule_headers,
-    series_headers,
     when_headers,
-    when_or_series_headers,
 )
 from waterclock.relay.handlers.handlers import Function, Handlers
 from waterclock.relay.handlers.retries import WAITS
-from waterclock.relay.wire.murmur import partition_of
-from waterclock.relay.wire.request import Header, is_kafkas_own
-from waterclock.relay.wire.topics import Topics
+from waterclock.relay.wire.request import Header
 
 _SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
 _ANSWER_S: Final = 5.0
@@ -61,13 +58,24 @@ class Delays:
     ) -> None:
         from confluent_kafka import Producer
 
+        from waterclock.kafka.admin import Admin
+
         self._settings = base_settings(bootstrap, settings or {})
-        self._servers, self._topic, self._patience_s = bootstrap, topic, patience_s
+        self._servers = bootstrap
+        self._topic = topic
+        self._patience_s = patience_s
         self._clock = clock or SystemClock()
+        topics = Admin(self._settings, patience_s).topics()
+        if topic not in topics:
+            raise EnvironmentMissing(
+                f"There is no topic {topic} at {bootstrap}. A relay makes it: "
+                f"waterclock relay --bootstrap {bootstrap} --topic {topic}"
+            )
+        self._partitions = topics[topic]
         patience = {"message.timeout.ms": int(patience_s * 1000)}
-        self._partitions = self._count()
-        self._producer, self._process = Producer({**self._settings, **patience, **_SENDING}), os.getpid()
-        self._replies: Any = None
+        self._producer = Producer({**self._settings, **patience, **_SENDING})
+        self._process = os.getpid()
+        self._replies: Any = None  # a Consumer, once an answer was waited for
         self._answering = threading.Lock()
         self._handlers = Handlers(self._settings, topic)
 
@@ -109,7 +117,9 @@ class Delays:
         `missed`: what becomes of occurrences that no relay was there to deliver: "once" (one of them, late), "all" or
         "skip". `expires`: a moment ends the series; a duration is how late each occurrence may be.
         """
-        made = self._headers(target, series_headers(cron, zone, missed, expires), id, headers, True)
+        made = self._headers(
+            target, when_headers(expires=expires, cron=cron, zone=zone, missed=missed), id, headers, True
+        )
         return self._write(value, key, made, id, self._place(key, id))
 
     def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
@@ -143,7 +153,7 @@ class Delays:
         delivered; this is scheduled all the same, and the answer says so. With `cron` it recurs, as with `every`, which
         waits for no answer."""
         id, place = _named(which)
-        when = when_or_series_headers(delay, at, expires, (cron, zone, missed))
+        when = when_headers(delay, at, expires, cron=cron, zone=zone, missed=missed)
         made = self._headers(target, when, id, headers, True)
         return self._ask(value, key, made, id, [self._place(key, id) if place is None else place])
 
@@ -184,14 +194,9 @@ class Delays:
         self.close()
 
     def _headers(
-        self, target: str, when: list[Header], id: str, headers: Sequence[Header], replace: bool
+        self, target: str, when: list[Header], id: str, headers: Sequence[Header], is_replace: bool
     ) -> list[Header]:
-        made = schedule_headers(target, when, id, headers, replace, self._clock.wall_ms())
-        if target in Topics.of(self._topic):
-            raise ValueError(f"{target} is the relay's own: nothing is delivered there")
-        if is_kafkas_own(target):
-            raise ValueError(f"{target} is Kafka's own, as all that begin with __: nothing is delivered there")
-        return made
+        return schedule_headers(self._topic, target, when, id, headers, is_replace, self._clock.wall_ms())
 
     def _place(self, key: Text | None, id: str) -> int:
         if key is None and not id:
@@ -202,12 +207,7 @@ class Delays:
         self._refuse_fork()
         heard: list[Any] = []
         self._producer.produce(
-            self._topic,
-            value,
-            key,
-            place,
-            headers=headers,
-            on_delivery=lambda error, message: heard.append((error, message)),
+            self._topic, value, key, place, headers=headers, on_delivery=lambda *said: heard.append(said)
         )
         while not heard:
             self._producer.poll(0.1)
@@ -224,16 +224,29 @@ class Delays:
     # Answers
 
     def _ask(self, value: Text | None, key: Text | None, headers: list[Header], id: str, places: list[int]) -> Answer:
+        """Write the request to each of these partitions, and wait for all answers. Rule 3."""
         self._refuse_fork()
         with self._answering:
             if self._replies is None:
                 self._replies = self._listen()
             wanted = {self._write(value, key, headers, id, place).origin for place in places}
-            try:
-                return answer_of(self._answers(wanted))
-            except EnvironmentMissing:
-                self._forget_replies()  # rule 3
-                raise
+            found: list[bytes] = []
+            until_s = self._clock.monotonic_s() + self._patience_s
+            while wanted and self._clock.monotonic_s() < until_s:
+                message = self._replies.poll(0.1)
+                if message is None or message.error() is not None:
+                    continue
+                request = request_answered(message.value())
+                if request in wanted:
+                    wanted.discard(request)
+                    found.append(message.value())
+            if wanted:
+                self._forget_replies()
+                raise EnvironmentMissing(
+                    f"No relay has answered {', '.join(sorted(wanted))} within {self._patience_s:g} s: whether it was done "
+                    f"is not known. Is `waterclock relay --bootstrap {self._servers} --topic {self._topic}` running?"
+                )
+            return answer_of(found)
 
     def _forget_replies(self) -> None:
         replies, self._replies = self._replies, None
@@ -260,35 +273,6 @@ class Delays:
             asked.close()
         reader.assign(each)
         return reader
-
-    def _answers(self, wanted: set[str]) -> list[bytes]:
-        until_s = self._clock.monotonic_s() + self._patience_s
-        found: list[bytes] = []
-        while wanted and self._clock.monotonic_s() < until_s:
-            message = self._replies.poll(0.1)
-            if message is None or message.error() is not None:
-                continue
-            request = request_answered(message.value())
-            if request in wanted:
-                wanted.discard(request)
-                found.append(message.value())
-        if wanted:
-            raise EnvironmentMissing(
-                f"No relay has answered {', '.join(sorted(wanted))} within {self._patience_s:g} s: whether it was done is "
-                f"not known. Is `waterclock relay --bootstrap {self._servers} --topic {self._topic}` running?"
-            )
-        return found
-
-    def _count(self) -> int:
-        from waterclock.kafka.admin import Admin
-
-        topics = Admin(self._settings, self._patience_s).topics()
-        if self._topic not in topics:
-            raise EnvironmentMissing(
-                f"There is no topic {self._topic} at {self._servers}. A relay makes it: "
-                f"waterclock relay --bootstrap {self._servers} --topic {self._topic}"
-            )
-        return topics[self._topic]
 
 
 def _named(which: str | Receipt) -> tuple[str, int | None]:

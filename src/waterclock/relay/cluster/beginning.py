@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, WaterclockError
 from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING
 
 T = TypeVar("T")
@@ -32,18 +33,18 @@ def begun(
     clock: Clock,
 ) -> T:
     """What `begin` makes, once there is a Kafka; `said` hears that it is away. EnvironmentMissing when patience is over."""
-    until_s = clock.monotonic_s() + PATIENCE_S
+    backoff = Backoff((AGAIN_AFTER_S,), clock, PATIENCE_S)
     while True:
         try:
             _reach(settings, topic, clock)
             return begin()
         except (EnvironmentMissing, ConnectionLost) as error:
-            if clock.monotonic_s() >= until_s:
+            if backoff.is_over:
                 told = str(error).rstrip(".")
                 raise EnvironmentMissing(f"{told}. It was waited for, for {PATIENCE_S:.0f} seconds.") from None
         servers = settings["bootstrap.servers"]
         said(ConnectionLost(f"Kafka at {servers} is away: it is waited for, for {PATIENCE_S:.0f} seconds at most."))
-        clock.sleep_s(AGAIN_AFTER_S)
+        backoff.sleep()
 
 
 def _reach(settings: Mapping[str, Any], topic: str, clock: Clock) -> None:

@@ -50,7 +50,9 @@ class Targets:
     """Asks by `client`. `makes`: a topic that is not there is made."""
 
     def __init__(self, client: AdminClient, topics: Topics, clock: Clock | None = None, makes: bool = False) -> None:
-        self._client, self._own, self._makes = client, frozenset(topics), makes
+        self._client = client
+        self._own = frozenset(topics)
+        self._makes = makes
         self._clock = clock or SystemClock()
         self._known: dict[str, _Topic] = {}
 

@@ -6,7 +6,7 @@
        fail      the message is sent on to be tried again, or put aside (retries.py), with its offset, in one transaction
 
 Rule 1: at least once: a crash between 2 and 3 calls the function with the same message again, whose `id` is the same. With
-        a database, exactly once for what the function writes there (handled.py); Kafka's offset then comes second.
+        a database, exactly once for what the function writes there (handled_offsets.py); Kafka's offset then comes second.
 Rule 2: a message that fails holds nobody up: those behind it are handled while it waits.
 Rule 3: one path for crash and error: when Kafka or the database is lost, the handler is closed, and a new one begins where
         the last commit was.
@@ -31,13 +31,13 @@ from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, Verdict, is_refusal, meaning_of, verdict_of, words_of
+from waterclock.kafka.partitions import Partition
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.handlers.delivery import delivery_of
-from waterclock.relay.handlers.retries import WAITS, LeftBroken, Retries, SentOn, id_of
-from waterclock.relay.owner.around import staying
+from waterclock.relay.handlers.retries import WAITS, LeftBroken, Retries, SentOn, delivery_of, id_of
+from waterclock.relay.owner.context import staying
 
 if TYPE_CHECKING:
-    from waterclock.relay.handlers.handled import HandledOffsets
+    from waterclock.relay.handlers.handled_offsets import HandledOffsets
 
 log = logging.getLogger("waterclock.relay")
 COMMIT_S: Final = 1.0
@@ -68,40 +68,33 @@ class HandlerOptions:
     database: str | None = None
     waits: Sequence[Duration] = WAITS
 
-    def retries(self, relay: str) -> Retries:
-        """Where its failed messages go."""
-        return Retries(f"{self.group}.retry", f"{self.group}.dead", waits=self.waits, relay=relay)
-
 
 class Handler:
     """The steps of the file, for one process among those of the group. Called by one thread at a time."""
 
     def __init__(self, settings: Mapping[str, Any], relay: str, options: HandlerOptions, clock: Clock) -> None:
-        self._settings, self._options, self._clock = staying(settings), options, clock
-        self._retries = options.retries(relay)
-        self._topics = [options.topic, self._retries.to]
-        self._next: dict[tuple[str, int], int] = {}  # offsets that Kafka does not know yet
-        self._sent_on: dict[tuple[str, int], int] = {}  # rule 4
-        self._told_s = clock.monotonic_s()
+        self._settings = staying(settings)
+        self._options = options
+        self._clock = clock
+        group = options.group
+        self._retries = Retries(f"{group}.retry", f"{group}.dead", waits=options.waits, relay=relay)
+        self._next: dict[Partition, int] = {}  # offsets that Kafka does not know yet
+        self._sent_on: dict[Partition, int] = {}  # rule 4
+        self._committed_s = clock.monotonic_s()
         self._producer: TransactionalProducer | None = None
-        self._handled = self._prepare(relay)
-        self._consumer = Consumer({**self._settings, **_CONSUMER, "group.id": options.group})
-        lost = self._on_lost
-        self._consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=lost)
-
-    def _prepare(self, relay: str) -> HandledOffsets | None:
-        """The topics are made where they are missing, with as many partitions as the relay's input."""
-        admin = Admin(self._settings)
+        self._handled: HandledOffsets | None = None
+        topics, admin = [options.topic, self._retries.to], Admin(self._settings)
         there = admin.topics()
-        for topic in (topic for topic in (*self._topics, self._retries.dead) if topic not in there):
-            admin.make(topic, there.get(relay, 1))
-        if self._options.database is None:
-            return None
-        from waterclock.relay.handlers.handled import HandledOffsets
+        for topic in (topic for topic in (*topics, self._retries.dead) if topic not in there):
+            admin.make(topic, there.get(relay, 1))  # with as many partitions as the relay's input
+        if options.database is not None:
+            from waterclock.relay.handlers.handled_offsets import HandledOffsets
 
-        return HandledOffsets(
-            self._options.database, self._options.group, {topic: admin.topic_id(topic) for topic in self._topics}
-        )
+            ids = {topic: admin.topic_id(topic) for topic in topics}
+            self._handled = HandledOffsets(options.database, group, ids)
+        self._consumer = Consumer({**self._settings, **_CONSUMER, "group.id": group})
+        lost = self._on_lost
+        self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=lost)
 
     # Steps
 
@@ -114,7 +107,7 @@ class Handler:
 
     def take(self, wait_s: float) -> Message | None:
         """Step 1."""
-        if self._clock.monotonic_s() - self._told_s >= COMMIT_S:
+        if self._clock.monotonic_s() - self._committed_s >= COMMIT_S:
             self._commit(self._next)
         try:
             message = self._consumer.poll(wait_s)
@@ -123,12 +116,14 @@ class Handler:
         if message is None:
             return None
         if (error := message.error()) is not None:
-            self._heard(error)
+            if is_refusal(error):
+                raise UsageError(f"Kafka refuses the handler {self._options.group}: {error.str()}. Look at the rights.")
+            log.info("Kafka says: %s", error.str())
             return None
         if self._sent_on.get(_partition(message)) == message.offset():
             self._note(message)
             return None
-        if (stray := self._retries.stray(message, self._options.topic)) is not None:  # rule 5
+        if (stray := self._retries.stray(message, self._options.topic)) is not None:  # another function's
             self._send_on(message, stray, self._retries.aside(message, stray))
             return None
         return message
@@ -137,7 +132,7 @@ class Handler:
         """Step 2, of a function that is no coroutine function; what it raised, if it did."""
         raised: list[Exception] = []
 
-        def deed(*connection: Any) -> None:
+        def handle(*connection: Any) -> None:
             try:
                 self._options.function(delivery_of(message), *connection)
             except Exception as error:
@@ -145,7 +140,7 @@ class Handler:
                 raise
 
         try:
-            deed() if self._handled is None else self._handled.apply(message, deed)
+            handle() if self._handled is None else self._handled.apply(message, handle)
         except Exception as error:
             if error in raised or isinstance(error, LeftBroken):
                 return error
@@ -163,17 +158,12 @@ class Handler:
     def end(self, message: Message, error: Exception | None) -> None:
         """Step 3: the function has ended, with an error or without."""
         if error is None:
-            self.done(message)
+            self._done(message)
         else:
-            self.fail(message, error)
+            self._send_on(message, error, self._retries.after(message, error))
 
-    def done(self, message: Message) -> None:
-        """Step 3."""
+    def _done(self, message: Message) -> None:
         self._next[_partition(message)] = message.offset() + 1
-
-    def fail(self, message: Message, error: Exception) -> None:
-        """Step 3 of a message that is to be tried again, or put aside."""
-        self._send_on(message, error, self._retries.after(message, error))
 
     def _send_on(self, message: Message, error: Exception, outgoing: SentOn) -> None:
         try:
@@ -182,13 +172,13 @@ class Handler:
             self._let_go_of_producer()
             outgoing = self._retries.named(message, error)
             self._send(message, outgoing)
-        told = "is put aside" if outgoing.is_dead else "is tried again"
-        log.warning("%s %s: %s: %s", id_of(message), told, type(error).__name__, error)
+        what = "is put aside" if outgoing.is_dead else "is tried again"
+        log.warning("%s %s: %s: %s", id_of(message), what, type(error).__name__, error)
         self._note(message)
 
     def _send(self, message: Message, outgoing: SentOn) -> None:
         self._commit(self._next)
-        self._next.pop(_partition(message), None)  # told later it would take the transaction's offset back
+        self._next.pop(_partition(message), None)  # given to Kafka later it would take the transaction's offset back
         producer = self._producer or self._open_producer()
         offsets = {_partition(message): message.offset() + 1}
         producer.begin()
@@ -200,7 +190,7 @@ class Handler:
         """Rule 4: the database hears of a message that was sent on."""
         if self._handled is not None:
             self._handled.apply(message, lambda connection: None)
-        self.done(message)
+        self._done(message)
 
     def _open_producer(self) -> TransactionalProducer:
         name = f"{self._options.group}-{uuid4().hex[:12]}"
@@ -213,16 +203,12 @@ class Handler:
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         if self._handled is not None:
             for each, known in zip(given, consumer.committed(given, timeout=10), strict=True):
-                self._begin(self._handled, each, known)
+                offset = self._handled.next_offset(each.topic, each.partition)
+                if offset is not None:  # it begins where the database says
+                    each.offset = offset
+                if known.metadata == _SENT_ON:  # rule 4
+                    self._sent_on[each.topic, each.partition] = known.offset - 1
         consumer.incremental_assign(given)
-
-    def _begin(self, handled: HandledOffsets, each: TopicPartition, known: TopicPartition) -> None:
-        """Where the database says, and by rule 4."""
-        offset = handled.next_offset(each.topic, each.partition)
-        if offset is not None:
-            each.offset = offset
-        if known.metadata == _SENT_ON:
-            self._sent_on[each.topic, each.partition] = known.offset - 1
 
     def _on_revoke(self, consumer: Consumer, taken: Sequence[TopicPartition]) -> None:
         own = {(each.topic, each.partition) for each in taken}
@@ -235,24 +221,19 @@ class Handler:
             self._next.pop((each.topic, each.partition), None)
             self._sent_on.pop((each.topic, each.partition), None)
 
-    def _commit(self, offsets: dict[tuple[str, int], int]) -> None:
+    def _commit(self, offsets: dict[Partition, int]) -> None:
         """Kafka hears how far it is; where that fails, messages come again."""
-        self._told_s = self._clock.monotonic_s()
+        self._committed_s = self._clock.monotonic_s()
         if not offsets:
             return
-        asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        behind = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         try:
-            self._consumer.commit(offsets=asked, asynchronous=False)
+            self._consumer.commit(offsets=behind, asynchronous=False)
         except KafkaException as error:
             log.warning("Kafka does not take the offsets of %s: %s", self._options.group, words_of(error))
             return
         for partition in list(offsets):
             self._next.pop(partition, None)
-
-    def _heard(self, error: KafkaError) -> None:
-        if is_refusal(error):
-            raise UsageError(f"Kafka refuses the handler {self._options.group}: {error.str()}. Look at the rights.")
-        log.info("Kafka says: %s", error.str())
 
     def close(self) -> None:
         """Leave the group, with what is done; a message that is not done comes again, here or elsewhere."""
@@ -274,7 +255,7 @@ class Handler:
             producer.close()
 
 
-def _partition(message: Message) -> tuple[str, int]:
+def _partition(message: Message) -> Partition:
     return message.topic(), message.partition()
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from waterclock.clock import SystemClock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka.patience import RECONNECTING_S, Backoff
 from waterclock.relay.handlers.retries import Retries
 
 if TYPE_CHECKING:
@@ -26,16 +27,18 @@ log = logging.getLogger("waterclock.relay")
 Function = TypeVar("Function", bound=Callable[..., Any])
 LOST: Final = (ConnectionLost, EnvironmentMissing)
 POLL_S: Final = 0.2
-_PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Worker:
     """One function's handler, made again when it is lost."""
 
     def __init__(self, settings: Mapping[str, Any], relay: str, options: HandlerOptions) -> None:
-        self._settings, self._relay, self._options = settings, relay, options
+        self._settings = settings
+        self._relay = relay
+        self._options = options
         self._handler: Handler | None = None
-        self._has_begun, self._breaks = False, 0
+        self._has_begun = False
+        self.backoff = Backoff(RECONNECTING_S, SystemClock())
 
     def handler(self) -> Handler:
         """The handler, connected."""
@@ -54,7 +57,7 @@ class Worker:
     def step(self) -> None:
         """Wait a moment for a message, and handle it."""
         if self.handler().step(POLL_S):
-            self._breaks = 0
+            self.backoff.succeeded()
 
     def lost(self, error: WaterclockError) -> float:
         """Rule 2: let go; for how many seconds to wait. The error is raised where there was nothing to be lost yet."""
@@ -62,8 +65,7 @@ class Worker:
             raise error
         log.warning("%s begins anew: %s", self._options.group, error)
         self.close()
-        self._breaks += 1
-        return _PAUSES_S[min(self._breaks, len(_PAUSES_S)) - 1]
+        return self.backoff.failed()
 
     def close(self) -> None:
         handler, self._handler = self._handler, None

@@ -1,4 +1,5 @@
-"""Retries as a recipe: where a message goes that its consumer could not handle. No Kafka client in this file.
+"""A delivered message as a handler sees it, and retries as a recipe: where one goes that its consumer could not handle. No
+Kafka client in this file.
 
     attempt 1 fails     to the relay, which delivers it to `to` after the first of the waits
     attempt 2 fails     likewise, after the second
@@ -16,12 +17,12 @@ Rule 3: what it was stays with it, in headers: retry-attempts, how many failed; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import methodcaller
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from waterclock.durations import Duration, duration_us
 from waterclock.relay.wire.letters import ORIGIN, REASON
-from waterclock.relay.wire.request import DELAY, FROM, TO, Header, is_ours
+from waterclock.relay.wire.request import DELAY, FROM, TO, UNTIL, Header, headers_of, is_ours
 
 WAITS: Final = ("1 s", "5 s", "1 min", "10 min", "1 hour")
 ATTEMPTS: Final = "retry-attempts"
@@ -29,8 +30,29 @@ ERROR: Final = "retry-error"
 TOPIC: Final = "retry-topic"
 OF: Final = "retry-of"
 _OURS: Final = (ATTEMPTS, ERROR, TOPIC, OF)
-_ask: Final = methodcaller("headers")
 _MOST: Final = 1_000  # characters of an error
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that was delivered.
+
+    `id` is the same however often the message is tried, or comes again after a crash. `topic`: where it was delivered
+    first. `due_ms`: when it was due, ms since 1970; None where it did not come from a relay. `attempt`: 1 for the first.
+    """
+
+    id: str
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    due_ms: int | None
+    attempt: int
+
+    @property
+    def text(self) -> str:
+        """The value as text; empty where there is none. UnicodeDecodeError if it is no UTF-8."""
+        return (self.value or b"").decode()
 
 
 class RetryAfter(Exception):
@@ -76,7 +98,9 @@ class Retries:
     """
 
     def __init__(self, to: str, dead: str, *, waits: Sequence[Duration] = WAITS, relay: str = "delays") -> None:
-        self.to, self.dead, self._relay = to, dead, relay
+        self.to = to
+        self.dead = dead
+        self._relay = relay
         self._waits_ms = [_ms(wait, "waits") for wait in waits]
 
     @property
@@ -91,10 +115,10 @@ class Retries:
         failed = attempts_of(message) + 1
         if failed >= self.attempts:
             return self._letter(message, failed, error)
-        told = [*_handed_on(message), *self._history(message, failed, error)]
         wait_ms = error.after_ms if isinstance(error, RetryAfter) else self._waits_ms[failed - 1]
-        asked = [(TO, self.to.encode()), (DELAY, str(wait_ms).encode())]
-        return SentOn(self._relay, message.value(), message.key(), [*asked, *told], False)
+        request = [(TO, self.to.encode()), (DELAY, str(wait_ms).encode())]
+        headers = [*request, *_handed_on(message), *self._history(message, failed, error)]
+        return SentOn(self._relay, message.value(), message.key(), headers, False)
 
     def stray(self, message: Any, topic: str) -> OfAnother | None:
         """What is wrong with a message that is tried again and was not read from `topic` first: it is for another
@@ -107,31 +131,44 @@ class Retries:
         return self._letter(message, attempts_of(message), error)
 
     def _letter(self, message: Any, failed: int, error: BaseException) -> SentOn:
-        told = [*_handed_on(message), *self._history(message, failed, error), *_reason(message, error)]
-        return SentOn(self.dead, message.value(), message.key(), told, True)
+        headers = [*_handed_on(message), *self._history(message, failed, error), *_reason(message, error)]
+        return SentOn(self.dead, message.value(), message.key(), headers, True)
 
     def named(self, message: Any, error: BaseException) -> SentOn:
         """The dead letter of a message that Kafka does not take with its headers, or whose headers cannot be read: it says
         where the message stands."""
-        told = [*self._history(message, attempts_of(message) + 1, error), *_reason(message, error)]
         there = ("dead-record", f"it stands at {place_of(message)}".encode())
-        return SentOn(self.dead, None, None, [*told, there], True)
+        history = self._history(message, attempts_of(message) + 1, error)
+        return SentOn(self.dead, None, None, [*history, *_reason(message, error), there], True)
 
     def _history(self, message: Any, failed: int, error: BaseException) -> list[Header]:
         headers = dict(headers_of(message) or ())
         first = headers.get(ERROR) or _words(error)
         topic = headers.get(TOPIC) if message.topic() == self.to else None  # elsewhere it is another group's
-        told = [(ATTEMPTS, b"%d" % failed), (ERROR, first), (TOPIC, topic or message.topic().encode())]
-        return [*told, (OF, id_of(message).encode())]
+        return [
+            (ATTEMPTS, b"%d" % failed),
+            (ERROR, first),
+            (TOPIC, topic or message.topic().encode()),
+            (OF, id_of(message).encode()),
+        ]
 
 
-def headers_of(message: Any) -> list[Header] | None:
-    """Its headers; None where they cannot be read: confluent_kafka fails at a name that is no UTF-8, or leaves the error
-    behind for whoever comes next, once Python has made the call a fast one."""
-    try:
-        return list(_ask(message) or ())
-    except (SystemError, UnicodeDecodeError):
-        return None
+def delivery_of(message: Any) -> Delivery:
+    """A record of Kafka's (confluent_kafka's Message) as a handler sees it; ValueError where it cannot be read."""
+    headers = headers_of(message)
+    if headers is None:
+        raise ValueError("its headers cannot be read: a name in them is not UTF-8")
+    named = dict(headers)
+    until, topic = named.get(UNTIL) or b"", named.get(TOPIC)
+    return Delivery(
+        id_of(message),
+        topic.decode("utf-8", "replace") if topic else message.topic(),
+        message.key(),
+        message.value(),
+        headers,
+        int(until) if until.isdigit() else None,
+        attempts_of(message) + 1,
+    )
 
 
 def attempts_of(message: Any) -> int:

@@ -20,7 +20,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.reading import HARMLESS, PATIENCE_S, committed
 from waterclock.kafka.settings import READING
-from waterclock.relay.wire.headers import headers_of
+from waterclock.relay.wire.request import headers_of
 
 _AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
 _NEAR: Final = 2_000  # offsets
@@ -86,7 +86,9 @@ class Reader:
     come since it was last asked."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str, partition: int, start: int) -> None:
-        self._topic, self.position, self.is_awaited = topic, start, True
+        self._topic = topic
+        self.position = start
+        self.is_awaited = True
         self._ahead: list[Message] = []
         self._consumer = Consumer(dict(settings))
         self._consumer.assign([TopicPartition(topic, partition, start)])
@@ -96,16 +98,14 @@ class Reader:
         ConnectionLost where they are not to be had."""
         self.position = offset
         if len(self._ahead) < most:
-            self._ahead += [message for message in self._consumer.consume(most, 0) if self._is_record(message)]
+            for message in self._consumer.consume(most, 0):
+                if (error := message.error()) is None:
+                    self._ahead.append(message)
+                elif error.code() not in HARMLESS:
+                    raise ConnectionLost(f"{self._topic} cannot be read: {error.str()}.")
         self._ahead = [message for message in self._ahead if message.offset() >= offset]
         self.is_awaited = not self._ahead
         return self._ahead
-
-    def _is_record(self, message: Message) -> bool:
-        error = message.error()
-        if error is not None and error.code() not in HARMLESS:
-            raise ConnectionLost(f"{self._topic} cannot be read: {error.str()}.")
-        return error is None
 
     def close(self) -> None:
         """Read no more."""

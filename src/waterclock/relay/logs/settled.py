@@ -17,10 +17,10 @@ from waterclock.relay.wire.moves import MAGIC as MOVED
 from waterclock.relay.wire.moves import Move, Moves, move_of
 from waterclock.relay.wire.settlement import Settlement, settlement_of
 from waterclock.relay.wire.snapshot import MAGIC as SNAPSHOT
-from waterclock.relay.wire.snapshot import Assembly, Part, Snapshot, part_of
+from waterclock.relay.wire.snapshot import Assembly, Part, part_of
 
 
-def told_by(value: bytes) -> Settlement | Move | Part:
+def record_of(value: bytes) -> Settlement | Move | Part:
     """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
     if value.startswith(MOVED):
         return move_of(value)
@@ -38,22 +38,26 @@ class SettledOrigins:
     """
 
     def __init__(self, mark: bytes, low: int) -> None:
-        self._mark, self._low = mark, low
-        self.answered, self.moves = -1, Moves()
-        self._chunks: dict[int, Array] = {}
+        self._mark = mark
+        self._low = low
+        self.answered = -1
+        self.moves = Moves()
+        self._chunks: dict[int, Array] = {}  # u1, by number
         self._all_below = 0  # what is in no chunk is settled below this, and not behind it
-        self._snapshots, self._known_from = Assembly(), 0
+        self._snapshots = Assembly()
+        self._known_from = 0
 
-    def take(self, told: Settlement | Move | Part) -> None:
+    def take(self, record: Settlement | Move | Part) -> None:
         """Take in one record; they come in their order."""
-        if isinstance(told, Part):
-            self._take_part(told)
-        elif told.mark == self._mark:
-            self.answered = max(self.answered, told.command_position)
-            if isinstance(told, Move):
-                self.moves.note(told.swept, told.stretches)
+        if isinstance(record, Part):
+            self._take_part(record)
+        elif record.mark == self._mark:
+            self.answered = max(self.answered, record.command_position)
+            if isinstance(record, Move):
+                self.moves.note(record.swept, record.stretches)
             else:
-                self._settle(told.origins, told.state)
+                for number, which in by_chunk(record.origins):
+                    self._chunk(number)[record.origins[which] % CHUNK] = record.state
 
     def state(self, origin: int) -> State:
         """What became of it; UNKNOWN where it is not settled."""
@@ -69,7 +73,7 @@ class SettledOrigins:
         return self._known_from >= self._low
 
     def _take_part(self, part: Part) -> None:
-        """A snapshot of an earlier input of that name says that nothing of this one was cut off."""
+        """Rule 1. A snapshot of an earlier input of that name says that nothing of this one was cut off."""
         snapshot = self._snapshots.take(part)
         if snapshot is None:
             return
@@ -77,20 +81,13 @@ class SettledOrigins:
             self.answered = max(self.answered, snapshot.command_position)
             self.moves.note(snapshot.swept, snapshot.stretches)
             if not self.is_known:
-                self._restore(snapshot)
+                states, below = dict(snapshot.states()), snapshot.end - snapshot.end % CHUNK
+                for number in {*states, *(known for known in self._chunks if known * CHUNK < below)}:
+                    chunk, given = self._chunk(number), states.get(number, np.uint8(State.SETTLED))
+                    chunk[:] = np.where(chunk == State.UNKNOWN, given, chunk)
+                self._all_below = max(self._all_below, below)
         if snapshot.replay_from >= self._low:
             self._known_from = max(self._known_from, snapshot.replay_from)
-
-    def _settle(self, origins: Array, state: State) -> None:
-        for number, which in by_chunk(origins):
-            self._chunk(number)[origins[which] % CHUNK] = state
-
-    def _restore(self, snapshot: Snapshot) -> None:
-        states, below = dict(snapshot.states()), snapshot.end - snapshot.end % CHUNK
-        for number in {*states, *(known for known in self._chunks if known * CHUNK < below)}:
-            chunk, given = self._chunk(number), states.get(number, np.uint8(State.SETTLED))
-            chunk[:] = np.where(chunk == State.UNKNOWN, given, chunk)
-        self._all_below = max(self._all_below, below)
 
     def _chunk(self, number: int) -> Array:
         if number not in self._chunks:

@@ -1,8 +1,8 @@
 """The logs of the partitions that are followed, as they come: one consumer for all of them, which waits for nothing.
 
 Rule 1: only what is committed is seen, nothing is committed, and no group is joined.
-Rule 2: a place that was read before, and is to be read at another offset, gets a new consumer, as all others do: nothing
-        that the old one had fetched may be taken for what comes next.
+Rule 2: a partition that was read before, and is to be read at another offset, gets a new consumer, as all others do:
+        nothing that the old one had fetched may be taken for what comes next.
 Rule 3: what is not taken yet stays with librdkafka, `_QUEUED` at most: whoever is slow reads slowly.
 """
 
@@ -13,43 +13,46 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from waterclock.kafka.partitions import Partition
 from waterclock.kafka.settings import READING
 
-Place = tuple[str, int]  # topic, partition
 _QUEUED: Final = {"queued.max.messages.kbytes": 16_384, "fetch.message.max.bytes": 1 << 20}
 _CONSUMER: Final = {**READING, **_QUEUED, "group.id": "unused", "fetch.wait.max.ms": 500, "fetch.queue.backoff.ms": 5}
 
 
-class Tails:
-    """Reads places from their offsets on."""
+class TailConsumer:
+    """Reads partitions from their offsets on."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = {**settings, **_CONSUMER}
         self._consumer: Consumer | None = None
-        self._next: dict[Place, int] = {}  # what is read, and which offset comes next
-        self._known: set[Place] = set()  # what this consumer ever read
-        self._paused: set[Place] = set()
+        self._next: dict[Partition, int] = {}  # what is read, and which offset comes next
+        self._known: set[Partition] = set()  # what this consumer ever read
+        self._paused: set[Partition] = set()
 
-    def add(self, place: Place, offset: int) -> None:
+    def add(self, place: Partition, offset: int) -> None:
         """Read it from there on."""
         self._next[place] = offset
-        if self._consumer is None or place in self._known:
-            self._begin()
+        if self._consumer is None or place in self._known:  # rule 2
+            self.close()
+            self._consumer = Consumer(self._settings)
+            self._known = set(self._next)
+            self._consumer.assign([TopicPartition(*one, start) for one, start in self._next.items()])
         else:
             self._known.add(place)
             self._consumer.incremental_assign([TopicPartition(*place, offset)])
 
-    def reads(self, place: Place) -> bool:
+    def reads(self, place: Partition) -> bool:
         """Whether it is read."""
         return place in self._next
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: Partition) -> None:
         """Read it no more."""
         if self._next.pop(place, None) is not None and self._consumer is not None:
             self._consumer.incremental_unassign([TopicPartition(*place)])
             self._paused.discard(place)
 
-    def pause(self, place: Place, is_paused: bool) -> None:
+    def pause(self, place: Partition, is_paused: bool) -> None:
         """Have nothing come of it for now, or go on with it."""
         if self._consumer is None or (place in self._paused) is is_paused:
             return
@@ -65,7 +68,7 @@ class Tails:
                 self._next[place] = message.offset() + 1
         return messages
 
-    def bounds(self, place: Place) -> tuple[int, int] | None:
+    def bounds(self, place: Partition) -> tuple[int, int] | None:
         """Where it began and ended when it was last fetched; None where that is not known."""
         if self._consumer is None:
             return None
@@ -81,10 +84,3 @@ class Tails:
         self._known, self._paused = set(), set()
         if consumer is not None:
             consumer.close()
-
-    def _begin(self) -> None:
-        """Rule 2."""
-        self.close()
-        self._consumer = Consumer(self._settings)
-        self._known = set(self._next)
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from waterclock.relay.owner.around import BATCH_BYTES
+from waterclock.relay.owner.context import BATCH_BYTES
 from waterclock.relay.owner.doubts import TOGETHER
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.store.rows import Array
@@ -37,17 +37,29 @@ class Chosen(NamedTuple):
 def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     """What the next turn of `owner` takes, `most` messages at most, `most_letters` of them to be put aside. They wait no
     more; all others do. ConnectionLost if Kafka is away."""
-    rows = _due(owner, most)
+    doubts = owner.doubts
+    rows = doubts.sift(owner.due(owner.context.clock.wall_ms(), most))
+    owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
+    if owner.was_alone:
+        owner.put_back(rows)
+        rows = doubts.portion(partial(_sizes, owner), partial(_limit, owner), most)
+    else:
+        rows = np.concatenate([doubts.to_put_aside(), rows])
     names = {number: owner.store.targets[number] for number in np.unique(rows["target"]).tolist()}
-    refusing = owner.around.targets.refusing(names.values()) if names else {}
-    for name in owner.shy.intersection(names.values()) - refusing.keys():
-        owner.shy.discard(name)
-        owner.producer.look_again(name)
+    refusing = owner.context.targets.refusing(names.values()) if names else {}
+    owner.unasked |= refusing.keys()
+    for name in owner.unasked.intersection(names.values()) - refusing.keys():
+        owner.unasked.discard(name)
+        owner.producer.look_again(name)  # librdkafka remembers that there was no such topic, or no right to it
     reasons = dict(owner.refused)
     for number in (number for number, name in names.items() if name in refusing):
         reasons.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), refusing[names[number]]))
     here = np.isin(rows["origin"], list(reasons)) if reasons else np.zeros(len(rows), bool)
-    rows, here = _as_many(owner, rows, here, max(0, min(TOGETHER, most_letters)))
+    bad, most_aside = np.flatnonzero(here), max(0, min(TOGETHER, most_letters))
+    if len(bad) > most_aside:  # rule 3
+        cut = int(bad[most_aside])
+        put_back(owner, rows[cut:], owner.was_alone)
+        rows, here = rows[:cut], here[:cut]
     stays = rows[~here] if owner.was_alone else _fitting(owner, rows[~here], names)
     return Chosen(stays, rows[here], reasons, owner.was_alone, owner.was_alone and owner.doubts.is_probe)
 
@@ -57,26 +69,15 @@ def put_back(owner: Owner, rows: Array, is_alone: bool) -> None:
     (owner.doubts if is_alone else owner).put_back(rows)
 
 
-def _due(owner: Owner, most: int) -> Array:
-    """What is due for all targets but those in doubt, or a portion of one of these: by turns, if there are both."""
-    doubts = owner.doubts
-    rows = doubts.sift(owner.due(owner.around.clock.wall_ms(), most))
-    owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
-    if not owner.was_alone:
-        return np.concatenate([doubts.to_put_aside(), rows])
-    owner.put_back(rows)
-    return doubts.portion(partial(_sizes, owner), partial(_limit, owner), most)
-
-
 def _sizes(owner: Owner, rows: Array) -> Array:
     """How many bytes each takes in a batch, at most."""
-    return np.asarray(rows["length"].astype("i8") + _AROUND + len(owner.around.place_of(owner.number)))
+    return np.asarray(rows["length"].astype("i8") + _AROUND + len(owner.context.place_of(owner.number)))
 
 
 def _limit(owner: Owner, target: int) -> int | None:
     name = owner.store.targets[target]
-    owner.around.targets.refusing([name])  # so that it is known
-    return owner.around.targets.limit(name)
+    owner.context.targets.refusing([name])  # so that it is known
+    return owner.context.targets.limit(name)
 
 
 def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
@@ -84,19 +85,9 @@ def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
     sizes = _sizes(owner, rows)
     totals = np.bincount(rows["target"], sizes)
     for number, name in names.items():
-        limit = owner.around.targets.limit(name)
+        limit = owner.context.targets.limit(name)
         if limit is None or number >= len(totals) or totals[number] <= limit:
             continue
         if limit < BATCH_BYTES or sizes[rows["target"] == number].max() > limit:
             owner.doubts.add(number)
     return owner.doubts.sift(rows)
-
-
-def _as_many(owner: Owner, rows: Array, here: Array, most: int) -> tuple[Array, Array]:
-    """Rule 3."""
-    bad = np.flatnonzero(here)
-    if len(bad) <= most:
-        return rows, here
-    cut = int(bad[most])
-    put_back(owner, rows[cut:], owner.was_alone)
-    return rows[:cut], here[:cut]

@@ -22,11 +22,12 @@ from typing import Final
 import numpy as np
 
 from waterclock.clock import WallClock
+from waterclock.kafka.patience import Backoff
 from waterclock.relay.owner.pace import MOST
 from waterclock.relay.store.rows import ROW, Array
 
 QUIET_NS: Final = 60_000_000_000
-PAUSES_NS: Final = (500_000_000, 2_000_000_000, 5_000_000_000, 15_000_000_000, 30_000_000_000)
+PAUSES_S: Final = (0.5, 2.0, 5.0, 15.0, 30.0)
 TOGETHER: Final = 200  # letters
 TOGETHER_NS: Final = 1_000_000_000  # so long the first of them waits for others
 
@@ -37,12 +38,11 @@ def _none() -> Array:
 
 @dataclass(slots=True)
 class _Doubt:
-    """`most`: so many messages at once; `at_ns`: not before; `tries` in a row got no answer. `probes`: rule 3."""
+    """`most`: so many messages at once; `backoff`: attempts that got no answer. `probes`: rule 3."""
 
     since_ns: int
+    backoff: Backoff
     most: int = MOST
-    at_ns: int = 0
-    tries: int = 0
     probes: bool = False
     rows: Array = field(default_factory=_none)
 
@@ -59,7 +59,9 @@ class Doubts:
     def add(self, target: int) -> None:
         """It may refuse what is due for it."""
         now_ns = self._clock.monotonic_ns()
-        self._doubts.setdefault(target, _Doubt(now_ns)).since_ns = now_ns
+        if target not in self._doubts:
+            self._doubts[target] = _Doubt(now_ns, Backoff(PAUSES_S, self._clock))
+        self._doubts[target].since_ns = now_ns
 
     def halve(self, target: int, count: int) -> None:
         """It refused a transaction with so many messages for it."""
@@ -69,9 +71,7 @@ class Doubts:
     def pause(self, target: int) -> None:
         """Rule 4."""
         self.add(target)
-        doubt = self._doubts[target]
-        doubt.at_ns = doubt.since_ns + PAUSES_NS[min(doubt.tries, len(PAUSES_NS) - 1)]
-        doubt.tries += 1
+        self._doubts[target].backoff.failed()
 
     def probe(self, target: int, probes: bool) -> None:
         """It refused, or took, one that may be larger than its batches."""
@@ -80,7 +80,8 @@ class Doubts:
     def took(self, target: int, count: int) -> None:
         """It took so many, by themselves."""
         if (doubt := self._doubts.get(target)) is not None:
-            doubt.most, doubt.tries = max(doubt.most, 2 * count), 0
+            doubt.most = max(doubt.most, 2 * count)
+            doubt.backoff.succeeded()
 
     # Rows
 
@@ -161,8 +162,7 @@ class Doubts:
         return bool(count) and (count >= TOGETHER or since_ns >= TOGETHER_NS or not self.has_portion)
 
     def _to_try(self) -> list[tuple[int, _Doubt]]:
-        now_ns = self._clock.monotonic_ns()
-        return [(target, doubt) for target, doubt in self._doubts.items() if len(doubt.rows) and doubt.at_ns <= now_ns]
+        return [(target, doubt) for target, doubt in self._doubts.items() if len(doubt.rows) and doubt.backoff.is_time]
 
 
 def _sorted(some: Array, others: Array) -> Array:

@@ -13,17 +13,18 @@ Rule 4: where there is no next one within 50 years, or no way to find it, the se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from waterclock.durations import from_us
+from waterclock.relay.owner.context import Context
 from waterclock.relay.store import Payload, pack, unpack
 from waterclock.relay.store.rows import MOST_DUE, Array
+from waterclock.relay.wire.cron import next_ms
 from waterclock.relay.wire.letters import Letter
-from waterclock.relay.wire.occurrences import next_ms
 from waterclock.relay.wire.request import (
     AT,
     CRON,
@@ -36,12 +37,16 @@ from waterclock.relay.wire.request import (
     WAYS,
     WHICH,
     ZONE,
+    BadRequest,
     Flag,
     Header,
     expiry_ms,
+    headers_of,
     occurrence_of,
+    request_in,
 )
 
+TOLD_EVERY: Final = 10_000  # records
 MISSED_MS: Final = 60_000  # later than that an occurrence was missed: an expression's times are minutes
 _ONCE, _ALL, _SKIP = WAYS
 
@@ -106,15 +111,38 @@ def open_nexts(known: Nexts, written: Nexts, answered: int) -> Nexts:
     return found
 
 
+def next_occurrences(context: Context, number: int, offsets: range) -> Iterator[tuple[bytes, int, int]]:
+    """Id, offset, and where the series began, of each next occurrence that a relay wrote into this part of a partition.
+
+    Commands are answered before the end of the input is reached if they are too many to wait for it. The next occurrence
+    stands behind whatever came meanwhile: a command before it, which was not read when the occurrence before was delivered,
+    is for it too. Answered without it, the series would go on behind a cancel, and beside what a replace has put in its
+    place. Nothing is kept of the other records: it is a second reading of what is left, once in a take-over."""
+    topic = context.topics.input
+    for count, message in enumerate(context.logs.read(topic, number, offsets.start, offsets.stop)):
+        offset = message.offset()
+        if not count % TOLD_EVERY:
+            context.reading(f"{topic}-{number}", offset - offsets.start, len(offsets))
+        if any(name == OCCURRENCE for name, _ in headers_of(message) or ()):
+            try:
+                request = request_in(message)
+            except BadRequest:  # a copy too: what it is a copy of was noted when that was read
+                continue
+            if request.flags & Flag.NEXT:
+                yield request.id, offset, occurrence_of(request.headers, offset)[1]
+
+
 class _Due:
     """One message that is due, and has something of KEPT."""
 
     def __init__(self, row: tuple[int, ...], payload: Payload, target: str, now_ms: int) -> None:
-        self.due_ms, self.origin, self._flags = row
-        self._payload, self._target, self._now_ms = payload, target, now_ms
+        self.due_ms, self.origin, flags = row
+        self._payload = payload
+        self._target = target
+        self._now_ms = now_ms
         self._kept = {name: text for name, text in payload.headers if name in KEPT}
         end_ms = expiry_ms(self._kept, self.due_ms)
-        self._is_series = bool(self._flags & Flag.SERIES)
+        self._is_series = bool(flags & Flag.SERIES)
         self._way = self._kept.get(MISSED, _ONCE)
         self._number, self._began = occurrence_of(payload.headers, self.origin)
         self.has_expired = end_ms is not None and now_ms > end_ms

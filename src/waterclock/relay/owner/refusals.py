@@ -19,7 +19,7 @@ What is named is named by the record's own report. Whose matter it is, says `ver
 
 Rule 1: nobody is put aside for another one's sake: a reason is a report of that message alone, or of all that goes to its
         target.
-Rule 2: an error that is the client's own matter ends the relay with a sentence, before anything of this (around.py).
+Rule 2: an error that is the client's own matter ends the relay with a sentence, before anything of this (context.py).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from typing import Final
 import numpy as np
 from confluent_kafka import KafkaError, Message
 
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import UsageError
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
-from waterclock.relay.owner.around import RecordRefused
+from waterclock.relay.owner.context import RecordRefused
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.store.rows import Array
 
@@ -60,7 +60,7 @@ class Reports:
     def of_letter(self, offset: int, error: KafkaError | None, message: Message) -> None:
         """Of a dead letter."""
         if error is not None and verdict_of(error) is Verdict.RECORD:
-            self.letters[offset] = _told(message.topic(), error)
+            self.letters[offset] = _words_of(message.topic(), error)
         else:
             self.of_own(error, message)
 
@@ -79,7 +79,7 @@ class Reports:
     def refusal(self) -> RecordRefused | None:
         """What one that was only to be tried was refused for; None if it was taken."""
         named = [*self.messages.values(), *([self.own] if self.own else [])]
-        return RecordRefused(_told(*named[0]), named[0][1]) if named else None
+        return RecordRefused(_words_of(*named[0]), named[0][1]) if named else None
 
     def is_sure(self, topic: str, count: int) -> bool:
         """Whether a report of one of so many messages to the topic is of that one alone."""
@@ -87,7 +87,7 @@ class Reports:
 
 
 @dataclass(frozen=True, slots=True)
-class Thrown:
+class AbortedTurn:
     """A turn that Kafka did not take: the messages that it was to deliver, how many letters it had, and how much it carried
     in all. `is_named`: there was a report of each message; `is_alone`: it was of one target in doubt."""
 
@@ -99,10 +99,10 @@ class Thrown:
     why: RecordRefused
 
 
-def learn(owner: Owner, turn: Thrown, reports: Reports) -> None:
+def learn(owner: Owner, turn: AbortedTurn, reports: Reports) -> None:
     """Remember for the next turns of `owner` what the table says. Raises what ends the relay, or this owner."""
     names = owner.store.targets
-    owner.around.targets.forget(names[number] for number in np.unique(turn.rows["target"]).tolist())
+    owner.context.targets.forget(names[number] for number in np.unique(turn.rows["target"]).tolist())
     if reports.own is not None:
         _learn_of_own(owner, turn, *reports.own)
     elif reports.letters:
@@ -129,7 +129,7 @@ def refused_own(topic: str, error: KafkaError) -> UsageError:
     )
 
 
-def _learn_of_own(owner: Owner, turn: Thrown, topic: str, error: KafkaError) -> None:
+def _learn_of_own(owner: Owner, turn: AbortedTurn, topic: str, error: KafkaError) -> None:
     if meaning_of(error) is Meaning.UNKNOWN:
         raise turn.why
     if verdict_of(error) is Verdict.TOPIC or turn.carried <= 1:
@@ -137,7 +137,7 @@ def _learn_of_own(owner: Owner, turn: Thrown, topic: str, error: KafkaError) -> 
     owner.pace = owner.pace.failed(turn.carried)
 
 
-def _learn_of_letters(owner: Owner, turn: Thrown, letters: dict[int, str]) -> None:
+def _learn_of_letters(owner: Owner, turn: AbortedTurn, letters: dict[int, str]) -> None:
     if turn.letters == 1:
         owner.refused.update({~offset: why for offset, why in letters.items()})
     if turn.letters > owner.most_letters:  # of what has expired: nothing else bounds these
@@ -145,7 +145,7 @@ def _learn_of_letters(owner: Owner, turn: Thrown, letters: dict[int, str]) -> No
     owner.most_letters = max(1, turn.letters // 2)
 
 
-def _learn_of_messages(owner: Owner, turn: Thrown, reports: Reports) -> None:
+def _learn_of_messages(owner: Owner, turn: AbortedTurn, reports: Reports) -> None:
     rows = turn.rows
     of_target = dict(zip(rows["origin"].tolist(), rows["target"].tolist(), strict=True))
     for target in np.unique(rows["target"]).tolist():
@@ -164,51 +164,37 @@ def _learn_of_target(
 ) -> None:
     for topic, error in heard.values():
         if verdict_of(error) is Verdict.TOPIC:
-            _refuse_all(owner, topic, error)
+            owner.context.targets.refuse(topic, _words_of(topic, error))
             return
     refused = {origin: each for origin, each in heard.items() if verdict_of(each[1]) is Verdict.RECORD}
-    sure = {origin: _told(*each) for origin, each in refused.items() if reports.is_sure(each[0], count)}
+    sure = {origin: _words_of(*each) for origin, each in refused.items() if reports.is_sure(each[0], count)}
     owner.refused.update(sure)
     if refused:
         owner.doubts.halve(target, count)
-        owner.doubts.probe(target, count == 1 and all(is_too_large(error) for _, error in refused.values()))
+        owner.doubts.probe(
+            target, count == 1 and all(meaning_of(error) is Meaning.TOO_LARGE for _, error in refused.values())
+        )
 
 
-def _learn_of_nothing(owner: Owner, turn: Thrown) -> None:
-    if (why := owner.around.targets.own_refusal()) is not None:
-        raise _of_own(why, turn.why)
+def _learn_of_nothing(owner: Owner, turn: AbortedTurn) -> None:
+    if (why := owner.context.targets.own_refusal()) is not None:
+        if meaning_of(turn.why.error) is Meaning.UNKNOWN:
+            raise turn.why
+        raise UsageError(f"Kafka does not take what the relay writes for itself: {why} Look at the rights.")
     targets, error = np.unique(turn.rows["target"]).tolist(), turn.why.error
     if verdict_of(error) is Verdict.RECORD:  # of replies alone there are no reports
-        _learn_of_own(owner, turn, owner.around.topics.replies, error)
+        _learn_of_own(owner, turn, owner.context.topics.replies, error)
         return
     if not targets:
         raise turn.why
     for target in targets:
         owner.doubts.halve(target, int((turn.rows["target"] == target).sum()))
     if len(targets) == 1 and verdict_of(error) is not Verdict.AGAIN:
-        _refuse_all(owner, owner.store.targets[targets[0]], error)
+        topic = owner.store.targets[targets[0]]
+        owner.context.targets.refuse(topic, _words_of(topic, error))
     elif turn.is_alone:
         owner.doubts.pause(targets[0])
 
 
-def _refuse_all(owner: Owner, topic: str, error: KafkaError) -> None:
-    owner.around.targets.refuse(topic, _told(topic, error))
-    owner.shy.add(topic)
-
-
-def _of_own(why: str, refusal: RecordRefused) -> WaterclockError:
-    gone = meaning_of(refusal.error) is Meaning.UNKNOWN
-    return (
-        refusal
-        if gone
-        else UsageError(f"Kafka does not take what the relay writes for itself: {why} Look at the rights.")
-    )
-
-
-def is_too_large(error: KafkaError) -> bool:
-    """Whether it is the size of what was sent."""
-    return meaning_of(error) is Meaning.TOO_LARGE
-
-
-def _told(topic: str, error: KafkaError) -> str:
+def _words_of(topic: str, error: KafkaError) -> str:
     return f"{topic} does not take it: {error.str()}."

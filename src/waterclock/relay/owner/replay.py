@@ -19,9 +19,9 @@ from confluent_kafka import Message
 
 from waterclock.errors import UsageError
 from waterclock.relay.logs.logs import fingerprint_of, offset_of
-from waterclock.relay.logs.settled import told_by
-from waterclock.relay.owner.around import Around
-from waterclock.relay.owner.extent import Extent
+from waterclock.relay.logs.settled import record_of
+from waterclock.relay.owner.context import Context
+from waterclock.relay.owner.log_span import LogSpan
 from waterclock.relay.store import PartitionStore
 from waterclock.relay.wire.moves import Move
 from waterclock.relay.wire.settlement import NoSettlement, Settlement
@@ -31,13 +31,14 @@ log = logging.getLogger("waterclock.relay")
 
 
 class Replay:
-    """Of one partition. `input` and `settled` are the first offset and the end of both logs. `extent` is what is known of
+    """Of one partition. `input` and `settled` are the first offset and the end of both logs. `log_span` is what is known of
     them, `answered` the command position, -1 where none is known, and `is_new` whether the files are empty."""
 
     def __init__(
-        self, around: Around, number: int, store: PartitionStore, input: tuple[int, int], settled: tuple[int, int]
+        self, context: Context, number: int, store: PartitionStore, input: tuple[int, int], settled: tuple[int, int]
     ) -> None:
-        self._around, self._number, self._store = around, number, store
+        self._context, self._number = context, number
+        self._store = store
         self._input, self._settled = input, settled
         self._snapshots = Assembly()
         low, _ = input
@@ -52,12 +53,12 @@ class Replay:
         elif store.data_position < low:
             store.skip_to(low)
         self._covered_from = store.settled_position  # TOPIC.settled is known from here on, and what was before too
-        self.extent = Extent.of(store.notes)
-        self.answered = self.extent.answered
+        self.log_span = LogSpan.of(store.notes)
+        self.answered = self.log_span.answered
 
     @property
     def _name(self) -> str:
-        return self._around.place_of(self._number)
+        return self._context.place_of(self._number)
 
     def _refuse_lost(self) -> None:
         """Rule 4."""
@@ -65,7 +66,7 @@ class Replay:
         (_, end), (_, settled_end) = self._input, self._settled
         if filed and filed <= end and known > settled_end:
             raise UsageError(
-                f"{self._around.topics.settled} does not hold what was settled: its partition {self._number} ends at "
+                f"{self._context.topics.settled} does not hold what was settled: its partition {self._number} ends at "
                 f"offset {settled_end}, and the files know it up to {known}. It was made again, or cut. All that still "
                 f"stands in {self._name} would be delivered once more; to have that, start with another --group."
             )
@@ -79,9 +80,9 @@ class Replay:
             )
         if store.fingerprint is None or (offset := offset_of(store.fingerprint)) < low:
             return None
-        record = self._around.logs.record(self._around.topics.input, self._number, offset)
+        record = self._context.logs.record(self._context.topics.input, self._number, offset)
         if record is None or fingerprint_of(record) != store.fingerprint:
-            return f"the record at offset {offset} of {self._around.topics.input} is not the one that was filed"
+            return f"the record at offset {offset} of {self._context.topics.input} is not the one that was filed"
         return None
 
     @property
@@ -94,16 +95,16 @@ class Replay:
         low, _ = self._settled
         if self._covered_from < low:
             raise UsageError(
-                f"{self._around.topics.settled}-{self._number} begins at offset {low}, and no snapshot of what was settled "
-                f"before can be read. All that still stands in {self._name} would be delivered once more; to have that, "
-                f"start with another --topic. Or give the relay the folder that it had (--folder)."
+                f"{self._context.topics.settled}-{self._number} begins at offset {low}, and no snapshot of what was "
+                f"settled before can be read. All that still stands in {self._name} would be delivered once more; to have "
+                f"that, start with another --topic. Or give the relay the folder that it had (--folder)."
             )
         self._say_what_is_gone()
 
     def _say_what_is_gone(self) -> None:
         """Rule 5. What was moved on before it was cut off is not gone."""
         store, (low, _), filed_to = self._store, self._input, self._filed_to
-        if self.extent.moves.swept >= low:
+        if self.log_span.moves.swept >= low:
             return
         if alone := store.last_copies(low):
             log.warning(
@@ -121,18 +122,18 @@ class Replay:
 
     def apply(self, message: Message) -> None:
         """Take in one record of TOPIC.settled; what is none of ours is passed over, and that is said."""
-        place = f"{self._around.topics.settled}-{self._number}-{message.offset()}"
+        place = f"{self._context.topics.settled}-{self._number}-{message.offset()}"
         value = message.value() or b""
         try:
-            told = told_by(value)
+            told = record_of(value)
         except NoSettlement as error:
             if error.later:
                 raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
             log.warning("%s is no settlement, and is passed over: %s", place, error)
             return
-        is_ours = told.mark == self._around.mark
+        is_ours = told.mark == self._context.mark
         if not is_ours:
-            log.warning("%s is of an earlier topic %s, and is passed over", place, self._around.topics.input)
+            log.warning("%s is of an earlier topic %s, and is passed over", place, self._context.topics.input)
         if isinstance(told, Part):
             self._take(told, is_ours)
         elif is_ours:
@@ -141,9 +142,9 @@ class Replay:
 
     def _settle(self, told: Settlement | Move, size: int) -> None:
         if isinstance(told, Move):
-            self.extent.moved(told)
+            self.log_span.moved(told)
         elif len(told.origins):
-            self.extent.unsaved += size
+            self.log_span.unsaved += size
             with suppress(OSError):  # it is settled all the same; the owner hears of such a disk, and says so
                 self._store.settle(told.origins, told.state)
 
@@ -154,8 +155,8 @@ class Replay:
         if snapshot is None:
             return
         if is_ours:
-            self.extent.moves.note(snapshot.swept, snapshot.stretches)
-            self.extent.snapshotted(snapshot.replay_from, sum(map(len, snapshot.chunks.values())))
+            self.log_span.moves.note(snapshot.swept, snapshot.stretches)
+            self.log_span.snapshotted(snapshot.replay_from, sum(map(len, snapshot.chunks.values())))
             if self._covered_from < self._settled[0]:
                 restore(self._store, snapshot)
             self.answered = max(self.answered, snapshot.command_position)

@@ -23,9 +23,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.patience import RECONNECTING_S, Backoff
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.owner.around import Around, GroupOffset
+from waterclock.relay.owner.context import Context, GroupOffset
 from waterclock.relay.owner.owner import Owner, Start
 from waterclock.relay.owner.replay import Replay
 from waterclock.relay.store import PartitionStore, StoreDamaged
@@ -34,11 +36,27 @@ log = logging.getLogger("waterclock.relay")
 TOLD_EVERY: Final = 100  # records of TOPIC.settled: each may settle 100,000 messages
 
 
+class PendingTakeOver:
+    """A partition that the group gave and that has no owner yet. The first attempt is made at once; behind each that
+    failed the pause of `backoff` grows. What the `last` owner found out goes to the next one: whom Kafka refused, how fast
+    it takes records."""
+
+    def __init__(self, clock: WallClock, last: Owner | None = None) -> None:
+        self.backoff = Backoff(RECONNECTING_S, clock)
+        self._last = None if last is None else (dict(last.refused), last.pace)
+
+    def hand_over(self, owner: Owner) -> None:
+        """`owner` takes it over."""
+        if self._last is not None:
+            refused, owner.pace = self._last
+            owner.refused.update(refused)
+
+
 class TakeOver:
     """Takes one partition over."""
 
-    def __init__(self, around: Around, number: int) -> None:
-        self._around, self._number = around, number
+    def __init__(self, context: Context, number: int) -> None:
+        self._context, self._number = context, number
         self._store: PartitionStore | None = None
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
@@ -66,66 +84,62 @@ class TakeOver:
     def refuse_fewer(self) -> None:
         """ConnectionLost where somebody gave more partitions to the input alone: their ends would be waited for, and others
         with them."""
-        around, settled = self._around, self._around.topics.settled
-        count = around.logs.partitions(settled)
+        context, settled = self._context, self._context.topics.settled
+        count = context.logs.partitions(settled)
         if count <= self._number:
             raise ConnectionLost(
                 f"{settled} has {count} partitions, so {self._name} cannot be delivered. Give it as many as "
-                f"{around.topics.input} has, with kafka-topics.sh --alter --topic {settled} --partitions N"
+                f"{context.topics.input} has, with kafka-topics.sh --alter --topic {settled} --partitions N"
             )
 
     def lock(self) -> None:
         """Step 1."""
-        self._store = self._around.open_store(self._number)
+        self._store = self._context.open_store(self._number)
 
     def fence(self) -> None:
         """Step 2."""
-        self._producer = self._around.make_producer(self._number)
-        self._producer.fence(self._around.topics.input)
+        self._producer = self._context.make_producer(self._number)
+        self._producer.fence(self._context.topics.input)
 
     def find_ends(self) -> None:
         """Step 3."""
-        around, number = self._around, self._number
-        self._settled = around.logs.bounds(around.topics.settled, number)
-        self._input = around.logs.bounds(around.topics.input, number)
-        self._committed = around.committed(number)
+        context, number = self._context, self._number
+        self._settled = context.logs.bounds(context.topics.settled, number)
+        self._input = context.logs.bounds(context.topics.input, number)
+        self._committed = context.committed(number)
 
     def verify(self) -> None:
         """Step 4."""
-        self._replay = Replay(self._around, self._number, self.store, self._input, self._settled)
+        self._replay = Replay(self._context, self._number, self.store, self._input, self._settled)
 
     @property
     def _name(self) -> str:
-        return self._around.place_of(self._number)
+        return self._context.place_of(self._number)
 
     def replay(self) -> None:
         """Step 5."""
+        context, topic = self._context, self._context.topics.settled
         start, (_, end) = self._replay.start, self._settled
-        place = f"{self._around.topics.settled}-{self._number}"
-        records = self._around.logs.read(self._around.topics.settled, self._number, start, end)
-        for count, message in enumerate(records):  # offsets may all be odd: markers of transactions have the others
+        for count, message in enumerate(context.logs.read(topic, self._number, start, end)):
             self._replay.apply(message)
-            if not count % TOLD_EVERY:
-                self._around.reading(place, message.offset() - start, end - start)
+            if not count % TOLD_EVERY:  # offsets may all be odd: markers of transactions have the others
+                context.reading(f"{topic}-{self._number}", message.offset() - start, end - start)
         self._replay.look_behind()
-        if self._committed is not None:
-            self._compare(self._committed)
-
-    def _compare(self, committed: GroupOffset) -> None:
-        """What the group says, with what is settled."""
-        if committed.by_relay and committed.offset > self._replay.answered:
+        committed, answered = self._committed, self._replay.answered
+        if committed is None:
+            return
+        if committed.by_relay and committed.offset > answered:
             raise UsageError(
-                f"{self._around.topics.settled} does not hold what was settled, up to offset {committed.offset} of "
-                f"{self._name}: it was made again, or cut. All of the input would be delivered once more; to have that, "
-                "start with another --group."
+                f"{topic} does not hold what was settled, up to offset {committed.offset} of {self._name}: it was made "
+                "again, or cut. All of the input would be delivered once more; to have that, start with another --group."
             )
-        if not committed.by_relay and committed.offset != self._replay.answered:
+        if not committed.by_relay and committed.offset != answered:
             log.warning(
                 "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, as is settled",
                 self._name,
-                self._around.group,
+                context.group,
                 committed.offset,
-                max(self._replay.answered, self._input[0]),
+                max(answered, self._input[0]),
             )
 
     def begin(self) -> Owner:
@@ -134,10 +148,10 @@ class TakeOver:
         low, end = self._input
         answered = max(self._replay.answered, low)
         filed = self.store.data_position
-        extent = self._replay.extent
-        extent.begins(low, self._settled[0])
-        start = Start(filed, answered, end, self._settled[1], extent)
-        return Owner(self._around, self._number, self.store, self._producer, start)
+        log_span = self._replay.log_span
+        log_span.begins(low, self._settled[0])
+        start = Start(filed, answered, end, self._settled[1], log_span)
+        return Owner(self._context, self._number, self.store, self._producer, start)
 
     def give_up(self) -> None:
         """Let go of what was taken."""

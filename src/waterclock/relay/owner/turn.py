@@ -39,15 +39,15 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.owner.around import NOTE, RecordRefused
 from waterclock.relay.owner.choice import choose, put_back
+from waterclock.relay.owner.context import NOTE, RecordRefused
 from waterclock.relay.owner.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.owner.owner import Owner, letter_of
 from waterclock.relay.owner.pace import MOST
-from waterclock.relay.owner.refusals import Reports, Thrown, learn
+from waterclock.relay.owner.refusals import AbortedTurn, Reports, learn
 from waterclock.relay.statistics import Counts
 from waterclock.relay.store import State, handed_on, unpack
-from waterclock.relay.store.found import Found
+from waterclock.relay.store.ids import Found
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.wire.request import AT, FROM, ID, TO, UNTIL, Header
@@ -87,8 +87,9 @@ class Turn:
     committed."""
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
-        self.owner, self._counts, self._around = owner, counts, owner.around
-        self._began_ns = owner.around.clock.monotonic_ns()
+        self.owner, self._counts = owner, counts
+        self._context = owner.context
+        self._began_ns = owner.context.clock.monotonic_ns()
         self._most = owner.pace.most
         self._alone = self._probes = False
         self._reports = Reports()
@@ -107,6 +108,7 @@ class Turn:
 
     def begin(self) -> None:
         """Steps 1 to 5. Whatever is raised, here and later, the owner is of no more use."""
+        self.owner.look_ahead()
         with self._smaller_where_it_fails():
             self.answer()
             if self.owner.has_caught_up and self._position == self.owner.position:
@@ -119,7 +121,7 @@ class Turn:
     def end(self) -> None:
         """Steps 6 and 7, or 9. They wait for Kafka, and may do so in another thread: nobody else looks at the owner
         meanwhile."""
-        owner, clock = self.owner, self._around.clock
+        owner, clock = self.owner, self._context.clock
         since_ns = clock.monotonic_ns()
         with self._smaller_where_it_fails():
             if not self.is_thrown_away:
@@ -140,7 +142,7 @@ class Turn:
         except RecordRefused as refusal:
             self._refusal = refusal
         except ConnectionLost:
-            self.owner.pace = self.owner.pace.failed(self._carried)
+            self.owner.pace = self.owner.pace.failed(self.carried)
             raise
 
     @property
@@ -153,38 +155,29 @@ class Turn:
         return self._probes and len(self._rows) == 1 and not self._letters
 
     @property
-    def _carried(self) -> int:
+    def carried(self) -> int:
+        """How many deliveries and answers it carries."""
         return len(self._rows) + len(self._replies) + len(self._letters)
-
-    @property
-    def size(self) -> int:
-        """How much it carries: deliveries and answers, or at least the position of the commands."""
-        return max(1, self._carried)
 
     def answer(self) -> None:
         """Step 1."""
-        waiting, letters = self._first()
+        owner, most, most_letters = self.owner, self._most, self.owner.most_letters
+        waiting, letters = owner.waiting, owner.letters
+        if len(waiting) + len(letters) > min(most, most_letters):  # rule 4
+            of_letters = sorted({each.offset for each in letters})
+            offsets = sorted({each.offset for each in waiting}.union(of_letters))
+            position = min([self._position, *offsets[most : most + 1], *of_letters[most_letters : most_letters + 1]])
+            waiting = [command for command in waiting if command.offset < position]
+            letters = [letter for letter in letters if letter.offset < position]
+            self._position = position
         self._letters = sorted(letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
-        known = dict(zip(ids, map(_Known, self.owner.store.find_many(ids)), strict=True))
-        place = self._around.place(self.owner.number, 0)[:-1]
+        known = dict(zip(ids, map(_Known, owner.store.find_many(ids)), strict=True))
+        place = self._context.place(owner.number, 0)[:-1]
         self._replies = [self._reply(command, known[command.id], place) for command in waiting]
         if self._gone:
-            self.owner.drop(list(self._gone))
-
-    def _first(self) -> tuple[list[Command], list[Letter]]:
-        """What is answered in this turn, in the order of the input: all that waits, or as much as the pace allows."""
-        owner, most, most_letters = self.owner, self._most, self.owner.most_letters
-        if len(owner.waiting) + len(owner.letters) <= min(most, most_letters):
-            return owner.waiting, owner.letters
-        letters = sorted({each.offset for each in owner.letters})
-        offsets = sorted({each.offset for each in owner.waiting}.union(letters))
-        self._position = min([self._position, *offsets[most : most + 1], *letters[most_letters : most_letters + 1]])
-        return (
-            [command for command in owner.waiting if command.offset < self._position],
-            [letter for letter in owner.letters if letter.offset < self._position],
-        )
+            owner.drop(list(self._gone))
 
     def _reply(self, command: Command, known: _Known, place: str) -> Reply:
         pending = known.take(command.offset, self._gone)
@@ -192,78 +185,76 @@ class Turn:
             pending = known.take_others(self.owner.nexts_of(command), pending, self._gone)
         for origin in pending:
             self._gone[origin] = State.CANCELLED
-        told = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
-        return Reply(command.id.decode(), command.action.value, told, len(pending), f"{place}{command.offset}")
+        became = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
+        return Reply(command.id.decode(), command.action.value, became, len(pending), f"{place}{command.offset}")
 
     def take(self) -> None:
         """Step 2."""
         chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
         self._letters += self._put_aside(chosen.aside, chosen.reasons)
         self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
-        self._rows, self._alone, self._probes = chosen.rows, chosen.is_alone, chosen.is_probe
+        self._rows = chosen.rows
+        self._alone, self._probes = chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
-        origins, owner = rows["origin"].tolist(), self.owner
+        origins, owner, letters = rows["origin"].tolist(), self.owner, list[Letter]()
         if not origins:
-            return []  # Kafka would be asked for the bounds of the log
-        records = self._around.logs.records(self._around.topics.input, owner.number, origins)
-        return [
-            letter_of(records[origin], reasons[origin], True)
-            if origin in records
-            else self._of_files(rows[place : place + 1], reasons[origin])
-            for place, origin in enumerate(origins)
-        ]
-
-    def _of_files(self, row: Array, reason: str) -> Letter:
-        origin, store = int(row["origin"][0]), self.owner.store
-        (payload,) = map(unpack, store.read(row))
-        said = [(TO, store.targets[row["target"][0]].encode()), (AT, b"%d" % row["due"][0])]
-        said += [(ID, payload.id)] if payload.id else []
-        return Letter(origin, reason, payload.value, payload.key, [*said, *payload.headers], True)
+            return letters  # Kafka would be asked for the bounds of the log
+        records = self._context.logs.records(self._context.topics.input, owner.number, origins)
+        for place, origin in enumerate(origins):
+            if origin in records:
+                letters.append(letter_of(records[origin], reasons[origin], True))
+                continue
+            row = rows[place : place + 1]
+            (payload,) = map(unpack, owner.store.read(row))
+            request = [(TO, owner.store.targets[row["target"][0]].encode()), (AT, b"%d" % row["due"][0])]
+            request += [(ID, payload.id)] if payload.id else []
+            headers = [*request, *payload.headers]
+            letters.append(Letter(origin, reasons[origin], payload.value, payload.key, headers, True))
+        return letters
 
     def read(self) -> None:
         """Step 3."""
         owner = self.owner
         blobs = list(owner.store.read(self._rows))
         if self._rows["flags"].any():
-            found = follow_ups(self._rows, blobs, owner.store.targets, self._around.clock.wall_ms())
-            self._rows, blobs, self._nexts, self._missed = found.rows, found.blobs, found.nexts, found.missed
+            found = follow_ups(self._rows, blobs, owner.store.targets, self._context.clock.wall_ms())
+            self._rows, blobs = found.rows, found.blobs
+            self._nexts, self._missed = found.nexts, found.missed
             self._letters += found.letters
             self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
         self._blobs = blobs
 
     def deliver(self) -> None:
         """Step 4."""
-        producer, topic, number = self.owner.producer, self._around.topics.input, self.owner.number
+        owner, producer = self.owner, self.owner.producer
         producer.begin()
-        self._deliver()
+        topics = map(owner.store.targets.__getitem__, self._rows["target"].tolist())
+        messages = handed_on(self._blobs, self._headers_of_delivery())
+        if self._is_named:
+            for origin, topic, (value, key, headers) in zip(
+                self._rows["origin"].tolist(), topics, messages, strict=True
+            ):
+                hear = partial(self._reports.of_message, origin)
+                producer.send(topic, value, key, headers=headers, on_delivery=hear)
+        else:
+            producer.send_many(topics, messages)
         for each in self._nexts:
             hear = partial(self._hear_next, each)
-            producer.send(topic, each.value, each.key, number, headers=each.headers, on_delivery=hear)
+            topic = self._context.topics.input
+            producer.send(topic, each.value, each.key, owner.number, headers=each.headers, on_delivery=hear)
         self._blobs = []  # the client has them
-
-    def _deliver(self) -> None:
-        producer, names = self.owner.producer, self.owner.store.targets
-        topics = map(names.__getitem__, self._rows["target"].tolist())
-        messages = handed_on(self._blobs, self._given_anew())
-        if not self._is_named:
-            producer.send_many(topics, messages)
-            return
-        origins = self._rows["origin"].tolist()
-        for origin, topic, (value, key, headers) in zip(origins, topics, messages, strict=True):
-            hear = partial(self._reports.of_message, origin)
-            producer.send(topic, value, key, headers=headers, on_delivery=hear)
 
     @property
     def _is_named(self) -> bool:
         """Whether there is a report of each message: it takes a tenth of a turn's time."""
         return self._alone or self.owner.is_naming
 
-    def _given_anew(self) -> Iterator[list[Header]]:
+    def _headers_of_delivery(self) -> Iterator[list[Header]]:
         """The headers by which whoever gets a message knows its request and its due time."""
-        prefix, last, until = self._around.place(self.owner.number, 0)[:-1].encode(), None, (UNTIL, b"")
+        prefix, last, until = self._context.place(self.owner.number, 0)[:-1].encode(), None, (UNTIL, b"")
         for origin, due in zip(self._rows["origin"].tolist(), self._rows["due"].tolist(), strict=True):
             if due != last:
                 last, until = due, (UNTIL, b"%d" % due)
@@ -271,32 +262,28 @@ class Turn:
 
     def settle(self) -> None:
         """Step 5."""
-        owner, topics = self.owner, self._around.topics
+        owner, topics = self.owner, self._context.topics
         gone = np.array(list(self._gone), "<i8")
         parts = [(State.FIRED, self._rows["origin"]), *([(State.CANCELLED, gone)] if len(gone) else [])]
         for state, origins in parts:
-            for value in settlements(state, origins, self._position, self._around.mark):
+            for value in settlements(state, origins, self._position, self._context.mark):
                 owner.producer.send(topics.settled, value, None, owner.number, on_delivery=self._hear_settled)
         replies = ((reply.as_json(), reply.id.encode(), list[Header]()) for reply in self._replies)
         owner.producer.send_many(repeat(topics.replies, len(self._replies)), replies)
         for letter in self._letters:
-            self._send_letter(letter)
-
-    def _send_letter(self, letter: Letter) -> None:
-        owner, watch = self.owner, partial(self._reports.of_letter, letter.offset)
-        place = self._around.place(owner.number, letter.offset)
-        said = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
-        if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
-            said.append(("dead-record", f"too much for this topic: it stands at {place}".encode()))
-            owner.producer.send(self._around.topics.dead, None, None, headers=said)
-        else:
-            headers = [*letter.headers, *said]
-            owner.producer.send(self._around.topics.dead, letter.value, letter.key, headers=headers, on_delivery=watch)
+            place = self._context.place(owner.number, letter.offset)
+            headers = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
+            if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
+                headers.append(("dead-record", f"too much for this topic: it stands at {place}".encode()))
+                owner.producer.send(topics.dead, None, None, headers=headers)
+            else:
+                headers, hear = [*letter.headers, *headers], partial(self._reports.of_letter, letter.offset)
+                owner.producer.send(topics.dead, letter.value, letter.key, headers=headers, on_delivery=hear)
 
     def send_position(self) -> None:
         """Step 6."""
-        place = (self._around.topics.input, self.owner.number)
-        self.owner.producer.send_offsets({place: self._position}, self._around.member(), NOTE)
+        place = (self._context.topics.input, self.owner.number)
+        self.owner.producer.send_offsets({place: self._position}, self._context.member(), NOTE)
 
     def commit(self) -> None:
         """Step 7; when it returns, Kafka has it all."""
@@ -310,14 +297,8 @@ class Turn:
         owner.settled_position = self._settled_position
         owner.answered(self._position)
         owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
-        self._go_on()
-        owner.rest_until_ns = self._around.clock.monotonic_ns() + owner.rest.ns
-        self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
-
-    def _go_on(self) -> None:
-        """What was learned of refusals, once the turn is committed."""
-        owner = self.owner
-        for letter in self._letters:
+        owner.rest_until_ns = self._context.clock.monotonic_ns() + owner.rest.ns
+        for letter in self._letters:  # what was learned of refusals
             owner.refused.pop(letter.offset, None)
             owner.refused.pop(~letter.offset, None)
         owner.most_letters, owner.anew = min(MOST, max(owner.most_letters, 2 * len(self._letters))), 0
@@ -325,6 +306,7 @@ class Turn:
             owner.is_naming = False
         elif len(self._rows):
             owner.doubts.took(int(self._rows["target"][0]), len(self._rows))
+        self._counts.turn(self._context.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def abort(self) -> None:
         """Step 9; when it returns, nothing of what was sent is there. ConnectionLost where that is not known."""
@@ -338,8 +320,8 @@ class Turn:
         if refusal is None:
             owner.doubts.probe(int(self._rows["target"][0]), False)
         else:
-            letters, carried = len(self._letters), self._carried
-            learn(owner, Thrown(self._rows, letters, carried, self._is_named, self._alone, refusal), self._reports)
+            letters, carried = len(self._letters), self.carried
+            learn(owner, AbortedTurn(self._rows, letters, carried, self._is_named, self._alone, refusal), self._reports)
         rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
         are_refused = np.isin(rows["origin"], list(owner.refused))
         owner.doubts.refused(rows[are_refused])

@@ -19,10 +19,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import partial
 from typing import Final
 
-from waterclock.clock import WallClock
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.statistics import Counts
@@ -30,27 +28,29 @@ from waterclock.relay.statistics import Counts
 AT_ONCE: Final = 4
 MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
 MOST_LETTERS: Final = 1_000  # likewise of dead letters: each is a whole record
-Deed = Callable[[Owner], int]
-
-
-def is_wanted(owner: Owner, clock: WallClock) -> bool:
-    """Whether there is something for a turn, and the last one was long enough ago."""
-    if owner.rest_until_ns > clock.monotonic_ns():
-        return False
-    if not owner.has_caught_up:
-        return not owner.copies_to_come and (len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS)
-    is_due = (due_ms := owner.next_due_ms()) is not None and due_ms <= clock.wall_ms()
-    return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
+Action = Callable[[Owner], int]
 
 
 class Turns:
-    """`counts` hear of what is committed; `of(number, deed)` does something with the owner of a partition, and deals with
+    """`counts` hear of what is committed; `of(number, action)` does something with the owner of a partition, and deals with
     its failure."""
 
-    def __init__(self, counts: Counts, of: Callable[[int, Deed], int]) -> None:
+    def __init__(self, counts: Counts, of: Callable[[int, Action], int]) -> None:
         self._counts, self._of = counts, of
         self._pool = ThreadPoolExecutor(AT_ONCE, "turns")
         self._under_way: deque[tuple[Turn, Future[None]]] = deque()
+
+    def is_wanted(self, owner: Owner) -> bool:
+        """Whether there is something for a turn, and the last one was long enough ago."""
+        context = owner.context
+        if owner.is_in_doubt:
+            owner.catch_up(context.logs.bounds(context.topics.input, owner.number)[1])
+        if owner.rest_until_ns > context.clock.monotonic_ns():
+            return False
+        if not owner.has_caught_up:
+            return not owner.copies_to_come and (len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS)
+        is_due = (due_ms := owner.next_due_ms()) is not None and due_ms <= context.clock.wall_ms()
+        return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
 
     def run(self, owners: Sequence[Owner]) -> int:
         """A turn of each; how much was committed, and so nothing where none was."""
@@ -63,36 +63,31 @@ class Turns:
             while self._under_way:
                 done += self._finish()
         finally:
-            self._give_up()
+            for turn, _ in self._under_way:  # rule 4
+                turn.owner.producer.give_up()
+            wait([ended for _, ended in self._under_way])
+            self._under_way.clear()
         return done
 
     def _begin(self, owner: Owner) -> int:
-        owner.look_ahead()
         turn = Turn(owner, self._counts)
         turn.begin()
         self._under_way.append((turn, self._pool.submit(turn.end)))
         return 1
 
     def _finish(self) -> int:
-        """Wait for the one that was begun first."""
+        """Wait for the one that was begun first, and mark it."""
         turn, ended = self._under_way[0]
         wait([ended])
         self._under_way.popleft()
-        return self._of(turn.owner.number, partial(_mark, turn, ended))
 
-    def _give_up(self) -> None:
-        """Rule 4."""
-        for turn, _ in self._under_way:
-            turn.owner.producer.give_up()
-        wait([ended for _, ended in self._under_way])
-        self._under_way.clear()
+        def mark(owner: Owner) -> int:
+            ended.result()
+            turn.undo() if turn.is_thrown_away else turn.mark()
+            return max(1, turn.carried)  # or at least the position of the commands
+
+        return self._of(turn.owner.number, mark)
 
     def close(self) -> None:
         """No more turns."""
         self._pool.shutdown()
-
-
-def _mark(turn: Turn, ended: Future[None], owner: Owner) -> int:
-    ended.result()
-    turn.undo() if turn.is_thrown_away else turn.mark()
-    return turn.size

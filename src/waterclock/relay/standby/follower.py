@@ -25,17 +25,16 @@ from typing import Final
 from confluent_kafka import Message
 
 from waterclock.relay.logs.logs import fingerprint_of
-from waterclock.relay.owner.around import Around
-from waterclock.relay.owner.extent import EACH
+from waterclock.relay.owner.context import Context
+from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.replay import Replay
 from waterclock.relay.store import StoreDamaged, rows_of
-from waterclock.relay.wire.headers import headers_of
-from waterclock.relay.wire.incoming import Requests, read
-from waterclock.relay.wire.request import ORIGIN
+from waterclock.relay.store.checkpoints import Checkpoints
+from waterclock.relay.wire.columns import read
+from waterclock.relay.wire.request import ORIGIN, headers_of
 
 CHECKPOINT_NS: Final = 5_000_000_000
 CHECKPOINT_BYTES: Final = 16 << 20  # of messages, since the last one: more at once would keep the disk for long
-_DONE: Final = object()
 
 
 class Follower:
@@ -45,9 +44,9 @@ class Follower:
     ConnectionLost, StoreDamaged, OSError or UsageError where it cannot begin; then nothing is held.
     """
 
-    def __init__(self, around: Around, number: int) -> None:
-        self._around, self.number = around, number
-        self.store = around.open_store(number)
+    def __init__(self, context: Context, number: int) -> None:
+        self._context, self.number = context, number
+        self.store = context.open_store(number)
         try:
             self._open()
         except BaseException as error:
@@ -56,19 +55,18 @@ class Follower:
 
     def _open(self) -> None:
         """Step 1."""
-        around, number, store = self._around, self.number, self.store
-        settled = around.logs.bounds(around.topics.settled, number)
-        input = around.logs.bounds(around.topics.input, number)
-        self._replay = Replay(around, number, store, input, settled)
-        self._replay.extent.begins(input[0], settled[0])
+        context, number, store = self._context, self.number, self.store
+        settled = context.logs.bounds(context.topics.settled, number)
+        input = context.logs.bounds(context.topics.input, number)
+        self._replay = Replay(context, number, store, input, settled)
+        self._replay.log_span.begins(input[0], settled[0])
         self.settled_position, self._settle_to = self._replay.start, settled[1]
         self.position, self._fingerprint = store.data_position, store.fingerprint
         self.is_settled, self._reached = False, 0
         self.held: list[Message] = []
         self._doubtful = -1  # the offset of the first of these
-        self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
-        self._changed, self._bytes, self.has_work = False, 0, True
-        self._checkpointed_ns = around.clock.monotonic_ns()
+        self._bytes, self.has_work = 0, True  # of messages, since the last checkpoint
+        self.checkpoints = Checkpoints(self._checkpoint, CHECKPOINT_NS, context.clock)
         self.settle_reached(self.settled_position)
 
     def close(self, error: BaseException | None = None) -> None:
@@ -76,7 +74,7 @@ class Follower:
         try:
             if isinstance(error, StoreDamaged):
                 with suppress(OSError):  # where not even that can be, the damage is found again
-                    self.store.set_aside(str(error), self._around.begins(self.number))
+                    self.store.set_aside(str(error), self._context.begins(self.number))
         finally:
             self.store.close()
 
@@ -85,7 +83,8 @@ class Follower:
     def settle(self, message: Message) -> int:
         """Take in a record of TOPIC.settled; how many records of the input that let go on."""
         self._replay.apply(message)
-        self.settled_position, self._changed = message.offset() + 1, True
+        self.settled_position = message.offset() + 1
+        self.checkpoints.is_changed = True
         self.settle_reached(self.settled_position)
         return self._file() if self.held and self._is_decided(self._doubtful) else 0
 
@@ -109,72 +108,58 @@ class Follower:
         return max(0, end - (self.position if self.held else max(self.position, self._reached)))
 
     def _file(self) -> int:
-        news = read(self.held, self.position, self._replay.extent.moves)
-        self._doubtful = self._first_doubtful(news)
+        moves = self._replay.log_span.moves
+        news = read(self.held, self.position, moves)
+        bad = (message for message, _ in news.bad if any(name == ORIGIN for name, _ in headers_of(message) or ()))
+        self._doubtful = next((one.offset() for one in bad if not self._is_decided(one.offset())), -1)  # rule 3
         if self._doubtful >= 0:
             before = [message for message in self.held if message.offset() < self._doubtful]
-            news = read(before, self.position, self._replay.extent.moves)
-        self._append(news)
+            news = read(before, self.position, moves)
+        if news.last is not None:
+            rows = rows_of(news.dues, news.origins)
+            rows["flags"] = news.flags
+            self.store.append(rows, news.blobs, news.targets)
+            self.position = news.last.offset() + 1
+            self._fingerprint = fingerprint_of(news.last)
+            self.checkpoints.is_changed = True
+            size = sum(map(len, news.blobs)) + EACH * news.looked_at
+            self._replay.log_span.volume.grow(self.position, size)
+            self._bytes += size
         self.held = [message for message in self.held if message.offset() >= self._doubtful >= 0]
         return news.looked_at
 
-    def _append(self, news: Requests) -> None:
-        if news.last is None:
-            return
-        rows = rows_of(news.dues, news.origins)
-        rows["flags"] = news.flags
-        self.store.append(rows, news.blobs, news.targets)
-        self.position, self._fingerprint, self._changed = news.last.offset() + 1, fingerprint_of(news.last), True
-        size = sum(map(len, news.blobs)) + EACH * news.looked_at
-        self._replay.extent.volume.grow(self.position, size)
-        self._bytes += size
-
-    def _first_doubtful(self, news: Requests) -> int:
-        """Rule 3; -1 where there is none."""
-        return next((message.offset() for message, _ in news.bad if self._is_doubtful(message)), -1)
-
-    def _is_doubtful(self, message: Message) -> bool:
-        named = any(name == ORIGIN for name, _ in headers_of(message) or ())
-        return named and not self._is_decided(message.offset())
-
     def _is_decided(self, offset: int) -> bool:
-        return self._replay.answered > offset or self._replay.extent.moves.is_copy(offset)
+        return self._replay.answered > offset or self._replay.log_span.moves.is_copy(offset)
 
     # Now and then
 
     @property
     def is_busy(self) -> bool:
         """Whether a checkpoint is being written, or the files are being tidied."""
-        return self._steps is not None or self.has_work
+        return self.checkpoints.is_under_way or self.has_work
 
     def keep_up(self, low: int, settled_low: int) -> bool:
-        """Begin a checkpoint where it is time, or go on with it by a step; both logs begin there. True where there was
-        one."""
-        now_ns = self._around.clock.monotonic_ns()
-        is_time = now_ns - self._checkpointed_ns >= CHECKPOINT_NS or self._bytes >= CHECKPOINT_BYTES
-        if self._steps is None and is_time:
-            self._checkpointed_ns, self.has_work = now_ns, True
-            self._replay.extent.begins(low, settled_low)
-            self._steps = self._checkpoint() if self._changed else None
-        if self._steps is None:
-            return False
-        if next(self._steps, _DONE) is _DONE:
-            self._steps = None
-        return True
+        """Begin a checkpoint if it is time, or go on with it by a step; both logs begin there. True if there was one."""
+        is_time = self.checkpoints.is_time or self._bytes >= CHECKPOINT_BYTES
+        if not self.checkpoints.is_under_way and is_time:
+            self.has_work = True
+            self._replay.log_span.begins(low, settled_low)
+            self.checkpoints.begin()
+        is_one = self.checkpoints.is_under_way
+        self.checkpoints.step()
+        return is_one
 
     def tidy(self) -> None:
         """A few milliseconds of work on the files."""
         self.has_work = self.store.tidy()
 
     def _checkpoint(self) -> Iterator[None]:
-        extent = self._replay.extent
-        extent.answered, self._changed, self._bytes = self._replay.answered, False, 0
-        self.store.notes = extent.notes()
+        log_span = self._replay.log_span
+        log_span.answered = self._replay.answered
+        self._bytes = 0
+        self.store.notes = log_span.notes()
         return self.store.checkpoint_steps(self.position, self._fingerprint, self.settled_position)
 
     def checkpoint(self) -> None:
         """What was filed and settled so far outlasts a crash. Step 4. OSError where the disk refuses it."""
-        for steps in (self._steps or (), self._checkpoint() if self._changed else ()):
-            for _ in steps:
-                pass
-        self._steps = None
+        self.checkpoints.finish()

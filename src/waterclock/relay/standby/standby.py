@@ -18,17 +18,19 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.kafka.partitions import Partition
+from waterclock.kafka.patience import Backoff
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.logs.tails import Place, Tails
-from waterclock.relay.owner.around import Around
+from waterclock.relay.logs.tails import TailConsumer
+from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.standby.follower import Follower
 from waterclock.relay.statistics import StandbyStatistics
@@ -51,11 +53,11 @@ _PAUSES_S: Final = (1.0, 5.0, 20.0, 60.0)
 _PASSING: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-class _Failure(NamedTuple):
-    """A partition whose follower failed so often, and why; the next one begins at `at_ns`."""
+@dataclass(slots=True)
+class _Failure:
+    """A partition whose follower failed, and why; the next one begins when its pause is over."""
 
-    attempts: int
-    at_ns: int
+    backoff: Backoff
     why: str
 
 
@@ -63,15 +65,19 @@ class Standby:
     """For one relay: `numbers` are the partitions that it follows while it does not own them, `owners` those that it
     owns. It begins once `is_ready`."""
 
-    def __init__(self, around: Around, numbers: Iterable[int], owners: Mapping[int, Owner]) -> None:
-        self._around, self._numbers, self._owners = around, frozenset(numbers), owners
+    def __init__(self, context: Context, numbers: Iterable[int], owners: Mapping[int, Owner]) -> None:
+        self._context = context
+        self._numbers = frozenset(numbers)
+        self._owners = owners
         self.followers: dict[int, Follower] = {}
         self.is_ready = False
-        self._tails = Tails(around.settings)
+        self._tails = TailConsumer(context.settings)
         self._queue: deque[Message] = deque()
         self._failed: dict[int, _Failure] = {}
-        now_ns = around.clock.monotonic_ns()
-        self._next_ns = self._look_ns = self._say_ns = self._again_ns = now_ns
+        now_ns = context.clock.monotonic_ns()
+        self._next_ns = now_ns  # the next step while owners have something to do
+        self._look_ns = self._say_ns = now_ns  # the next look at the disk; when it is said again that it is nearly full
+        self._again_ns = now_ns  # nothing is followed before
         self._has_room, self._has_more = True, False
         self._logs: Logs | None = None
 
@@ -80,14 +86,14 @@ class Standby:
         wanted = self._numbers.difference(mine)
         if not self.is_ready or not (wanted or self.followers):
             return 0
-        now_ns, is_quiet = self._around.clock.monotonic_ns(), all(map(self._is_quiet, self._owners.values()))
+        now_ns, is_quiet = self._context.clock.monotonic_ns(), self._is_quiet()
         if now_ns < self._next_ns and not is_quiet:
             return 0
         self._next_ns = now_ns + EACH_NS
         if not self._is_roomy(now_ns):
             self._has_more = False
             return 0
-        self._begin(wanted, now_ns)
+        self._begin(wanted)
         done = self._hear(now_ns + (QUIET_NS if is_quiet else BUSY_NS))
         self._keep_up(is_quiet)
         return done
@@ -96,8 +102,8 @@ class Standby:
         """How long there is nothing to do; it may be for ever."""
         if not self._has_more:
             return inf
-        is_quiet = all(map(self._is_quiet, self._owners.values()))
-        return 0.0 if is_quiet else max(0.0, (self._next_ns - self._around.clock.monotonic_ns()) / 1e9)
+        is_quiet = self._is_quiet()
+        return 0.0 if is_quiet else max(0.0, (self._next_ns - self._context.clock.monotonic_ns()) / 1e9)
 
     def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
         """Follow a partition no more: it is to be owned here. What cannot be written down is read again from the log."""
@@ -112,17 +118,17 @@ class Standby:
             if checkpoint:
                 follower.checkpoint()
         except (StoreDamaged, OSError) as error:
-            log.warning("%s: what was filed last is filed again: %s", self._around.place_of(number), error)
+            log.warning("%s: what was filed last is filed again: %s", self._context.place_of(number), error)
             follower.close(error)
         else:
             follower.close(damage)
 
     @cached_property
-    def _careful(self) -> Around:
+    def _careful(self) -> Context:
         """With readers that wait `PATIENCE_S` for an answer: where a leader is away, owners are not kept for longer."""
-        around = self._around
-        self._logs = Logs(around.settings, patience_s=PATIENCE_S)
-        return replace(around, logs=self._logs)
+        context = self._context
+        self._logs = Logs(context.settings, patience_s=PATIENCE_S)
+        return replace(context, logs=self._logs)
 
     def close(self, checkpoint: bool) -> None:
         """Follow nothing any more. Without a `checkpoint`, what was filed since the last one is filed again."""
@@ -134,39 +140,36 @@ class Standby:
 
     def statistics(self) -> dict[int, StandbyStatistics]:
         """Of each partition that is followed, or that was to be."""
-        told = {number: StandbyStatistics(why=failed.why) for number, failed in self._failed.items()}
-        return dict(sorted({**told, **{number: self._of(one) for number, one in self.followers.items()}}.items()))
+        failed = {number: StandbyStatistics(why=failure.why) for number, failure in self._failed.items()}
+        found = dict[int, StandbyStatistics]()
+        for number, follower in self.followers.items():
+            bounds = self._tails.bounds((self._context.topics.input, number))
+            found[number] = StandbyStatistics(
+                pending=follower.store.pending,
+                position=follower.position,
+                behind=None if bounds is None else follower.behind(bounds[1]),
+                bytes_on_disk=follower.store.bytes_on_disk,
+                why="" if self._has_room else "the disk is nearly full",
+            )
+        return dict(sorted({**failed, **found}.items()))
 
-    def _of(self, follower: Follower) -> StandbyStatistics:
-        bounds = self._tails.bounds((self._around.topics.input, follower.number))
-        return StandbyStatistics(
-            pending=follower.store.pending,
-            position=follower.position,
-            behind=None if bounds is None else follower.behind(bounds[1]),
-            bytes_on_disk=follower.store.bytes_on_disk,
-            why="" if self._has_room else "the disk is nearly full",
-        )
-
-    def _is_quiet(self, owner: Owner) -> bool:
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._around.clock.wall_ms() + QUIET_MS
-        return owner.has_caught_up and not (is_due or owner.waiting or owner.letters)
+    def _is_quiet(self) -> bool:
+        return all(owner.has_caught_up and owner.is_quiet(QUIET_MS) for owner in self._owners.values())
 
     # Which are followed
 
-    def _places(self, number: int) -> tuple[Place, Place]:
-        return (self._around.topics.settled, number), (self._around.topics.input, number)
+    def _places(self, number: int) -> tuple[Partition, Partition]:
+        return (self._context.topics.settled, number), (self._context.topics.input, number)
 
-    def _begin(self, wanted: Collection[int], now_ns: int) -> None:
+    def _begin(self, wanted: Collection[int]) -> None:
         """Have what is wanted followed, and nothing else; one begins at a time: it asks Kafka for this and that."""
         for number in self.followers.keys() - wanted:
             self.let_go(number)
-        new = [number for number in sorted(wanted - self.followers.keys()) if self._is_time_for(number, now_ns)]
-        if new:
-            self._deal(new[0], self._follow)
-
-    def _is_time_for(self, number: int, now_ns: int) -> bool:
-        return number not in self._failed or now_ns >= self._failed[number].at_ns
+        for number in sorted(wanted - self.followers.keys()):
+            failed = self._failed.get(number)
+            if failed is None or failed.backoff.is_time:
+                self._deal(number, self._follow)
+                break
 
     def _follow(self, number: int) -> int:
         """Begin with TOPIC.settled; the input is read once that was."""
@@ -181,67 +184,50 @@ class Standby:
         if follower.is_settled and not self._tails.reads(input):
             self._tails.add(input, follower.position)
 
-    def _deal(self, number: int, deed: Callable[[int], int]) -> int:
+    def _deal(self, number: int, action: Callable[[int], int]) -> int:
         """Do something with a partition. Rule 3."""
         try:
-            return deed(number)
+            return action(number)
         except (WaterclockError, OSError, KafkaException) as error:
-            self._fail(number, error)
+            failure = self._failed.get(number) or _Failure(Backoff(_PAUSES_S, self._context.clock), "")
+            self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
+            pause_s, failure.why = failure.backoff.failed(), str(error)
+            self._failed[number] = failure
+            log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
+                        self._context.place_of(number), pause_s, failure.why)  # fmt: skip
         return 0
-
-    def _fail(self, number: int, error: Exception) -> None:
-        attempts, why = self._failed[number].attempts if number in self._failed else 0, str(error)
-        self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
-        pause_s = _PAUSES_S[min(attempts, len(_PAUSES_S) - 1)]
-        at_ns = self._around.clock.monotonic_ns() + int(pause_s * 1e9)
-        self._failed[number] = _Failure(attempts + 1, at_ns, why)
-        log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
-                    self._around.place_of(number), pause_s, why)  # fmt: skip
 
     # What comes
 
     def _hear(self, until_ns: int) -> int:
-        done, clock = 0, self._around.clock
+        done, clock = 0, self._context.clock
         if not self._queue:
             self._queue.extend(self._tails.take(TAKEN))
         self._has_more = len(self._queue) >= TAKEN
         while self._queue:
-            done += self._take_in(self._run())
+            run = [self._queue.popleft()]  # with as many records of the same partition of the input as stand behind it
+            is_of_input = run[0].error() is None and run[0].topic() == self._context.topics.input
+            while is_of_input and self._queue and len(run) < TOGETHER and _are_beside(run[0], self._queue[0]):
+                run.append(self._queue.popleft())
+            if run[0].partition() in self.followers:
+                done += self._deal(run[0].partition(), partial(self._take_in, run))
             if clock.monotonic_ns() >= until_ns:
                 break
         self._has_more |= bool(self._queue)
         return done
 
-    def _run(self) -> list[Message]:
-        """The next record, and as many of the same partition of the input as stand behind it."""
-        run = [self._queue.popleft()]
-        is_of_input = run[0].error() is None and run[0].topic() == self._around.topics.input
-        while is_of_input and self._queue and len(run) < TOGETHER and _is_beside(self._queue[0], run[0]):
-            run.append(self._queue.popleft())
-        return run
-
-    def _take_in(self, run: list[Message]) -> int:
-        number = run[0].partition()
-        return self._deal(number, lambda number: self._taken(number, run)) if number in self.followers else 0
-
-    def _taken(self, number: int, run: list[Message]) -> int:
-        follower, is_of_input = self.followers[number], run[0].topic() == self._around.topics.input
-        if (error := run[0].error()) is not None:
-            self._heard(follower, run[0], error)
-        elif is_of_input:
-            follower.file(run)
-        else:
-            follower.settle(run[0])
+    def _take_in(self, run: list[Message], number: int) -> int:
+        follower, first, error = self.followers[number], run[0], run[0].error()
+        is_of_input = first.topic() == self._context.topics.input
+        if error is None:
+            follower.file(run) if is_of_input else follower.settle(first)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            (follower.reached if is_of_input else follower.settle_reached)(first.offset())
+        elif error.code() not in _PASSING:
+            raise ConnectionLost(f"{first.topic()}-{number} cannot be read: {error.str()}.")
         self._read_input(follower)
         self._tails.pause(self._places(number)[1], len(follower.held) > MOST_HELD)
         return len(run) if error is None else 0
-
-    def _heard(self, follower: Follower, message: Message, error: KafkaError) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            of_input = message.topic() == self._around.topics.input
-            (follower.reached if of_input else follower.settle_reached)(message.offset())
-        elif error.code() not in _PASSING:
-            raise ConnectionLost(f"{message.topic()}-{message.partition()} cannot be read: {error.str()}.")
 
     # Now and then
 
@@ -261,31 +247,27 @@ class Standby:
             follower.tidy()
         return 0
 
-    # Room
+    # The disk
 
     def _is_roomy(self, now_ns: int) -> bool:
         """Rule 4."""
-        if any(owner.room.is_refusing for owner in self._owners.values()):
+        if any(owner.disk.is_refusing for owner in self._owners.values()):
             self._make_room(now_ns)
         if now_ns >= self._look_ns:
-            self._look_ns, self._has_room = now_ns + _LOOK_NS, self._looked()
+            self._look_ns, self._has_room = now_ns + _LOOK_NS, True
+            with suppress(OSError):  # whoever writes hears of it
+                disk = shutil.disk_usage(self._context.folder)
+                self._has_room = disk.free >= min(RESERVE, disk.total // 20)
             if not self._has_room and now_ns >= self._say_ns:
                 self._say_ns = now_ns + _SAID_EVERY_NS
                 log.warning("the disk of %s is nearly full: this relay stands by for nothing until it has room again",
-                            self._around.folder)  # fmt: skip
+                            self._context.folder)  # fmt: skip
         return self._has_room and now_ns >= self._again_ns
-
-    def _looked(self) -> bool:
-        try:
-            disk = shutil.disk_usage(self._around.folder)
-        except OSError:
-            return True  # whoever writes hears of it
-        return disk.free >= min(RESERVE, disk.total // 20)
 
     def _make_room(self, now_ns: int) -> None:
         self._again_ns = now_ns + AGAIN_NS
         for follower in list(self.followers.values()):
-            name, size = self._around.place_of(follower.number), follower.store.bytes_on_disk
+            name, size = self._context.place_of(follower.number), follower.store.bytes_on_disk
             low = self._careful.begins(follower.number)
             if low is None or follower.store.last_copies(low):
                 log.warning("the disk refuses what this relay owns. %s, with what it stands by for, %d bytes, stays: that "
@@ -298,6 +280,6 @@ class Standby:
             self.let_go(follower.number, checkpoint=False)
 
 
-def _is_beside(message: Message, other: Message) -> bool:
-    """Whether they are records of one partition."""
-    return message.error() is None and (message.topic(), message.partition()) == (other.topic(), other.partition())
+def _are_beside(message: Message, next: Message) -> bool:
+    """Whether the next one is a record of the same partition."""
+    return next.error() is None and (message.topic(), message.partition()) == (next.topic(), next.partition())

@@ -1,8 +1,8 @@
 """The local files of an input partition: a cache of what is pending. The log is the truth."""
 
-from waterclock.relay.store.errors import DiskRefused, StoreDamaged
+from waterclock.relay.store.files import DiskRefused, StoreDamaged
 from waterclock.relay.store.folder import say_unread
-from waterclock.relay.store.found import Found
+from waterclock.relay.store.ids import Found
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import Payload, handed_on, pack, unpack

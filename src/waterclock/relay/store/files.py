@@ -27,13 +27,26 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from waterclock.disk import flush_folder, write_all
-from waterclock.relay.store.errors import DiskRefused, StoreDamaged
+from waterclock.errors import WaterclockError
 
 MAGIC: Final = b"wcrelay1"
 HEADER: Final = 16  # bytes: the magic, the mark
 MOST_OPEN: Final = 32  # files of one partition; a relay may own dozens
 READ_BYTES: Final = 4 << 20  # at a time, where a whole file is read
 OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
+
+
+class StoreDamaged(WaterclockError):
+    """A file does not hold what was written to it: the owner discards the store, and files everything anew from the log."""
+
+
+class DiskRefused(OSError):
+    """The disk does not take what is to be written: `wanted` is how many bytes that is, `filename` where they were to go.
+    As `OSError` it says why."""
+
+    def __init__(self, error: OSError, path: Path, wanted: int) -> None:
+        super().__init__(error.errno, error.strerror, str(path))
+        self.wanted = wanted
 
 
 class Files:
@@ -188,7 +201,10 @@ class Flush:
     """A flush that is on its way; what is written, made or dropped from now on waits for the next. Rule 4."""
 
     def __init__(self, files: Files, written: set[str], dropped: set[str], new_names: bool) -> None:
-        self._files, self.written, self.dropped, self.new_names = files, written, dropped, new_names
+        self._files = files
+        self.written = written  # names of files whose bytes are to be flushed
+        self.dropped = dropped  # names of files that go once the new manifest is there
+        self.new_names = new_names
 
     def steps(self) -> Iterator[None]:
         """A file at a time, then the folder. `StoreDamaged` if the disk refuses: what it has of it is not known, and to
@@ -215,7 +231,10 @@ class AppendedFile:
     """A file that grows at its end. What is read of it is checked by who reads: each message has its checksum."""
 
     def __init__(self, files: Files, name: str, mark: bytes, length: int) -> None:
-        self.files, self.name, self.mark, self.length = files, name, mark, length
+        self.files = files
+        self.name = name
+        self.mark = mark
+        self.length = length  # bytes that count, the header among them
 
     @classmethod
     def create(cls, files: Files, name: str) -> Self:

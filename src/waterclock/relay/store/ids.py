@@ -10,18 +10,29 @@ Rule 3: a merge goes in steps, between which everything else may go on. Its run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from waterclock.relay.store.files import CheckedFile, Files
+from waterclock.relay.store.origins import Origins, State
 from waterclock.relay.store.rows import Array
 from waterclock.relay.store.runs import ENTRY, TARGET_BITS, Run, RunWriter, matches, merged
 
 IN_MEMORY: Final = 262_144  # entries, 28 bytes each; then they become a run
 FAN: Final = 6  # so many runs of like size are merged
 TOGETHER: Final = 8_192  # ids looked up at once
+_STATES: Final = {int(state): state for state in State}
+
+
+class Found(NamedTuple):
+    """A message that bears an id."""
+
+    origin: int
+    due: int  # ms since the epoch
+    target: str
+    state: State
 
 
 class Ids:
@@ -30,14 +41,18 @@ class Ids:
     def __init__(
         self, files: Files, kept_ms: int, number: Callable[[], int], pending: Callable[[Array], Array]
     ) -> None:
-        self._files, self._kept_ms, self._number, self._pending = files, kept_ms, number, pending
+        self._files = files
+        self._kept_ms = kept_ms
+        self._number = number
+        self._pending = pending
         self._log: CheckedFile | None = None
-        # hashes and entries in their order, each piece at most half as large as the one before
+        # in memory: hashes (u8) and entries (ENTRY) in their order, each piece at most half as large as the one before
         self._pieces: list[tuple[Array, Array]] = []
         self._runs: list[Run] = []
 
-    def add(self, ids: Array, rows: Array) -> Callable[[], None]:
-        """Note the ids (`hashes`) of rows (due, origin, target). They are found after a call of what comes back."""
+    def write(self, ids: Array, rows: Array) -> Array:
+        """Write the ids (HASH) of rows (ROW: due, origin, target) to the log. They are found after `keep` with what comes
+        back, ENTRY rows. OSError if the disk refuses."""
         if sum(len(entries) for _, entries in self._pieces) >= IN_MEMORY:
             self._begin_run()
         entries = np.empty(len(ids), ENTRY)
@@ -46,9 +61,10 @@ class Ids:
         if self._log is None:
             self._log = CheckedFile.create(self._files, f"ids.{self._number()}.log")
         self._log.append(entries.tobytes())
-        return lambda: self._keep(entries)
+        return entries
 
-    def _keep(self, piece: Array) -> None:
+    def keep(self, piece: Array) -> None:
+        """These entries are found from now on."""
         while self._pieces and len(self._pieces[-1][0]) < 2 * len(piece):
             piece = np.concatenate([self._pieces.pop()[1], piece])
         column, piece = _in_order(piece)
@@ -67,13 +83,31 @@ class Ids:
             self._log.drop()
         self._log, self._pieces = None, []
 
+    def messages(self, wanted: Array, origins: Origins, targets: Sequence[str], now_ms: int) -> list[list[Found]]:
+        """The messages that bear each of the wanted ids (HASH), by origin."""
+        found: list[list[Found]] = [[] for _ in range(len(wanted))]
+        for which, entries in self.find(wanted, now_ms):
+            values = np.minimum(origins.values(entries["origin"]), State.PENDING)
+            dues, numbers = entries["due_target"] >> TARGET_BITS, entries["due_target"] % (1 << TARGET_BITS)
+            columns = (column.tolist() for column in (which, entries["origin"], dues, numbers, values))
+            for n, origin, due, number, value in zip(*columns, strict=True):
+                if value:  # one whose append failed half way is not known
+                    found[n].append(Found(origin, due, targets[number], _STATES[value]))
+        return found
+
     def find(self, ids: Array, now_ms: int) -> Iterator[tuple[Array, Array]]:
-        """The entries of ids (`hashes`): what is pending, and what was due within `kept_ms`.
+        """The entries of ids (HASH): what is pending, and what was due within `kept_ms`.
 
         Two columns for some of the ids at a time: which of all the ids, in order; its entries, by origin, each once.
         """
         for start in range(0, len(ids), TOGETHER):
-            which, entries = self._find(ids[start : start + TOGETHER])
+            wanted = ids[start : start + TOGETHER]
+            found = [matches(entries, wanted, column) for column, entries in self._pieces]
+            found += [run.find(wanted) for run in self._runs]
+            if not found:
+                return
+            which = np.concatenate([which for which, _ in found])
+            entries = np.concatenate([entries for _, entries in found])
             fresh = (entries["due_target"] >> TARGET_BITS) + self._kept_ms > now_ms
             fresh |= self._pending(entries["origin"])
             which, entries = which[fresh], entries[fresh]
@@ -82,20 +116,16 @@ class Ids:
             once = (np.diff(which, prepend=-1) != 0) | (np.diff(entries["origin"], prepend=-1) != 0)
             yield which[once] + start, entries[once]
 
-    def _find(self, wanted: Array) -> tuple[Array, Array]:
-        found = [matches(entries, wanted, column) for column, entries in self._pieces]
-        found += [run.find(wanted) for run in self._runs]
-        if not found:
-            return np.empty(0, "i8"), np.empty(0, ENTRY)
-        return np.concatenate([which for which, _ in found]), np.concatenate([entries for _, entries in found])
-
     def merge(self, now_ms: int) -> Iterator[None] | None:
         """The steps of a merge, if one is due: of `FAN` runs of like size, or of one in which all is to be forgotten."""
         tiers: dict[int, list[Run]] = {}
         for run in self._runs:
             if run.last_due + self._kept_ms <= now_ms:
                 return self._merge([run], now_ms)
-            tiers.setdefault(_tier(run.count), []).append(run)
+            tier, count = 0, run.count  # from one tier to the next, runs are `FAN` times larger
+            while count >= FAN * IN_MEMORY:
+                tier, count = tier + 1, count // FAN
+            tiers.setdefault(tier, []).append(run)
         full = [runs for runs in tiers.values() if len(runs) >= FAN]
         return self._merge(full[0], now_ms) if full else None
 
@@ -124,7 +154,7 @@ class Ids:
         """Read it as a manifest has it. `StoreDamaged` if a file is not what was written."""
         if stored["log"]:
             self._log = CheckedFile.restore(self._files, stored["log"])
-            self._keep(np.frombuffer(self._log.content(), ENTRY))
+            self.keep(np.frombuffer(self._log.content(), ENTRY))
         self._runs = [Run.restore(self._files, run) for run in stored["runs"]]
 
     def names(self) -> set[str]:
@@ -141,11 +171,3 @@ def _in_order(entries: Array) -> tuple[Array, Array]:
     order = np.argsort(entries["hash"], kind="stable")
     entries = entries[order]
     return np.ascontiguousarray(entries["hash"]), entries
-
-
-def _tier(count: int) -> int:
-    """Runs of one tier are of like size: from one to the next, `FAN` times larger."""
-    tier = 0
-    while count >= FAN * IN_MEMORY:
-        tier, count = tier + 1, count // FAN
-    return tier

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from waterclock.relay.store.errors import StoreDamaged
-from waterclock.relay.store.files import HEADER, CheckedFile, Files
+from waterclock.relay.store.files import HEADER, CheckedFile, Files, StoreDamaged
 from waterclock.relay.store.origins import CHUNK, Origins, State
 from waterclock.relay.store.rows import Array
 from waterclock.relay.store.slots import SLOT, Slots
@@ -37,21 +35,23 @@ class Ledger:
     def __init__(self, files: Files, number: Callable[[], int]) -> None:
         self.slots = Slots()
         self.origins = Origins(self.slots)
-        self._files, self._number = files, number
+        self._files = files
+        self._number = number
         self._snapshot: CheckedFile | None = None
         self._journal: CheckedFile | None = None
         self._has_gap = False  # the journal lacks what is in memory
 
-    def place(self, spans: Array, origins: Array, targets: Array) -> Callable[[], None]:
-        """Note that these are pending, each in its span and for its target. They are with a call of what comes back."""
+    def note_pending(self, spans: Array, origins: Array, targets: Array) -> Array:
+        """Write that these origins (i8) are pending, each in the span of that number (i8) and for the target of that number
+        (u2). Returns their slots (u2): they are pending with `origins.place`."""
         slots, new = self.slots.numbers(spans, targets)
         if len(new):
             self._note(b"N", 0, len(new), new.tobytes())
         self._note(b"P", 0, len(origins), slots.tobytes() + origins.astype("<i8").tobytes())
-        return partial(self.origins.place, origins, slots)
+        return slots
 
     def settle(self, origins: Array, state: State, known: range) -> int:
-        """These are settled, each named once; returns of how many that is news."""
+        """These origins (i8) are settled, each named once; returns of how many that is news."""
         news = self.origins.settle(origins, state, known)
         if len(news):
             self._note(b"S", state, len(news), news.astype("<i8").tobytes())
@@ -90,19 +90,18 @@ class Ledger:
         """Write all down anew, and begin another journal."""
         old = [file for file in (self._snapshot, self._journal) if file]
         fresh = CheckedFile.create(self._files, f"origins.{self._number()}.snapshot")
+        table, chunks, packed = self.slots.table(), self.origins.open, self.origins.packed
         with fresh.scrapping():
-            self._write_snapshot(fresh)
-        self._snapshot, self._journal, self._has_gap = fresh, None, False
+            fresh.append(_COUNTS.pack(len(table), len(chunks), len(packed)) + table.tobytes())
+            for which, chunk in chunks.items():
+                fresh.append(struct.pack("<q", which) + chunk.tobytes())
+            for which, data in packed.items():
+                fresh.append(struct.pack("<qI", which, len(data)) + data)
+        self._snapshot = fresh
+        self._journal = None
+        self._has_gap = False
         for file in old:
             file.drop()
-
-    def _write_snapshot(self, fresh: CheckedFile) -> None:
-        table, chunks, packed = self.slots.table(), self.origins.open, self.origins.packed
-        fresh.append(_COUNTS.pack(len(table), len(chunks), len(packed)) + table.tobytes())
-        for which, chunk in chunks.items():
-            fresh.append(struct.pack("<q", which) + chunk.tobytes())
-        for which, data in packed.items():
-            fresh.append(struct.pack("<qI", which, len(data)) + data)
 
     def stored(self) -> dict[str, Any]:
         """What the manifest says of it."""
@@ -149,26 +148,24 @@ class Ledger:
             at += 12 + size
 
     def _replay(self, data: bytes) -> None:
+        """Do what the records of a journal say again. Rule 1."""
         at = 0
         while at < len(data):
             kind, state, count = _RECORD.unpack_from(data, at)
             at += _RECORD.size
-            at += self._redo(kind, State(state), count, data, at)
-
-    def _redo(self, kind: bytes, state: State, count: int, data: bytes, at: int) -> int:
-        """Do what a record says again; returns how long it is."""
-        if kind == b"N":
-            for row in np.frombuffer(data, SLOT, count, at).tolist():
-                self.slots.take(*row)
-            return count * SLOT.itemsize
-        if kind == b"P":
-            slots = np.frombuffer(data, "<u2", count, at)
-            self.origins.place(np.frombuffer(data, "<i8", count, at + 2 * count), slots)
-            return 10 * count
-        if kind == b"S":
-            self.origins.settle(np.frombuffer(data, "<i8", count, at), state, range(0))
-            return 8 * count
-        if kind == b"F":
-            self.slots.free(struct.unpack_from("<q", data, at)[0])
-            return 8
-        raise StoreDamaged(f"the journal has a record of kind {kind!r}")
+            if kind == b"N":
+                for row in np.frombuffer(data, SLOT, count, at).tolist():
+                    self.slots.take(*row)
+                at += count * SLOT.itemsize
+            elif kind == b"P":
+                slots = np.frombuffer(data, "<u2", count, at)
+                self.origins.place(np.frombuffer(data, "<i8", count, at + 2 * count), slots)
+                at += 10 * count
+            elif kind == b"S":
+                self.origins.settle(np.frombuffer(data, "<i8", count, at), State(state), range(0))
+                at += 8 * count
+            elif kind == b"F":
+                self.slots.free(struct.unpack_from("<q", data, at)[0])
+                at += 8
+            else:
+                raise StoreDamaged(f"the journal has a record of kind {kind!r}")

@@ -1,6 +1,5 @@
-"""The manifest: the one file that says which others count, and up to where. Written whole at each checkpoint.
-
-    one line of JSON, then the checksum of that line
+"""The manifest: the one file that says which others count, and up to where. A file of sealed.py's, written whole at each
+checkpoint.
 
 Rule 1: it says whose the folder is. Files of another group, topic or partition are not read.
 """
@@ -9,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 from waterclock.disk import write_whole
-from waterclock.relay.store.errors import DiskRefused, StoreDamaged
+from waterclock.relay.store.files import DiskRefused, StoreDamaged
+from waterclock.sealed import sealed, unsealed
 
 NAME: Final = "manifest"
 FORMAT: Final = 2
@@ -42,10 +41,9 @@ class Identity:
         return f"{words[0]}-{words[1]}-{self.partition}-{digest.hexdigest()}"
 
 
-def sealed(identity: Identity, content: dict[str, Any]) -> bytes:
+def contents(identity: Identity, content: dict[str, Any]) -> bytes:
     """The bytes of a manifest."""
-    line = json.dumps({"format": FORMAT, "identity": asdict(identity), **content}, separators=(",", ":")).encode()
-    return b"%s\n%08x\n" % (line, zlib.crc32(line))
+    return sealed({"format": FORMAT, "identity": asdict(identity), **content})
 
 
 def write(folder: Path, data: bytes) -> None:
@@ -64,10 +62,10 @@ def read(folder: Path, identity: Identity) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise StoreDamaged(f"the manifest cannot be read: {error.strerror}") from None
-    line, _, rest = data.partition(b"\n")
-    if rest != b"%08x\n" % zlib.crc32(line):
-        raise StoreDamaged("the manifest is damaged: its checksum is wrong")
-    content: dict[str, Any] = json.loads(line)
+    try:
+        content: dict[str, Any] = unsealed(data)
+    except ValueError:
+        raise StoreDamaged("the manifest is damaged: its checksum is wrong") from None
     if content["format"] != FORMAT:
         raise StoreDamaged(f"the files are of format {content['format']}, and this version reads format {FORMAT}")
     if content["identity"] != asdict(identity):

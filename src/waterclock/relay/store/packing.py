@@ -43,13 +43,11 @@ def pack(value: bytes | None, key: bytes | None, id: bytes = b"", headers: Seque
     key, value = key or b"", value or b""
     if not headers and len(key) < 256:
         return b"".join((_SHORT.pack(flags, len(id), len(key)), id, key, value))
-    head = _LONG.pack(flags | _IS_LONG, len(id), 0, len(key), len(value), len(headers))
-    return b"".join((head, id, key, value, *map(_packed_header, headers)))
-
-
-def _packed_header(header: Header) -> bytes:
-    name, value = header[0].encode(), header[1]
-    return _HEADER.pack(len(name), -1 if value is None else len(value)) + name + (value or b"")
+    parts = [_LONG.pack(flags | _IS_LONG, len(id), 0, len(key), len(value), len(headers)), id, key, value]
+    for text, held in headers:
+        name = text.encode()
+        parts += (_HEADER.pack(len(name), -1 if held is None else len(held)), name, held or b"")
+    return b"".join(parts)
 
 
 def unpack(blob: bytes) -> Payload:
@@ -62,23 +60,16 @@ def unpack(blob: bytes) -> Payload:
         end = start + id_size + key_size + value_size
     key_at = start + id_size
     value_at = key_at + key_size
-    return Payload(
-        None if flags & _NO_VALUE else blob[value_at:end],
-        None if flags & _NO_KEY else blob[key_at:value_at],
-        blob[start:key_at],
-        _unpacked_headers(blob, end, count) if count else [],
-    )
-
-
-def _unpacked_headers(blob: bytes, at: int, count: int) -> list[Header]:
+    value = None if flags & _NO_VALUE else blob[value_at:end]
+    key = None if flags & _NO_KEY else blob[key_at:value_at]
     headers: list[Header] = []
     for _ in range(count):
-        name_size, value_size = _HEADER.unpack_from(blob, at)
-        value_at = at + _HEADER.size + name_size
-        at = value_at + max(0, value_size)
-        name = blob[value_at - name_size : value_at].decode()
-        headers.append((name, None if value_size < 0 else blob[value_at:at]))
-    return headers
+        name_size, held_size = _HEADER.unpack_from(blob, end)
+        held_at = end + _HEADER.size + name_size
+        end = held_at + max(0, held_size)
+        name = blob[held_at - name_size : held_at].decode()
+        headers.append((name, None if held_size < 0 else blob[held_at:end]))
+    return Payload(value, key, blob[start:key_at], headers)
 
 
 def handed_on(
@@ -106,9 +97,8 @@ def ids_of(blobs: Sequence[bytes]) -> list[bytes]:
     >>> ids_of([pack(b"", b"", b"cart-17"), pack(b"", b"")])
     [b'cart-17', b'']
     """
-    return [_id_of(blob) if blob[1] else b"" for blob in blobs]
-
-
-def _id_of(blob: bytes) -> bytes:
-    start = _LONG.size if blob[0] >= _IS_LONG else _SHORT.size
-    return blob[start : start + blob[1]]
+    found = []
+    for blob in blobs:
+        size, start = blob[1], _LONG.size if blob[0] >= _IS_LONG else _SHORT.size
+        found.append(blob[start : start + size] if size else b"")
+    return found

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from waterclock.relay.store.errors import StoreDamaged
-from waterclock.relay.store.files import HEADER, AppendedFile, Files
+from waterclock.relay.store.files import HEADER, AppendedFile, Files, StoreDamaged
 from waterclock.relay.store.rows import Array
 
 HASH: Final = np.dtype([("hash", "<u8"), ("rest", "<u4")])
@@ -38,9 +37,9 @@ def hashes(ids: Sequence[bytes]) -> Array:
 
 
 def matches(entries: Array, wanted: Array, column: Array | None = None) -> tuple[Array, Array]:
-    """Of sorted entries, those of the wanted ids (`hashes`): which of the wanted it is, and the entry.
+    """Of sorted entries (ENTRY), those of the wanted ids (HASH): which of the wanted it is (i8), and the entry.
 
-    `column`: the entries' hashes in a row of their own, where there is one already.
+    `column`: the entries' hashes (u8) in a row of their own, if there is one already.
     """
     column = np.ascontiguousarray(entries["hash"]) if column is None else column
     first = np.searchsorted(column, wanted["hash"], side="left")
@@ -56,7 +55,10 @@ class Run:
     """One that is finished."""
 
     def __init__(self, file: AppendedFile, count: int, fences: Array, last_due: int) -> None:
-        self.file, self.count, self._fences, self.last_due = file, count, fences, last_due
+        self.file = file
+        self.count = count  # entries
+        self._fences = fences  # u8: the first hash of each block
+        self.last_due = last_due  # ms since the epoch
         self._seed = zlib.crc32(file.mark)
 
     @classmethod
@@ -98,16 +100,17 @@ class Run:
         return np.frombuffer(b"".join(map(self._read, firsts, np.diff(apart).tolist())), ENTRY)
 
     def _read(self, first: int, count: int) -> bytes:
+        """The entries of that many blocks. Rule 2."""
         data = self.file.read(count * BLOCK, HEADER + first * BLOCK)
-        return b"".join([self._block(first + n, data[n * BLOCK : (n + 1) * BLOCK]) for n in range(count)])
-
-    def _block(self, number: int, data: bytes) -> bytes:
-        used = data[:_USED]
-        if _crc(self._seed, number, used) != data[_USED : _USED + 4]:
-            raise StoreDamaged(
-                f"{self.file.name} does not hold what was written to it: the checksum of a block is wrong"
-            )
-        return used
+        found = []
+        for at in range(0, len(data), BLOCK):
+            used = data[at : at + _USED]
+            if _crc(self._seed, first + at // BLOCK, used) != data[at + _USED : at + _USED + 4]:
+                raise StoreDamaged(
+                    f"{self.file.name} does not hold what was written to it: the checksum of a block is wrong"
+                )
+            found.append(used)
+        return b"".join(found)
 
 
 class RunWriter:
@@ -118,7 +121,9 @@ class RunWriter:
         self._seed = zlib.crc32(self.file.mark)
         self._left = np.empty(0, ENTRY)
         self._fences: list[Array] = []
-        self._count = self._blocks = self._last_due = 0
+        self._count = 0
+        self._blocks = 0
+        self._last_due = 0
 
     def append(self, entries: Array) -> None:
         """Write more of them, none before the last one."""
@@ -133,12 +138,12 @@ class RunWriter:
         dues = entries["due_target"][entries["origin"] >= 0] >> TARGET_BITS
         self._count, self._last_due = self._count + len(dues), max(self._last_due, int(dues.max()))
         self._fences.append(entries["hash"][::IN_BLOCK].copy())
-        data = entries.tobytes()
-        self.file.append(b"".join([self._block(data[at : at + _USED]) for at in range(0, len(data), _USED)]))
-
-    def _block(self, used: bytes) -> bytes:
-        self._blocks += 1
-        return (used + _crc(self._seed, self._blocks - 1, used)).ljust(BLOCK, b"\0")
+        data, blocks = entries.tobytes(), []
+        for at in range(0, len(data), _USED):
+            used = data[at : at + _USED]
+            blocks.append((used + _crc(self._seed, self._blocks, used)).ljust(BLOCK, b"\0"))
+            self._blocks += 1
+        self.file.append(b"".join(blocks))
 
     def finish(self, least_last_due: int = 0) -> Run | None:
         """The run; None, and no file, where there is no entry."""

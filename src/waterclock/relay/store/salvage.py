@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,8 +19,7 @@ import numpy as np
 
 from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
-from waterclock.relay.store.errors import StoreDamaged
-from waterclock.relay.store.files import HEADER, Files
+from waterclock.relay.store.files import HEADER, Files, StoreDamaged
 from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.origins import Origins, State
 from waterclock.relay.store.packing import Payload, unpack
@@ -85,29 +85,20 @@ class Salvage:
             file.seek(HEADER)
             while data := file.read(_SLICE * ROW.itemsize):
                 rows = np.frombuffer(data[: len(data) // ROW.itemsize * ROW.itemsize], ROW)
-                yield rows[self._is_wanted(rows["origin"])]
-
-    def _is_wanted(self, origins: Array) -> Array:
-        """Rule 2."""
-        if self._origins is None:
-            return np.ones(len(origins), bool)
-        values = self._origins.values(origins)
-        return np.asarray((values >= FIRST_SLOT) | ((values == State.UNKNOWN) & (origins >= self._filed_to)))
+                if self._origins is not None:  # rule 2
+                    values = self._origins.values(rows["origin"])
+                    is_behind = (values == State.UNKNOWN) & (rows["origin"] >= self._filed_to)
+                    rows = rows[(values >= FIRST_SLOT) | is_behind]
+                yield rows
 
     def _saved(self, path: Path, row: Any) -> Leftover | None:
-        blob = _read(path.with_suffix(".data"), int(row["pos"]), int(row["length"]))
+        blob = b""
+        with suppress(OSError), path.with_suffix(".data").open("rb") as file:
+            file.seek(int(row["pos"]))
+            blob = file.read(int(row["length"]))
         if zlib.crc32(blob) != row["crc"] or not blob:
             self.damaged += 1
             return None
         number = int(row["target"])
         topic = self._targets[number] if number < len(self._targets) else None
         return Leftover(int(row["origin"]), int(row["due"]), topic, unpack(blob))
-
-
-def _read(path: Path, at: int, size: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(at)
-            return file.read(size)
-    except OSError:
-        return b""

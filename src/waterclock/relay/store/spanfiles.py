@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from waterclock.relay.store.errors import StoreDamaged
-from waterclock.relay.store.files import HEADER, AppendedFile, CheckedFile, Files
+from waterclock.relay.store.files import HEADER, AppendedFile, CheckedFile, Files, StoreDamaged
 from waterclock.relay.store.rows import ROW, Array
 from waterclock.relay.store.spans import Level, end_of, label
 
@@ -22,13 +21,26 @@ GAP: Final = 4_096  # bytes that are read along where two messages lie near each
 TOGETHER: Final = 1 << 20  # bytes read at once, at most
 
 
+class StagedSpan(NamedTuple):
+    """What lies behind the ends of a span's files, and does not count before `SpanFiles.grow`."""
+
+    span: SpanFiles
+    data: bytes
+    index: bytes
+    first_due: int  # ms since the epoch
+
+
 class SpanFiles:
     """One span's; `number` is its own for ever."""
 
     def __init__(self, number: int, level: Level, start_ms: int, data: AppendedFile, index: CheckedFile) -> None:
-        self.number, self.level, self.start_ms, self.data, self.index = number, level, start_ms, data, index
-        self.first_due: int | None = None
-        self.moved = 0
+        self.number = number
+        self.level = level
+        self.start_ms = start_ms
+        self.data = data
+        self.index = index
+        self.first_due: int | None = None  # ms since the epoch; None while there is no row
+        self.moved = 0  # rows; rule 3
 
     @classmethod
     def create(cls, files: Files, number: int, level: Level, start_ms: int) -> SpanFiles:
@@ -63,23 +75,23 @@ class SpanFiles:
         """Rows in the index, settled or not."""
         return (self.index.length - HEADER) // ROW.itemsize
 
-    def write(self, rows: Array, blobs: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """Write rows and messages behind the ends; fills in `pos`. They count with `grow`."""
+    def write(self, rows: Array, blobs: Sequence[bytes]) -> StagedSpan:
+        """Write rows (ROW) and the bytes of each behind the ends; fills in `pos`. They count with `grow`."""
         sizes = rows["length"].astype("u8")
         rows["pos"] = self.data.length + np.cumsum(sizes) - sizes
-        data, index = b"".join(blobs), rows.tobytes()
-        self.data.write(data)
-        self.index.write(index)
-        return data, index
+        written = StagedSpan(self, b"".join(blobs), rows.tobytes(), int(rows["due"].min()))
+        self.data.write(written.data)
+        self.index.write(written.index)
+        return written
 
-    def grow(self, data: bytes, index: bytes, first_due: int) -> None:
+    def grow(self, written: StagedSpan) -> None:
         """What was written counts."""
-        self.data.grow(data)
-        self.index.grow(index)
-        self.first_due = first_due if self.first_due is None else min(self.first_due, first_due)
+        self.data.grow(written.data)
+        self.index.grow(written.index)
+        self.first_due = written.first_due if self.first_due is None else min(self.first_due, written.first_due)
 
     def rows(self, first: int, last: int, most: int) -> Iterator[Array]:
-        """Rows from `first` to before `last`, in slices. Rule 2 is the caller's: `index.verify()`."""
+        """Rows (ROW) from `first` to before `last`, in slices. Rule 2 is the caller's: `index.verify()`."""
         for start in range(first, last, most):
             size = min(most, last - start) * ROW.itemsize
             yield np.frombuffer(self.index.read(size, HEADER + start * ROW.itemsize), ROW)
@@ -97,12 +109,9 @@ class SpanFiles:
             found += [together[b : b + n] for b, n in zip(begins, lengths[first:last].tolist(), strict=True)]
         if (np.diff(order) < 0).any():  # what was due in the order in which it was filed lies so
             found = [found[n] for n in np.argsort(order, kind="stable").tolist()]
-        self._compare(rows, found)
-        return found
-
-    def _compare(self, rows: Array, blobs: list[bytes]) -> None:
-        if list(map(zlib.crc32, blobs)) != rows["crc"].tolist():
+        if list(map(zlib.crc32, found)) != rows["crc"].tolist():
             raise StoreDamaged(f"{self.data.name} does not hold what was written to it: a message's checksum is wrong")
+        return found
 
     def drop(self) -> None:
         """Remove both after the next checkpoint."""
@@ -111,7 +120,8 @@ class SpanFiles:
 
 
 def _groups(starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
-    """First and last+1 of what is read at once: neighbours with small gaps, up to `TOGETHER` bytes."""
+    """First and last + 1 of what is read at once: neighbours with small gaps, up to `TOGETHER` bytes. Both arrays (i8) are
+    bytes from the start of the file; the starts rise."""
     apart = np.flatnonzero(starts[1:] - ends[:-1] > GAP) + 1
     for first, last in zip([0, *apart.tolist()], [*apart.tolist(), len(starts)], strict=True):
         while first < last:

@@ -16,7 +16,7 @@ import numpy as np
 from waterclock.relay.store.files import Files
 from waterclock.relay.store.rows import ROW, Array
 from waterclock.relay.store.slots import OTHER
-from waterclock.relay.store.spanfiles import SpanFiles
+from waterclock.relay.store.spanfiles import SpanFiles, StagedSpan
 from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Level, Span
 
 
@@ -24,7 +24,8 @@ class SpanTable:
     """The spans by their numbers; `number` gives one to a new span."""
 
     def __init__(self, files: Files, number: Callable[[], int]) -> None:
-        self._files, self._number = files, number
+        self._files = files
+        self._number = number
         self._places: dict[tuple[int, int], SpanFiles] = {}  # level, start
         self.edges = Edges()
         self.by_number: dict[int, SpanFiles] = {}
@@ -37,41 +38,33 @@ class SpanTable:
         """Have them where the clock wants them."""
         self.edges = self.edges.later(Edges.at(now_ms, loaded_until))
 
-    def write(self, rows: Array, blobs: Sequence[bytes], past_ms: int) -> tuple[Array, Callable[[], None]]:
-        """Write rows and messages to their spans' files, and fill in `pos`.
+    def write(self, rows: Array, blobs: Sequence[bytes], past_ms: int) -> tuple[Array, list[StagedSpan]]:
+        """Write rows (ROW) and the bytes of each to their spans' files, and fill in `pos`.
 
-        Returns the number of each row's span, and a call that makes all of it count: it cannot fail.
+        Returns the number (i8) of each row's span, and what counts with `SpanFiles.grow`, for each span.
         """
-        numbers, written = np.zeros(len(rows), "i8"), []
-        for span, which in self._by_span(rows, past_ms):
-            part = rows[which]
-            data, index = span.write(part, [blobs[n] for n in which.tolist()])
-            rows["pos"][which], numbers[which] = part["pos"], span.number
-            written.append((span, data, index, int(part["due"].min())))
-
-        def count() -> None:
-            for span, data, index, first_due in written:
-                span.grow(data, index, first_due)
-
-        return numbers, count
-
-    def _by_span(self, rows: Array, past_ms: int) -> Iterator[tuple[SpanFiles, Array]]:
         levels, starts = self.edges.places(rows["due"], past_ms)
         keys = starts * len(Level) + levels
         order = np.argsort(keys, kind="stable")
+        numbers, written = np.zeros(len(rows), "i8"), []
         for which in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-            yield self._span(Level(levels[which[0]]), int(starts[which[0]])), which
-
-    def _span(self, level: Level, start_ms: int) -> SpanFiles:
-        found = self._places.get((level, start_ms))
-        return found or self._add(SpanFiles.create(self._files, self._number(), level, start_ms))
+            level, start_ms = Level(levels[which[0]]), int(starts[which[0]])
+            span = self._places.get((level, start_ms)) or self._add(
+                SpanFiles.create(self._files, self._number(), level, start_ms)
+            )
+            part = rows[which]
+            written.append(span.write(part, [blobs[n] for n in which.tolist()]))
+            rows["pos"][which] = part["pos"]
+            numbers[which] = span.number
+        return numbers, written
 
     def _add(self, span: SpanFiles) -> SpanFiles:
         self.by_number[span.number] = self._places[span.level, span.start_ms] = span
         return span
 
     def blobs(self, rows: Array, spans: Array) -> list[bytes]:
-        """The messages of rows, in their order; `spans` has the numbers of their spans. `StoreDamaged`: see SpanFiles."""
+        """The messages of rows (ROW), in their order; `spans` has the numbers (i8) of their spans. `StoreDamaged`: see
+        SpanFiles."""
         numbers = np.unique(spans).tolist()
         if len(numbers) == 1:
             return self.by_number[numbers[0]].blobs(rows)

@@ -14,7 +14,7 @@ Rule 5: where the input was cut off, these files may be the last copy of what is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,23 +22,19 @@ import numpy as np
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.relay.store import manifest
-from waterclock.relay.store.batch import Batch
-from waterclock.relay.store.errors import StoreDamaged
-from waterclock.relay.store.files import Files
+from waterclock.relay.store.files import Files, StoreDamaged
 from waterclock.relay.store.folder import Folder
-from waterclock.relay.store.found import Found, messages_of
-from waterclock.relay.store.ids import Ids
+from waterclock.relay.store.ids import Found, Ids
 from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
-from waterclock.relay.store.packing import ids_of
-from waterclock.relay.store.rows import Array
+from waterclock.relay.store.rows import Array, Targets
 from waterclock.relay.store.runs import hashes
 from waterclock.relay.store.slots import FIRST_SLOT
 from waterclock.relay.store.spanfiles import SpanFiles
 from waterclock.relay.store.spans import HOUR_MS, Level, Span
 from waterclock.relay.store.spantable import SpanTable, past_ms
-from waterclock.relay.store.targets import Targets
+from waterclock.relay.store.staging import Batch, StagedRows
 
 DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files go before it ends
 READ_ROWS: Final = 8_192  # messages read at once
@@ -59,8 +55,10 @@ class PartitionStore:
     def __init__(
         self, folder: Path, identity: Identity, clock: WallClock | None = None, *, kept_ms: int = KEPT_MS
     ) -> None:
-        self.identity, self.folder = identity, Path(folder) / identity.folder_name()
-        self._clock, self._kept_ms = clock or SystemClock(), kept_ms
+        self.identity = identity
+        self.folder = Path(folder) / identity.folder_name()
+        self._clock = clock or SystemClock()
+        self._kept_ms = kept_ms
         self._place = Folder(self.folder)
         self.rebuilt: str | None = None
         self._clear()
@@ -86,19 +84,19 @@ class PartitionStore:
     def _open(self) -> None:
         """1. read the manifest    2. restore each file that it names    3. the others go with the first write"""
         stored = manifest.read(self.folder, self.identity)  # 1
-        if stored is not None:
-            self._restore(stored)  # 2
+        if stored is not None:  # 2
+            self.data_position = stored["data_position"]
+            self.settled_position = stored["settled_position"]
+            self.fingerprint = None if stored["fingerprint"] is None else bytes.fromhex(stored["fingerprint"])
+            self._next = stored["next"]
+            self._began = stored["began"]
+            self.notes = stored["notes"]
+            self._targets = Targets(stored["targets"])
+            self._table.restore(stored["table"])
+            self.ledger.restore(stored["ledger"])
+            self._ids.restore(stored["ids"])
         if self._files.keep_only(self._table.names() | self.ledger.names() | self._ids.names()) and stored is None:  # 3
             raise StoreDamaged("there are files and no manifest")
-
-    def _restore(self, stored: dict[str, Any]) -> None:
-        self.data_position, self.settled_position = stored["data_position"], stored["settled_position"]
-        self.fingerprint = None if stored["fingerprint"] is None else bytes.fromhex(stored["fingerprint"])
-        self._next, self._began, self.notes = stored["next"], stored["began"], stored["notes"]
-        self._targets = Targets(stored["targets"])
-        self._table.restore(stored["table"])
-        self.ledger.restore(stored["ledger"])
-        self._ids.restore(stored["ids"])
 
     # What comes in
 
@@ -113,7 +111,8 @@ class PartitionStore:
         self._began = position
 
     def append(self, rows: Array, blobs: Sequence[bytes], targets: Sequence[str]) -> Array:
-        """File messages: rows with due and origin (the rest is filled in), their bytes (`pack`) and topics, one each.
+        """File messages: rows (ROW) with due and origin (the rest is filled in), their bytes (`pack`) and topics, one each.
+        See the steps of `StagedRows`.
 
         Returns the rows that were filed: without those whose origin is pending or settled already (rule 3). Of these, the
         ones due before `loaded_until` are the owner's to keep. Hand over all, the settled ones too: their ids are noted.
@@ -123,34 +122,20 @@ class PartitionStore:
         batch = Batch.of(rows, blobs, targets)
         batch = batch.only(batch.first_of_each() & ~self.is_pending(batch.rows["origin"]))
         batch.rows["target"] = self._targets.numbers(batch.targets)
-        noted = self._note_ids(batch)
+        staged = StagedRows(self._table, self.ledger, self._ids)
+        staged.note_ids(batch)  # 1
         batch = batch.only(~self.is_settled(batch.rows["origin"]))
         if len(batch):
             batch.measure()
-            self._file(batch.rows, batch.blobs)
-        noted()
+            self._write(staged, batch.rows, batch.blobs)  # 2, 3
+        staged.count()  # 4
         return batch.rows
 
-    def _note_ids(self, batch: Batch) -> Callable[[], None]:
-        rows, ids = batch.rows, ids_of(batch.blobs)
-        which = [n for n, id in enumerate(ids) if id]
-        if not which:
-            return lambda: None
-        found = hashes([ids[n] for n in which])
-        rows["id"][which] = np.maximum(found["hash"] & 0xFFFFFFFF, 1)
-        return self._ids.add(found, rows[which])
-
-    def _file(self, rows: Array, blobs: Sequence[bytes]) -> None:
-        """File rows in the spans of their due times, and fill in `pos`.
-
-        1. write data and index behind the ends of their files    2. note in the ledger    3. all of it counts
-        """
+    def _write(self, staged: StagedRows, rows: Array, blobs: Sequence[bytes]) -> None:
+        """Write rows (ROW) and the bytes of each to the spans of their due times, as these are now."""
         now_ms = self._clock.wall_ms()
         self._table.raise_edges(now_ms, self.loaded_until)
-        spans, count = self._table.write(rows, blobs, past_ms(now_ms, self.loaded_until))  # 1
-        place = self.ledger.place(spans, rows["origin"], rows["target"])  # 2
-        count()  # 3
-        place()
+        staged.write(rows, blobs, past_ms(now_ms, self.loaded_until))
 
     def _number(self) -> int:
         """Of a new file."""
@@ -160,7 +145,7 @@ class PartitionStore:
     # What goes out
 
     def settle(self, origins: Array, state: State = State.FIRED) -> None:
-        """They were fired, cancelled or moved, wherever they lie; again is the same.
+        """These origins (i8) were fired, cancelled or moved, wherever they lie; again is the same.
 
         OSError if the disk refuses: they are settled all the same, and the next checkpoint writes it down.
         """
@@ -168,22 +153,20 @@ class PartitionStore:
         self.ledger.settle(np.unique(np.asarray(origins, "<i8")), state, known)
 
     def is_settled(self, origins: Array) -> Array:
-        """For each, whether it was fired, cancelled or moved."""
+        """For each origin (i8), whether it was fired, cancelled or moved."""
         values = self.ledger.origins.values(np.asarray(origins, "<i8"))
         return np.asarray((values > State.UNKNOWN) & (values < FIRST_SLOT))
 
     def read(self, rows: Array) -> Iterator[bytes]:
-        """The bytes of pending messages, in the order of their rows. `StoreDamaged` if they are not what was appended."""
+        """The bytes of pending messages, in the order of their rows. `StoreDamaged` if they are not what was appended,
+        ValueError for one that is not pending."""
         for start in range(0, len(rows), READ_ROWS):
-            yield from self._blobs(rows[start : start + READ_ROWS])
-
-    def _blobs(self, rows: Array) -> list[bytes]:
-        values = self.ledger.origins.values(rows["origin"])
-        if (values < FIRST_SLOT).any():
-            raise ValueError(
-                f"origin {rows['origin'][values < FIRST_SLOT][0]} is not pending: it has no bytes any more"
-            )
-        return self._table.blobs(rows, self.ledger.slots.span[values])
+            some = rows[start : start + READ_ROWS]
+            values = self.ledger.origins.values(some["origin"])
+            if (values < FIRST_SLOT).any():
+                origin = some["origin"][values < FIRST_SLOT][0]
+                raise ValueError(f"origin {origin} is not pending: it has no bytes any more")
+            yield from self._table.blobs(some, self.ledger.slots.span[values])
 
     def find(self, id: bytes) -> list[Found]:
         """The messages that bear an id, by origin: what is pending, and what was due within `kept_ms`."""
@@ -191,10 +174,10 @@ class PartitionStore:
 
     def find_many(self, ids: Sequence[bytes]) -> list[list[Found]]:
         """The same for many: much quicker than one by one. `StoreDamaged` if a run is not what was written."""
-        return messages_of(hashes(ids), self._ids, self.ledger.origins, self.targets, self._clock.wall_ms())
+        return self._ids.messages(hashes(ids), self.ledger.origins, self._targets.names, self._clock.wall_ms())
 
     def is_pending(self, origins: Array) -> Array:
-        """For each, whether it is pending."""
+        """For each origin (i8), whether it is pending."""
         return np.asarray(self.ledger.origins.values(origins) >= FIRST_SLOT)
 
     # What is near
@@ -235,7 +218,9 @@ class PartitionStore:
         yield from self._table.verified(span)
         for rows in self._pending_rows(span, span.count, most):
             if len(rows):
-                self._file(rows, span.blobs(rows))
+                staged = StagedRows(self._table, self.ledger, self._ids)
+                self._write(staged, rows, span.blobs(rows))
+                staged.count()
             span.moved = min(span.count, span.moved + most)
             yield rows
         if span in self._table:
@@ -324,20 +309,10 @@ class PartitionStore:
         self._drop_finished()  # 1
         if self.ledger.is_long:
             self.ledger.snapshot()
-        positions = {"data_position": data_position, "settled_position": settled_position}
-        told = {"fingerprint": None if fingerprint is None else fingerprint.hex()}
-        content, files = manifest.sealed(self.identity, positions | told | self._stored()), self._files  # 2
-        flushed = files.begin_flush()
-        for _ in flushed.steps():  # 3
-            yield
-            if files is not self._files:
-                return  # the store was set aside
-        manifest.write(self.folder, content)  # 4
-        self.data_position, self.fingerprint, self.settled_position = data_position, fingerprint, settled_position
-        flushed.sweep()  # 5
-
-    def _stored(self) -> dict[str, Any]:
-        return {
+        kept = {
+            "data_position": data_position,
+            "settled_position": settled_position,
+            "fingerprint": None if fingerprint is None else fingerprint.hex(),
             "next": self._next,
             "began": self._began,
             "notes": self.notes,
@@ -346,6 +321,17 @@ class PartitionStore:
             "ledger": self.ledger.stored(),
             "ids": self._ids.stored(),
         }
+        content, files = manifest.contents(self.identity, kept), self._files  # 2
+        flushed = files.begin_flush()
+        for _ in flushed.steps():  # 3
+            yield
+            if files is not self._files:
+                return  # the store was set aside
+        manifest.write(self.folder, content)  # 4
+        self.data_position = data_position
+        self.fingerprint = fingerprint
+        self.settled_position = settled_position
+        flushed.sweep()  # 5
 
     def _drop_finished(self) -> None:
         """Forget the spans in which nothing is pending: those that are over, and those that are large."""

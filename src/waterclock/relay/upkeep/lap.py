@@ -33,7 +33,7 @@ from confluent_kafka import KafkaError, Message
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.relay.logs.logs import Reader
-from waterclock.relay.owner.extent import EACH
+from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
@@ -53,7 +53,10 @@ class LapTurn:
     most."""
 
     def __init__(self, owner: Owner, counts: Counts, records: Sequence[Message], until: int, most: int) -> None:
-        self._owner, self._counts, self._records, self._until, self._most = owner, counts, records, until, most
+        self._owner, self._counts = owner, counts
+        self._records = records
+        self._until = until
+        self._most = most
         self.swept = until
         self._chosen: list[tuple[Message, Original]] = []
         self._offsets: list[int] = []
@@ -69,7 +72,7 @@ class LapTurn:
 
     def choose(self) -> None:
         """Step 1."""
-        asked = [self._owner.extent.moves.asked(record) for record in self._records]
+        asked = [self._owner.log_span.moves.asked(record) for record in self._records]
         pending = self._owner.store.is_pending(np.array([one.origin for one in asked], "i8"))
         size = 0
         for record, one, is_pending in zip(self._records, asked, pending.tolist(), strict=True):
@@ -86,7 +89,7 @@ class LapTurn:
         """Step 2."""
         owner = self._owner
         owner.producer.begin()
-        topic = owner.around.topics.input
+        topic = owner.context.topics.input
         for record, one in self._chosen:
             hear = partial(self._hear, record.offset(), one.origin)
             owner.producer.send(
@@ -98,7 +101,7 @@ class LapTurn:
         if self.refused or len(self._offsets) < len(self._chosen):
             raise ConnectionLost(
                 f"Kafka did not take {len(self._chosen) - len(self._offsets)} of the {len(self._chosen)} messages that "
-                f"{owner.around.place_of(owner.number)} was to move on."
+                f"{owner.context.place_of(owner.number)} was to move on."
             )
 
     def _hear(self, place: int, origin: int, error: KafkaError | None, message: Message) -> None:
@@ -111,10 +114,10 @@ class LapTurn:
 
     def settle(self) -> None:
         """Step 3."""
-        owner, around = self._owner, self._owner.around
-        self._moved = Move(owner.command_position, self.swept, around.mark, stretches_of(sorted(self._offsets)))
+        owner, context = self._owner, self._owner.context
+        self._moved = Move(owner.command_position, self.swept, context.mark, stretches_of(sorted(self._offsets)))
         owner.producer.send(
-            around.topics.settled, self._moved.packed(), None, owner.number, on_delivery=self._hear_settled
+            context.topics.settled, self._moved.packed(), None, owner.number, on_delivery=self._hear_settled
         )
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
@@ -128,7 +131,7 @@ class LapTurn:
     def mark(self) -> None:
         """Step 5."""
         owner = self._owner
-        owner.extent.moved(self._moved)
+        owner.log_span.moved(self._moved)
         owner.settled_position = self._settled_position
         owner.changed()
         self._counts.moved += len(self._chosen)
@@ -138,9 +141,13 @@ class Laps:
     """When a partition's laps go on. `stuck` outlives the owner: place and origin of what Kafka did not take."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]) -> None:
-        self._owner, self._counts, self._lap_bytes, self._stuck = owner, counts, lap_bytes, stuck
-        self._until = self._ended = owner.extent.moves.swept  # of the lap; where the input ended when the last one did
-        self._ended = min(self._ended, owner.extent.low)
+        self._owner, self._counts = owner, counts
+        self._lap_bytes = lap_bytes
+        self._stuck = stuck
+        self._until = self._ended = (
+            owner.log_span.moves.swept
+        )  # of the lap; where the input ended when the last one did
+        self._ended = min(self._ended, owner.log_span.low)
         self._most = MOST
         self._reading: Reader | None = None
         self._pending, self._counted = (
@@ -156,9 +163,9 @@ class Laps:
     @property
     def _has_last_copies(self) -> bool:
         """Rule 6."""
-        extent = self._owner.extent
+        log_span = self._owner.log_span
         first = self._owner.store.ledger.origins.next_pending(0)
-        return extent.moves.swept < extent.low and first is not None and first < extent.low
+        return log_span.moves.swept < log_span.low and first is not None and first < log_span.low
 
     @property
     def is_urgent(self) -> bool:
@@ -172,10 +179,10 @@ class Laps:
 
     @property
     def _from(self) -> int:
-        return max(self._owner.extent.moves.swept, self._owner.extent.low)
+        return max(self._owner.log_span.moves.swept, self._owner.log_span.low)
 
     def _is_too_long(self, times: int) -> bool:
-        log_bytes = self._owner.extent.volume.since(self._from)
+        log_bytes = self._owner.log_span.volume.since(self._from)
         if log_bytes <= times * self._lap_bytes:
             return False
         return log_bytes > times * (2 * self._pending_bytes() + self._lap_bytes)
@@ -183,7 +190,7 @@ class Laps:
     def _pending_bytes(self) -> int:
         """Counted seldom: it takes a millisecond where there are many spans."""
         owner = self._owner
-        now_s, written = owner.around.clock.monotonic_ns() // 1_000_000_000, owner.extent.volume.since(0)
+        now_s, written = owner.context.clock.monotonic_ns() // 1_000_000_000, owner.log_span.volume.since(0)
         counted = self._from, now_s, written // max(1, self._lap_bytes // 64)
         if counted != self._counted:
             self._pending, self._counted = owner.store.pending_bytes + EACH * owner.store.pending, counted
@@ -191,7 +198,7 @@ class Laps:
 
     def _limit(self) -> int:
         """Where this lap ends, or waits (rules 2 and 5)."""
-        if self._from >= self._until and self._owner.extent.volume.since(self._ended) >= self._lap_bytes:
+        if self._from >= self._until and self._owner.log_span.volume.since(self._ended) >= self._lap_bytes:
             self._until = self._owner.position
         origins = np.array([origin for _, origin in self._stuck], "i8")
         pending = self._owner.store.is_pending(origins).tolist()
@@ -210,7 +217,7 @@ class Laps:
         """The first place from the swept mark on at which something may be pending (rule 3)."""
         found = (
             self._owner.store.ledger.origins.next_pending(self._from),
-            self._owner.extent.moves.next_copy(self._from),
+            self._owner.log_span.moves.next_copy(self._from),
         )
         return min((place for place in found if place is not None), default=None)
 
@@ -219,8 +226,8 @@ class Laps:
         if self._reading is not None and not 0 <= at - self._reading.position <= JUMP:
             self.close()
         if self._reading is None:
-            around = self._owner.around
-            self._reading = around.logs.reading(around.topics.input, self._owner.number, at)
+            context = self._owner.context
+            self._reading = context.logs.reading(context.topics.input, self._owner.number, at)
         return [record for record in self._reading.ahead(at, AHEAD) if record.offset() < limit]
 
     def _turn(self, records: Sequence[Message], limit: int) -> int:
@@ -234,7 +241,7 @@ class Laps:
             self._note(turn.refused)
             return 1
         if self._from >= self._until:
-            self._ended = max(self._owner.position, self._owner.extent.moves.end)
+            self._ended = max(self._owner.position, self._owner.log_span.moves.end)
             self._counts.laps += 1
         return 1
 
@@ -244,7 +251,7 @@ class Laps:
             log.warning(
                 "%s at offset %d stays where it is, and the log from there on: Kafka does not take a copy of it. Raise "
                 "max.message.bytes of the topic by a hundred bytes, and start the relay anew.",
-                self._owner.around.place(self._owner.number, origin),
+                self._owner.context.place(self._owner.number, origin),
                 place,
             )
         self._stuck |= set(refused)

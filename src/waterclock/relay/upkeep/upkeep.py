@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
-from waterclock.relay.owner.around import Around
+from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.statistics import Counts
 from waterclock.relay.upkeep.lap import Laps
-from waterclock.relay.upkeep.saves import Saves
-from waterclock.relay.upkeep.trim import Cutter, Trims
+from waterclock.relay.upkeep.snapshots import SnapshotSchedule
+from waterclock.relay.upkeep.trim import Trims
 
 LAP_BYTES: Final = 1 << 30
 QUIET_MS: Final = 50
@@ -25,24 +25,26 @@ REST_NS: Final = 100_000_000  # so 20,000 messages or 40 MB a second are moved a
 URGENT_NS: Final = 500_000_000
 
 
-class _Care:
+class _OwnerUpkeep:
     """What is done for one owner."""
 
-    def __init__(self, owner: Owner, counts: Counts, cutter: Cutter, lap_bytes: int, stuck: set[tuple[int, int]]):
+    def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]):
         self.owner = owner
         self.laps = Laps(owner, counts, lap_bytes, stuck)
-        self.saves = Saves(owner, counts, lap_bytes)
-        self.trims = Trims(owner, cutter, lap_bytes)
+        self.snapshots = SnapshotSchedule(owner, counts, lap_bytes)
+        self.trims = Trims(owner, lap_bytes)
         self.done_ns = 0
 
 
 class Upkeep:
     """For the owners of one relay, `owners` by their partitions."""
 
-    def __init__(self, around: Around, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
-        self._clock, self._owners, self._counts, self._lap_bytes = around.clock, owners, counts, lap_bytes
-        self._cutter = Cutter(around.client)
-        self._cares: dict[int, _Care] = {}
+    def __init__(self, context: Context, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
+        self._clock = context.clock
+        self._owners = owners
+        self._counts = counts
+        self._lap_bytes = lap_bytes
+        self._cares: dict[int, _OwnerUpkeep] = {}
         self._stuck: dict[int, set[tuple[int, int]]] = {}
 
     def step(self, owner: Owner) -> int:
@@ -57,7 +59,12 @@ class Upkeep:
         doing = self._wanted(care)
         if doing is not care.laps:
             care.laps.close()  # what is read ahead takes memory, in each partition
-        if doing is None or not self._is_time(care):
+        since_ns = self._clock.monotonic_ns() - care.done_ns
+        if all(each.is_quiet(QUIET_MS) for each in self._owners.values()):
+            is_time = since_ns >= REST_NS
+        else:
+            is_time = since_ns >= URGENT_NS and care.laps.is_urgent  # rule 2
+        if doing is None or not is_time:
             return 0
         if done := doing.step():
             care.done_ns = self._clock.monotonic_ns()
@@ -77,27 +84,16 @@ class Upkeep:
             care.laps.close()
         self._cares.clear()
 
-    def _of(self, owner: Owner) -> _Care:
+    def _of(self, owner: Owner) -> _OwnerUpkeep:
         care = self._cares.get(owner.number)
         if care is not None and care.owner is owner:
             return care
         if care is not None:
             care.laps.close()
         stuck = self._stuck.setdefault(owner.number, set())
-        made = _Care(owner, self._counts, self._cutter, self._lap_bytes, stuck)
+        made = _OwnerUpkeep(owner, self._counts, self._lap_bytes, stuck)
         self._cares[owner.number] = made
         return made
 
-    def _wanted(self, care: _Care) -> Laps | Saves | None:
-        return care.laps if care.laps.is_wanted else care.saves if care.saves.is_wanted else None
-
-    def _is_time(self, care: _Care) -> bool:
-        since_ns = self._clock.monotonic_ns() - care.done_ns
-        if all(map(self._is_quiet, self._owners.values())):
-            return since_ns >= REST_NS
-        return since_ns >= URGENT_NS and care.laps.is_urgent
-
-    def _is_quiet(self, owner: Owner) -> bool:
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._clock.wall_ms() + QUIET_MS
-        return not (is_due or owner.waiting or owner.letters)
+    def _wanted(self, care: _OwnerUpkeep) -> Laps | SnapshotSchedule | None:
+        return care.laps if care.laps.is_wanted else care.snapshots if care.snapshots.is_wanted else None

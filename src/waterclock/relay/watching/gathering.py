@@ -12,6 +12,12 @@ from waterclock.relay.statistics import Counts, MessageStatistics, PartitionStat
 
 def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner], standby: Standby) -> RelayStatistics:
     """The record as of now."""
+    spans: dict[tuple[int, int, str], int] = {}
+    for owner in owners.values():
+        for span in owner.store.spans():
+            for target, pending in span.pending.items():
+                key = span.start_ms, span.end_ms, target
+                spans[key] = spans.get(key, 0) + pending
     return replace(
         last,
         requests=counts.requests,
@@ -27,10 +33,10 @@ def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner],
         lateness_ms=counts.lateness_ms(),
         lateness_sum_ms=counts.lateness_sum_ms,
         lateness_worst_ms=counts.lateness_worst_ms,
-        partitions={number: _of(owner) for number, owner in sorted(owners.items())},
+        partitions={number: _partition(owner) for number, owner in sorted(owners.items())},
         partitions_of_topic=max([last.partitions_of_topic, *(number + 1 for number in owners)]),
         standby=standby.statistics(),
-        spans=_spans(owners),
+        spans=tuple(SpanStatistics(*key, pending) for key, pending in sorted(spans.items())),
     )
 
 
@@ -44,31 +50,21 @@ def shown(id: str, owners: Mapping[int, Owner], topic: str) -> tuple[MessageStat
     return tuple(sorted(found, key=lambda one: one.due_ms))
 
 
-def _of(owner: Owner) -> PartitionStatistics:
+def _partition(owner: Owner) -> PartitionStatistics:
     store, due_ms = owner.store, owner.next_due_ms()
     return PartitionStatistics(
         pending=store.pending,
-        near=len(owner.near) + len(owner.ready),
+        near=len(owner.due_soon) + len(owner.ready),
         next_due_ms=store.next_due if due_ms is None else due_ms,
         position=owner.position,
         bytes_on_disk=store.bytes_on_disk,
         caught_up=owner.has_caught_up,
         held=sum(map(len, owner.held)),
-        bytes_wanted=owner.room.wanted,
-        refusals=owner.room.refusals,
-        log_bytes=owner.extent.volume.since(owner.extent.low),
-        swept=owner.extent.moves.swept,
-        begins=owner.extent.low,
-        settled_begins=owner.extent.settled_low,
+        bytes_wanted=owner.disk.wanted,
+        refusals=owner.disk.refusals,
+        log_bytes=owner.log_span.volume.since(owner.log_span.low),
+        swept=owner.log_span.moves.swept,
+        begins=owner.log_span.low,
+        settled_begins=owner.log_span.settled_low,
         reads_to=owner.reads_to,
     )
-
-
-def _spans(owners: Mapping[int, Owner]) -> tuple[SpanStatistics, ...]:
-    found: dict[tuple[int, int, str], int] = {}
-    for owner in owners.values():
-        for span in owner.store.spans():
-            for target, pending in span.pending.items():
-                key = span.start_ms, span.end_ms, target
-                found[key] = found.get(key, 0) + pending
-    return tuple(SpanStatistics(*key, pending) for key, pending in sorted(found.items()))

@@ -17,30 +17,32 @@ _READING_EVERY_NS = 10_000_000_000  # where there is no terminal
 
 class Progress:
     """One line on a terminal, twice a second; at the end a sentence, or JSON. What is read for long before anything is
-    delivered is told elsewhere too, a line every ten seconds."""
+    delivered is printed without a terminal too, a line every ten seconds."""
 
     def __init__(self, clock: WallClock, as_json: bool) -> None:
-        self._clock, self._json, self._told_ns = clock, as_json, clock.monotonic_ns()
-        self._lost = ("", 0)
+        self._clock = clock
+        self._json = as_json
+        self._printed_ns = clock.monotonic_ns()
+        self._lost = ("", 0)  # the last error, and when it was printed, in ns
 
     def report(self, now: RelayStatistics) -> None:
         left = _left(now)
         if sys.stderr.isatty():
-            self._tell(self._line(now), _EVERY_NS)
+            self._print(self._line(now), _EVERY_NS)
         elif left > 0:
-            self._tell(f"{left:,} requests are to be read before anything is delivered", _READING_EVERY_NS)
+            self._print(f"{left:,} requests are to be read before anything is delivered", _READING_EVERY_NS)
         else:
-            self._told_ns = self._clock.monotonic_ns()
+            self._printed_ns = self._clock.monotonic_ns()
 
     def reading(self, log: str, done: int, all: int) -> None:
         """So many of so many offsets of a log are read, and nothing else is done meanwhile."""
         every_ns = _EVERY_NS if sys.stderr.isatty() else _READING_EVERY_NS
-        self._tell(f"reading {log}: {done:,} of {all:,} records", every_ns)
+        self._print(f"reading {log}: {done:,} of {all:,} records", every_ns)
 
-    def _tell(self, line: str, every_ns: int) -> None:
-        if self._clock.monotonic_ns() - self._told_ns < every_ns:
+    def _print(self, line: str, every_ns: int) -> None:
+        if self._clock.monotonic_ns() - self._printed_ns < every_ns:
             return
-        self._told_ns = self._clock.monotonic_ns()
+        self._printed_ns = self._clock.monotonic_ns()
         if sys.stderr.isatty():
             print(f"\r\x1b[K{line}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
         else:
@@ -60,7 +62,9 @@ class Progress:
 
     def _line(self, now: RelayStatistics) -> str:
         parts = [f"{now.delivered:,} delivered", f"{now.pending:,} pending in {len(now.partitions)} partitions"]
-        parts += _stands_by(now)
+        if now.standby:
+            behind = sum(each.behind or 0 for each in now.standby.values())
+            parts.append(f"stands by for {len(now.standby)}" + (f" ({behind:,} requests behind)" if behind else ""))
         parts += [f"{count:,} {outcome}" for outcome, count in sorted(now.replies.items())]
         parts += [f"{now.dead_letters:,} dead letters"] if now.dead_letters else []
         parts += [f"{left:,} requests to be read first"] if (left := _left(now)) else []
@@ -73,11 +77,3 @@ class Progress:
 def _left(now: RelayStatistics) -> int:
     """How many records of the input are to be read before anything is delivered."""
     return sum(max(0, each.reads_to - each.position) for each in now.partitions.values() if not each.caught_up)
-
-
-def _stands_by(now: RelayStatistics) -> list[str]:
-    """For how many partitions, and how far behind."""
-    if not now.standby:
-        return []
-    behind = sum(each.behind or 0 for each in now.standby.values())
-    return [f"stands by for {len(now.standby)}" + (f" ({behind:,} requests behind)" if behind else "")]

@@ -14,7 +14,6 @@ Rule 4: a copy asks for what its first asked for when that came: a `delay` count
 
 from __future__ import annotations
 
-import struct
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -25,11 +24,10 @@ from confluent_kafka import Message
 
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.request import ORIGIN, Header
-from waterclock.relay.wire.settlement import NoSettlement
+from waterclock.relay.wire.settlement import NoSettlement, RecordHead
 
 MAGIC: Final = b"wcmoved\n"
-VERSION: Final = 1
-_HEAD: Final = struct.Struct("<8sBqqI8sI")
+_HEAD: Final = RecordHead(MAGIC, 1, "qqI8s")
 
 
 class Original(NamedTuple):
@@ -54,28 +52,17 @@ class Move(NamedTuple):
         >>> move_of(Move(12, 9, bytes(8), [(20, 23)]).packed()).stretches
         [(20, 23)]
         """
-        part = np.array(self.stretches, "<i8").tobytes()
-        fields = (MAGIC, VERSION, self.command_position, self.swept, len(self.stretches), self.mark)
-        return _HEAD.pack(*fields, _checksum(fields, part)) + part
+        fields = (self.command_position, self.swept, len(self.stretches), self.mark)
+        return _HEAD.pack(fields, np.array(self.stretches, "<i8").tobytes())
 
 
 def move_of(value: bytes) -> Move:
     """What such a record says; `NoSettlement` if it is damaged."""
-    if len(value) < _HEAD.size:
-        raise NoSettlement("it is too short")
-    *fields, crc = _HEAD.unpack_from(value)
-    _, version, position, swept, count, mark = fields
-    if version != VERSION:
-        raise NoSettlement(f"it is of version {version}", later=version > VERSION)
-    part = value[_HEAD.size :]
-    if len(part) != 16 * count or _checksum(fields, part) != crc:
+    (position, swept, count, mark), part = _HEAD.unpack(value)
+    if len(part) != 16 * count:
         raise NoSettlement("its checksum is wrong")
     pairs = np.frombuffer(part, "<i8").reshape(-1, 2).tolist()
     return Move(position, swept, mark, [(start, end) for start, end in pairs])
-
-
-def _checksum(fields: Sequence[object], part: bytes) -> int:
-    return zlib.crc32(part, zlib.crc32(_HEAD.pack(*fields, 0)))
 
 
 class Moves:
@@ -97,19 +84,17 @@ class Moves:
         """It is committed that these are copies, and that it is swept up to there. Again is the same."""
         self.swept = max(self.swept, swept)
         for start, end in stretches:
-            if self._ends and start < self._ends[-1]:
-                self._merge(start, end)
+            if self._ends and start < self._ends[-1]:  # among those that are known
+                first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+                if first < last:
+                    start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+                self._starts[first:last] = [start]
+                self._ends[first:last] = [end]
             elif self._ends and start == self._ends[-1]:
                 self._ends[-1] = end
             else:
                 self._starts.append(start)
                 self._ends.append(end)
-
-    def _merge(self, start: int, end: int) -> None:
-        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
-        if first < last:
-            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
-        self._starts[first:last], self._ends[first:last] = [start], [end]
 
     def forget(self, below: int) -> None:
         """The input begins there: what was before is not read again."""

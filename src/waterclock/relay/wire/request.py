@@ -19,7 +19,9 @@ Rule 1: what the headers mean depends on nothing else: whoever reads the record 
 Rule 2: every other header is handed on, in its order, but for those that a delivered message is given anew: `delayed-from`,
         where its request stood, `delayed-until`, when it was due, and `delayed-occurrence`.
 Rule 3: each way to be malformed has a sentence that says what it got.
-Rule 4: what is to be known when the message is due (`KEPT`) is filed with it, behind the headers that are handed on; the
+Rule 4: nothing in a record raises here but `BadRequest`. Kafka's client gives none of the headers if a name is not UTF-8:
+        it fails, or leaves the error behind for whoever comes next, once Python has made that call a fast one.
+Rule 5: what is to be known when the message is due (`KEPT`) is filed with it, behind the headers that are handed on; the
         flags of its row say that there is something (`Flag`).
 """
 
@@ -29,11 +31,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntFlag
 from functools import lru_cache
-from typing import Final, NamedTuple
+from operator import methodcaller
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.relay.store.packing import MOST_ID
 from waterclock.relay.store.rows import MOST_DUE
-from waterclock.relay.wire.occurrences import next_ms
+from waterclock.relay.wire.cron import next_ms
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 TO: Final = "deliver-to"
 AT: Final = "deliver-at"
@@ -57,6 +63,7 @@ _GIVEN_ANEW: Final = (FROM, UNTIL, WHICH)
 _OURS: Final = frozenset((TO, AT, DELAY, ID, ACTION, *KEPT, *_GIVEN_ANEW))
 _OCCURRENCE: Final = re.compile(rb"[0-9]{1,18} [0-9]{1,18}")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_ask_headers: Final = methodcaller("headers")
 
 Header = tuple[str, bytes | None]
 _Asked = dict[str, bytes | None]
@@ -95,6 +102,22 @@ class Request(NamedTuple):
     id: bytes
     headers: list[Header]
     flags: int = 0
+
+
+def headers_of(message: Message) -> list[Header] | None:
+    """The headers of a record; None if they cannot be read. Rule 4."""
+    try:
+        return _ask_headers(message) or []
+    except (SystemError, UnicodeDecodeError):
+        return None
+
+
+def request_in(message: Message) -> Request:
+    """What the record asks for; `BadRequest` if it is no request."""
+    headers = headers_of(message)
+    if headers is None:
+        raise BadRequest("its headers cannot be read: a name in them is not UTF-8.")
+    return request_of(headers, message.timestamp()[1])
 
 
 def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:

@@ -26,12 +26,11 @@ import numpy as np
 from waterclock.relay.store import PartitionStore
 from waterclock.relay.store.origins import CHUNK
 from waterclock.relay.store.rows import Array
-from waterclock.relay.wire.settlement import NoSettlement
+from waterclock.relay.wire.settlement import RecordHead
 
 MAGIC: Final = b"wcsnaps\n"
-VERSION: Final = 1
 PART: Final = 500_000  # bytes
-_HEAD: Final = struct.Struct("<8sBIIqq8sI")
+_HEAD: Final = RecordHead(MAGIC, 1, "IIqq8s")
 _BODY: Final = struct.Struct("<qqII")
 _CHUNK: Final = struct.Struct("<qI")
 Stretches = list[tuple[int, int]]
@@ -54,20 +53,16 @@ class Snapshot(NamedTuple):
 
     def parts(self, mark: bytes) -> list[bytes]:
         """The records."""
-        body = b"".join(self._body())
-        count = max(1, -(-len(body) // PART))
-        return [self._part(n, count, mark, body[n * PART : (n + 1) * PART]) for n in range(count)]
-
-    def _body(self) -> Iterator[bytes]:
-        yield _BODY.pack(self.end, self.swept, len(self.stretches), len(self.chunks))
-        yield np.array(self.stretches, "<i8").tobytes()
+        pieces = [
+            _BODY.pack(self.end, self.swept, len(self.stretches), len(self.chunks)),
+            np.array(self.stretches, "<i8").tobytes(),
+        ]
         for number, data in self.chunks.items():
-            yield _CHUNK.pack(number, len(data))
-            yield data
-
-    def _part(self, part: int, parts: int, mark: bytes, data: bytes) -> bytes:
-        fields = (MAGIC, VERSION, part, parts, self.replay_from, self.command_position, mark)
-        return _HEAD.pack(*fields, zlib.crc32(data, zlib.crc32(_HEAD.pack(*fields, 0)))) + data
+            pieces += (_CHUNK.pack(number, len(data)), data)
+        body = b"".join(pieces)
+        count = max(1, -(-len(body) // PART))
+        told = self.replay_from, self.command_position, mark
+        return [_HEAD.pack((n, count, *told), body[n * PART : (n + 1) * PART]) for n in range(count)]
 
 
 class Part(NamedTuple):
@@ -83,16 +78,8 @@ class Part(NamedTuple):
 
 def part_of(value: bytes) -> Part:
     """What such a record says; `NoSettlement` if it is damaged."""
-    if len(value) < _HEAD.size:
-        raise NoSettlement("it is too short")
-    *fields, crc = _HEAD.unpack_from(value)
-    if fields[1] != VERSION:
-        raise NoSettlement(f"it is of version {fields[1]}", later=fields[1] > VERSION)
-    data = value[_HEAD.size :]
-    if zlib.crc32(data, zlib.crc32(_HEAD.pack(*fields, 0))) != crc:
-        raise NoSettlement("its checksum is wrong")
-    _, _, part, parts, replay_from, position, mark = fields
-    return Part(part, parts, replay_from, position, mark, data)
+    fields, data = _HEAD.unpack(value)
+    return Part(*fields, data)
 
 
 class Assembly:
@@ -108,21 +95,17 @@ class Assembly:
         if not self._parts or len(self._parts) < part.parts:
             return None
         body, self._parts = b"".join(one.data for one in self._parts), []
-        return _read(part, body)
-
-
-def _read(part: Part, body: bytes) -> Snapshot:
-    end, swept, stretches, count = _BODY.unpack_from(body)
-    at = _BODY.size
-    pairs = np.frombuffer(body, "<i8", 2 * stretches, at).reshape(-1, 2).tolist()
-    at += 16 * stretches
-    chunks: dict[int, bytes] = {}
-    for _ in range(count):
-        number, size = _CHUNK.unpack_from(body, at)
-        at += _CHUNK.size
-        chunks[number] = body[at : at + size]
-        at += size
-    return Snapshot(part.replay_from, part.command_position, end, swept, [(a, b) for a, b in pairs], chunks)
+        end, swept, stretches, count = _BODY.unpack_from(body)
+        at = _BODY.size
+        pairs = np.frombuffer(body, "<i8", 2 * stretches, at).reshape(-1, 2).tolist()
+        at += 16 * stretches
+        chunks: dict[int, bytes] = {}
+        for _ in range(count):
+            number, size = _CHUNK.unpack_from(body, at)
+            at += _CHUNK.size
+            chunks[number] = body[at : at + size]
+            at += size
+        return Snapshot(part.replay_from, part.command_position, end, swept, [(a, b) for a, b in pairs], chunks)
 
 
 class Capture:

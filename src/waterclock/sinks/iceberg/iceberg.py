@@ -1,4 +1,4 @@
-"""Results as a table of Apache Iceberg, in any catalog that pyiceberg knows, and two tables beside it (lake_rows.py).
+"""Results as a table of Apache Iceberg, in any catalog that pyiceberg knows, and two tables beside it (side_rows.py).
 
 Iceberg has no transaction over several tables that all catalogs take. So a commit goes in numbered steps, each a commit of
 Iceberg that sets the query's mark, a property of the table, together with the rows, and each is skipped where its table

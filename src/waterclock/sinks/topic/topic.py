@@ -2,7 +2,7 @@
 
 TOPIC                 a record a result: its key, and a JSON object of the columns that other sinks have (topic_rows.py)
 TOPIC_dead_letters    what could not be read, or not be kept
-TOPIC_batches         what was written last, which is read back at the start (topic_marks.py)
+TOPIC_batches         what was written last, which is read back at the start (marks.py)
 
 A batch is one transaction of Kafka, over all three:
 

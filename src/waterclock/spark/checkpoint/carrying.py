@@ -20,7 +20,7 @@ from typing import Any
 from waterclock.errors import StateMismatch
 from waterclock.sinks import LastBatch
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
-from waterclock.spark.places.place import remove
+from waterclock.streaming.places.place import remove
 
 CARRIED, CARRYING, OVER = "carried.json", "waterclock.carrying", "carried-over.json"
 PARTS = "waterclock.parts"

@@ -29,10 +29,9 @@ from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.taken import files_of_entry, is_unchanged, taken_files
-from waterclock.spark.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
 from waterclock.spark.source_folder import written_in
-
-CLOSING = "9999-12-31T00:00:00Z"
+from waterclock.streaming.layout import CLOSING
+from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from uuid import uuid4
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.sinks.epochs import Epoch
-from waterclock.spark.places.hadoop import HadoopPath
-from waterclock.spark.places.place import names_in
+from waterclock.streaming.places.hadoop import HadoopPath
+from waterclock.streaming.places.place import names_in
 
 log = logging.getLogger(__name__)
 OWNERS = "waterclock.owners"

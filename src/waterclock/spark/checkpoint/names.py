@@ -5,7 +5,7 @@ Rule 1: who removes a checkpoint, or what was begun of one, removes what has one
 
 from __future__ import annotations
 
-from waterclock.spark.places.place import Place, names_in
+from waterclock.streaming.places.place import Place, names_in
 
 _SPARK = ("metadata", "offsets", "commits", "sources", "state", "spark.log")
 _NOTES = (

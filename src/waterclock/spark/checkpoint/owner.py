@@ -11,8 +11,8 @@ from waterclock.disk import FolderLock, WithoutLocks
 from waterclock.errors import UsageError
 from waterclock.sinks.epochs import Epoch
 from waterclock.spark.checkpoint.lease import Lease
-from waterclock.spark.places.hadoop import HadoopPath
-from waterclock.spark.places.place import Place
+from waterclock.streaming.places.hadoop import HadoopPath
+from waterclock.streaming.places.place import Place
 
 LOCK = "waterclock.lock"
 

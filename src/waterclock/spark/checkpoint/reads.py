@@ -26,7 +26,7 @@ from waterclock.errors import StateMismatch
 from waterclock.sinks.epochs import Epoch
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.checkpoint.taken import entry_of, files_of_entry
-from waterclock.spark.places.place import Place, make_folder, names_in, remove
+from waterclock.streaming.places.place import Place, make_folder, names_in, remove
 
 READS = "waterclock.reads"
 _KEPT = 12  # batches: more than Spark's lists of files that are not in a larger one yet

@@ -15,7 +15,7 @@ import json
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.places.place import is_remote, names_in
+from waterclock.streaming.places.place import is_remote, names_in
 
 _PATIENCE_S, _LOOK_EVERY_S = 60.0, 0.2  # NFS keeps what a folder listed for up to a minute
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from waterclock.spark.places.place import Place, names_in
+from waterclock.streaming.places.place import Place, names_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.taken import TakenFile, entries_of, entry_of, files_of_entry
-from waterclock.spark.places.place import make_folder, names_in, place_of, remove, write_whole, written_ms
+from waterclock.streaming.places.place import make_folder, names_in, place_of, remove, write_whole, written_ms
 
 log = logging.getLogger(__name__)
 ASIDE = "waterclock.unplanned"

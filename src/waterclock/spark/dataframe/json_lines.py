@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
-from waterclock.spark.layout import ROW_ID
+from waterclock.streaming.layout import ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StringType, StructField, StructType
 
-from waterclock.spark.by_place import by_place
 from waterclock.spark.dataframe.json_lines import NOT_READ
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
-from waterclock.spark.toml.readers import Reader
+from waterclock.spark.packing.by_place import by_place
+from waterclock.streaming.toml.readers import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

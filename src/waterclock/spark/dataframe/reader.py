@@ -28,17 +28,17 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.rules.model import Rules
+from waterclock.spark.batch.steps import SOURCE, applied
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.dataframe.json_lines import json_rows, reads_lines, text_options
 from waterclock.spark.dataframe.lines import LINES, uncut, with_letters
 from waterclock.spark.dataframe.rows import CORRUPT, FILE, REASON
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
-from waterclock.spark.layout import refuse_own
-from waterclock.spark.places.place import is_remote, make_folder
 from waterclock.spark.source import FOREVER, literal
 from waterclock.spark.source_folder import check_readable
-from waterclock.spark.steps import SOURCE, applied
-from waterclock.spark.toml.readers import Reader
+from waterclock.streaming.layout import refuse_own
+from waterclock.streaming.places.place import is_remote, make_folder
+from waterclock.streaming.toml.readers import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

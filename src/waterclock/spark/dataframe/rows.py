@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.rules.model import Rules
-from waterclock.spark import frames
-from waterclock.spark.buckets import BUCKETS
-from waterclock.spark.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters
-from waterclock.spark.packs import FIRST, NO_TIME, Packs, as_time, end_of, timed
+from waterclock.spark.packing.packs import FIRST, NO_TIME, Packs, as_time, timed
+from waterclock.streaming import frames
+from waterclock.streaming.buckets import BUCKETS
+from waterclock.streaming.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters, end_of
 
 # beside the rows of a reader: their file, a line that is a dead letter, and why it is one
 FILE, CORRUPT, REASON = f"{ROW_ID}_file", f"{ROW_ID}_corrupt", f"{ROW_ID}_reason"

@@ -15,15 +15,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
-from waterclock.spark.by_place import in_workers
+from waterclock.spark.batch.plans import refuse_stateful
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.dataframe.rows import ASIDE, pack_letters, row_packer
-from waterclock.spark.files.source import reader
-from waterclock.spark.packs import TIMED
-from waterclock.spark.plans import refuse_stateful
+from waterclock.spark.files import reader
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.packs import TIMED
+from waterclock.spark.packing.transform import check_columns, delay_text, with_id
 from waterclock.spark.source import names_of
-from waterclock.spark.toml.fitting import check_durations, check_names_of
-from waterclock.spark.transform import check_columns, delay_text, with_id
+from waterclock.streaming.toml.fitting import check_durations, check_names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,11 +16,11 @@ from pyspark.errors import AnalysisException
 
 from waterclock.errors import EnvironmentMissing
 from waterclock.kafka.partitions import Offsets, Partition
-from waterclock.spark.by_place import in_workers
-from waterclock.spark.kafka.offsets import to_json
 from waterclock.spark.kafka.packing import PacksRecords
-from waterclock.spark.kafka.records import Headers, Records
-from waterclock.spark.toml.topics import Topics
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.streaming.toml.topics import Topics
+from waterclock.streaming.topics.offsets import to_json
+from waterclock.streaming.topics.records import Headers, Records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ def _jaas(mechanism: str, user: str, password: str) -> str:
 
 
 def _options(topics: Topics, starting: Offsets) -> dict[str, str]:
-    """Settings of the client, over them the connector's own, and over those what cannot be set (table.py, rule 1)."""
+    """Settings of the client, over them the connector's own, and over those what cannot be set (toml/topics.py, rule 1)."""
     return {
         **{f"kafka.{name}": value for name, value in java_settings(topics.client).items()},
         **topics.connector,

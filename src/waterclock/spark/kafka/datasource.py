@@ -21,11 +21,11 @@ from pyspark.sql.types import StructType
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.kafka.partitions import Offsets, Partition
-from waterclock.spark.kafka.client import client_for, resolved
-from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
-from waterclock.spark.kafka.offsets import Range, from_json, ranges, shares, to_json, up_to
 from waterclock.spark.kafka.packing import PacksRecords
-from waterclock.spark.toml.topics import Where
+from waterclock.streaming.toml.topics import Where
+from waterclock.streaming.topics.client import client_for, resolved
+from waterclock.streaming.topics.fetcher import PATIENCE_S, Fetcher, gone, kept
+from waterclock.streaming.topics.offsets import Range, from_json, ranges, shares, to_json, up_to
 
 try:
     from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows

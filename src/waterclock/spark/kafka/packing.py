@@ -3,8 +3,9 @@
     event frames   to the buckets of their keys
     dead frame     with the counters, to the first bucket: what belongs to no key
     clock frame    to every bucket: how far this partition is, and which others there are
+    changes frame  of topics of changes, in place of events: CHANGES of changes/packed.py, to the first bucket
 
-Rule 1: packed rows of a topic carry no time for Spark's watermark; watermarks.py says why.
+Rule 1: packed rows of a topic carry no time for Spark's watermark; streaming/state/watermarks.py says why.
 Rule 2: `origin` is topic, partition, offset: in that order a bucket takes what a batch brings it.
 """
 
@@ -18,13 +19,15 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from waterclock.kafka.partitions import Partition
-from waterclock.spark import buckets, frames
-from waterclock.spark.kafka.records import Records, TopicLayout, read_records
-from waterclock.spark.packs import END_US, FIRST, NO_TIME, TIMED, Packs, end_of, timed
+from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
+from waterclock.streaming import buckets, frames
+from waterclock.streaming.topics.changes import ChangeLayout, read_changes
+from waterclock.streaming.topics.clocks import own_watermark, watermarks_of
+from waterclock.streaming.topics.records import Records, TopicLayout, read_records
 
 
 class PacksRecords(Protocol):
-    """What every task is given: `RowPacker` for events, `ChangePacker` (changes.py) for changes of tables, `StepPacker`
+    """What every task is given: `RowPacker` for events, `ChangePacker` for changes of tables, `StepPacker`
     (stepping.py) for what goes through a step of the user's own first."""
 
     @property
@@ -61,7 +64,7 @@ class RowPacker:
             packs.add_rows(batch, key)
         counted = frames.with_counters(taken.dead, taken.counters, b"dead")
         packs.add(FIRST, frames.to_bytes(counted))
-        own = None if taken.latest_us is None else end_of(taken.latest_us) - self.delay_us
+        own = own_watermark(taken.latest_us, self.delay_us)
         return _with_clocks(packs, {**watermarks_of(known, gone), records.place: own})
 
     def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch:
@@ -69,10 +72,27 @@ class RowPacker:
         return _with_clocks(Packs("gone", self.count), watermarks_of(known, gone))
 
 
-def watermarks_of(known: Iterable[Partition], gone: Iterable[Partition]) -> dict[str, int | None]:
-    """What a clock frame says of partitions of which it knows no time: none, or that nobody waits for them any more."""
-    found: dict[str, int | None] = {f"{topic}/{partition}": None for topic, partition in known}
-    return {**found, **{f"{topic}/{partition}": END_US for topic, partition in gone}}
+@dataclass(frozen=True, slots=True)
+class ChangePacker:
+    """What every task needs to pack changes."""
+
+    layout: ChangeLayout
+    delay_us: int = 0
+
+    @property
+    def columns(self) -> str:
+        return TIMED
+
+    def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
+        """Packed changes of `records`; which partitions there are does not matter."""
+        packs = Packs(f"{records.topic} {records.partition:010d} {records.offsets[0]:020d}")
+        changes, dead, counters = read_changes(records, self.layout)
+        packs.add(FIRST, frames.to_bytes(frames.with_counters(dead, counters, b"dead")))
+        packs.add(FIRST, frames.to_bytes(changes))
+        return timed(packs, NO_TIME)
+
+    def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> None:
+        """Changes have no watermark that anybody could hold back."""
 
 
 def _with_clocks(packs: Packs, watermarks: dict[str, int | None]) -> pa.RecordBatch:

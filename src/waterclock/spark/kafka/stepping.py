@@ -26,17 +26,17 @@ from pyspark.sql.types import StructType
 from waterclock.errors import UsageError
 from waterclock.kafka.partitions import Partition
 from waterclock.rules.model import Rules
-from waterclock.spark import frames
-from waterclock.spark.by_place import in_workers
+from waterclock.spark.batch.steps import SOURCE, applied, nothing
 from waterclock.spark.dataframe.rows import PLACE, add_judged
 from waterclock.spark.dataframe.stream import check_dataframe, event_schema
-from waterclock.spark.kafka.packing import watermarks_of
-from waterclock.spark.kafka.records import WHERE_IT_LIES, RecordLayout, Records, plain_records
-from waterclock.spark.layout import ROW_ID
-from waterclock.spark.packs import FIRST, NO_TIME, TIMED, Packs, end_of, timed
-from waterclock.spark.steps import SOURCE, applied, nothing
-from waterclock.spark.toml.topics import Topics
-from waterclock.spark.transform import with_id
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
+from waterclock.spark.packing.transform import with_id
+from waterclock.streaming import frames
+from waterclock.streaming.layout import ROW_ID
+from waterclock.streaming.toml.topics import Topics
+from waterclock.streaming.topics.clocks import own_watermark, watermarks_of
+from waterclock.streaming.topics.records import WHERE_IT_LIES, RecordLayout, Records, plain_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ class StepPacker:
         """The rows of `records`, and behind them two that hold a frame each."""
         read = plain_records(records, self.layout)
         rows = read.rows.append_column(PLACE, _places(records, read.offsets))
-        own = None if read.latest_us is None else end_of(read.latest_us) - self.delay_us
+        own = own_watermark(read.latest_us, self.delay_us)
         dead = frames.with_counters(read.dead, read.counters, b"dead")
         return self._whole(rows, [dead, frames.clock({**watermarks_of(known, gone), records.place: own})])
 
@@ -154,7 +154,7 @@ def row_packer(
                 offset = rows.column(PLACE)[0]["offset"].as_py()
                 packs.origin = f"{topic} {partition:010d} {offset:020d} {task}"
                 latest_us = add_judged(packs, rows, rules)
-                own = None if latest_us is None else end_of(latest_us) - delay_us
+                own = own_watermark(latest_us, delay_us)
                 packs.add_to_each(frames.to_bytes(frames.clock({f"{topic}/{partition}": own})))
                 yield timed(packs, NO_TIME)
 

@@ -4,7 +4,7 @@ Rule 1: what a broker can say is asked before Spark starts: whether it answers, 
 Rule 2: a run to the end reads up to where the topics ended at its start; what comes later is the next run's. After the
         closing heartbeat nothing is read: it would be late.
 Rule 3: the heartbeats of the checkpoint are the only rows that have a time for Spark: its watermark stays at none until
-        the close, and the topics' own (watermarks.py) rules.
+        the close, and the topics' own (streaming/state/watermarks.py) rules.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import pyarrow as pa
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.rules.model import Rules
-from waterclock.spark.buckets import cores_of
-from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.files.source import reader
-from waterclock.spark.kafka.changes import ChangeLayout, ChangePacker
-from waterclock.spark.kafka.client import client_for, resolved, settings_of
-from waterclock.spark.kafka.offsets import from_json, to_json
-from waterclock.spark.kafka.packing import RowPacker
-from waterclock.spark.kafka.records import TopicLayout
+from waterclock.spark.files import reader
+from waterclock.spark.kafka.packing import ChangePacker, RowPacker
 from waterclock.spark.kafka.stepping import StepPacker, SteppedRows
-from waterclock.spark.packs import TIMED
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.packs import TIMED
+from waterclock.spark.packing.transform import delay_text
+from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.source import names_of
-from waterclock.spark.toml.topics import Topics
-from waterclock.spark.transform import delay_text
+from waterclock.streaming.toml.topics import Topics
+from waterclock.streaming.topics.changes import ChangeLayout
+from waterclock.streaming.topics.client import client_for, resolved, settings_of
+from waterclock.streaming.topics.offsets import from_json, to_json
+from waterclock.streaming.topics.records import TopicLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,17 +31,17 @@ from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, LastBatch, Sink, written_once
-from waterclock.spark.buckets import checked
 from waterclock.spark.checkpoint import carrying
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.checkpoint.lease import OWNERS, Lease
 from waterclock.spark.checkpoint.names import others_in
 from waterclock.spark.checkpoint.owner import LOCK, Owner, owner_of
-from waterclock.spark.frames import DEAD_SCHEMA
-from waterclock.spark.places.place import Place, copy_folder, make_folder, place_of, remove
 from waterclock.spark.rescale.offsets import carry_offsets, settings_of
 from waterclock.spark.rescale.reading import StateSeen, look, parts
 from waterclock.spark.rescale.writing import PARTITIONS, PartsProcessor, Written, lay_down, write_state
+from waterclock.streaming.buckets import checked
+from waterclock.streaming.frames import DEAD_SCHEMA
+from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
 
 if TYPE_CHECKING:
     import pyarrow as pa

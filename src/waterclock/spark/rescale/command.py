@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from waterclock.arguments import count, describe, master
 
 if TYPE_CHECKING:
-    from waterclock.spark.places.place import Place
     from waterclock.spark.rescale.reading import StateSeen
+    from waterclock.streaming.places.place import Place
 
 _SHOWN = 20  # buckets, the largest ones
 _EXAMPLES = """waterclock state show orders-checkpoint
@@ -54,10 +54,10 @@ def show(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from waterclock.spark.checkpoint.folder import Checkpoint
-    from waterclock.spark.places.place import is_remote, place_of
     from waterclock.spark.rescale.reading import look
     from waterclock.spark.session.session import conf_for, start
-    from waterclock.spark.toml.config import load
+    from waterclock.streaming.places.place import is_remote, place_of
+    from waterclock.streaming.toml.config import load
 
     named = place_of(arguments.place, Path.cwd())
     config = None if is_remote(named) or not named.is_file() else load(arguments.place)
@@ -80,10 +80,10 @@ def rescale(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from waterclock.spark.pipeline import configured
-    from waterclock.spark.places.place import is_remote, place_of
     from waterclock.spark.rescale.carry import rescale
     from waterclock.spark.session.session import conf_for, start
-    from waterclock.spark.toml.config import load, log_of
+    from waterclock.streaming.places.place import is_remote, place_of
+    from waterclock.streaming.toml.config import load, log_of
 
     config = replace(load(arguments.pipeline), buckets=None)  # it may name the new number already
     to = place_of(arguments.to, Path.cwd()) if arguments.to else config.checkpoint
@@ -103,7 +103,7 @@ def rescale(arguments: argparse.Namespace) -> int:
 
 
 def _buckets(text: str) -> int:
-    from waterclock.spark.buckets import checked
+    from waterclock.streaming.buckets import checked
 
     number = count(text)
     try:

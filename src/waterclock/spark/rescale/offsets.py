@@ -17,7 +17,7 @@ from typing import Any
 
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint.folder import Checkpoint, write
-from waterclock.spark.places.place import Place, copy_folder, make_folder, remove
+from waterclock.streaming.places.place import Place, copy_folder, make_folder, remove
 
 _VERSION = "v1"
 

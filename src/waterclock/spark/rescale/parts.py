@@ -2,8 +2,8 @@
 
     stored bucket -> its keys' states, its deadlines -> parts, a few thousand keys each -> stored bucket of another count
 
-A key's bucket is a hash of it modulo the count (buckets.py), so 16 to 64 only splits and 64 to 8 only joins; any other pair
-of counts does both, and all go the same way.
+A key's bucket is a hash of it modulo the count (streaming/buckets.py), so 16 to 64 only splits and 64 to 8 only joins; any
+other pair of counts does both, and all go the same way.
 
 Rule 1: nothing is worked out anew: a key's state, its deadlines and the rows that they hold move as they are stored.
 Rule 2: the bucket that is put together stands at the furthest watermark of all. None of its deadlines lies before that:
@@ -24,15 +24,15 @@ import pyarrow as pa
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.events import Counters
 from waterclock.rules.model import Rules
-from waterclock.spark.buckets import places
-from waterclock.spark.state import chunks, states
-from waterclock.spark.state.blobs import Blobs, BlobStore
-from waterclock.spark.state.bucket import Bucket, StoredBucket, read_state
-from waterclock.spark.state.pages import Pages
-from waterclock.spark.state.plain import PlainEngine
-from waterclock.spark.state.rows import Rows
-from waterclock.spark.state.states import States
-from waterclock.spark.state.watermarks import Watermarks
+from waterclock.streaming.buckets import places
+from waterclock.streaming.state import chunks, states
+from waterclock.streaming.state.blobs import Blobs, BlobStore
+from waterclock.streaming.state.bucket import Bucket, StoredBucket, read_state
+from waterclock.streaming.state.pages import Pages
+from waterclock.streaming.state.plain import PlainEngine
+from waterclock.streaming.state.rows import Rows
+from waterclock.streaming.state.states import States
+from waterclock.streaming.state.watermarks import Watermarks
 
 KEYS_A_PART = 20_000  # a part is a row of Spark's: a few megabytes
 

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
-from waterclock.spark.buckets import labels
-from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.rescale.parts import Clock, seen, split
-from waterclock.spark.state.bucket import StoredBucket
+from waterclock.streaming.buckets import labels
+from waterclock.streaming.state.bucket import StoredBucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,14 +19,14 @@ from pyspark.sql import Row
 
 from waterclock.errors import StateMismatch
 from waterclock.rules.model import Rules
-from waterclock.spark.buckets import labels
-from waterclock.spark.by_place import in_workers
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.operator import RulesProcessor
-from waterclock.spark.places.place import Place, is_remote
+from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.operator import RulesProcessor
 from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of
 from waterclock.spark.rescale.reading import PARTS
 from waterclock.spark.source import literal
+from waterclock.streaming.buckets import labels
+from waterclock.streaming.places.place import Place, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 
 import waterclock.errors
 from waterclock.errors import UsageError
-from waterclock.spark.buckets import by_cores
 from waterclock.spark.session.pythons import environment
+from waterclock.streaming.buckets import by_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,3 +110,9 @@ def packed(folder: Path) -> Path:
 def send(session: SparkSession, package: Path) -> None:
     """Have every executor import waterclock from `package`, before anything that it has installed."""
     session.sparkContext.addArchive(f"{package}#{_NAME}")  # unpacked as that folder, where Spark's Pythons look first
+
+
+def cores_of(session: SparkSession) -> int:
+    """How many tasks the session runs at once; of a cluster, as many as it was asked for."""
+    context = session.sparkContext
+    return int(context.getConf().get("spark.cores.max", str(context.defaultParallelism)))

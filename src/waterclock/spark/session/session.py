@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from waterclock.arguments import TRIED_MASTERS
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark.buckets import by_cores
 from waterclock.spark.session import cluster
 from waterclock.spark.session.interrupts import Interrupted
 from waterclock.spark.session.java import use_java
 from waterclock.spark.session.pythons import environment, quick_python
+from waterclock.streaming.buckets import by_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,5 @@
-"""What a running pipeline reports about itself.
+"""What a running pipeline reports about itself, beside the record of streaming/statistics.py.
 
-statistics.py  the frozen record, gathered batch by batch
 listening.py   what Spark reports of a query
 behind.py      how much of the source no batch has taken
-prometheus.py  the record as metrics
 """

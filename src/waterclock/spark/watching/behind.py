@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.kafka.offsets import from_json
 from waterclock.spark.source_folder import count_files
-from waterclock.spark.toml.config import Files
-from waterclock.spark.toml.topics import Topics
+from waterclock.streaming.toml.config import Files
+from waterclock.streaming.toml.topics import Topics
+from waterclock.streaming.topics.offsets import from_json
 
 if TYPE_CHECKING:
     from waterclock.kafka.client import Client
@@ -50,7 +50,7 @@ class Behind:
             client.close()
 
     def _records(self, topics: Topics) -> Mapping[str, int] | None:
-        from waterclock.spark.kafka.client import client_for, settings_of
+        from waterclock.streaming.topics.client import client_for, settings_of
 
         done = from_json(self._checkpoint.source_offsets())
         if not done:

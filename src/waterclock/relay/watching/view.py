@@ -1,0 +1,165 @@
+"""What both logs say of a partition's messages, read beside any relay: no relay need run, no file of one is read.
+
+    1. bounds    where the input ends is asked before where TOPIC.settled does
+    2. settled   all of TOPIC.settled is read
+    3. asked     the commands that nobody has answered
+    4. messages  the input's
+
+Rule 1: everything is read from Kafka, as a new owner does (take_over.py).
+Rule 2: by the order in 1, of the requests up to the input's end all are known that were settled until then. The other way
+        round, what is delivered in between would look pending.
+Rule 3: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
+Rule 4: what was moved on stands at its last copy, and nothing pending stands below what is swept (moves.py). Of what was
+        moved on between the two questions of 1, the copy stands behind that end: it is read to there.
+Rule 5: what was cut off TOPIC.settled is known through a snapshot that stands there (settled.py); without one that can be
+        read, the view is refused. Where a relay cuts off what is being read, it is an error, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from confluent_kafka import Message
+
+from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.admin import Admin
+from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs.settled import SettledOrigins, record_of
+from waterclock.relay.owner.context import Reading, in_silence
+from waterclock.relay.store.origins import State
+from waterclock.relay.wire.letters import Command
+from waterclock.relay.wire.request import Action, BadRequest, Request, request_in, request_of
+from waterclock.relay.wire.settlement import NoSettlement, mark_of
+from waterclock.relay.wire.topics import Topics
+
+log = logging.getLogger("waterclock.relay")
+TOLD_EVERY: Final = 2_000  # records
+
+
+class Bounds(NamedTuple):
+    """Of one partition: first offset and end of both logs; `mark` is that of the input in settlements."""
+
+    number: int
+    input: tuple[int, int]
+    settled: tuple[int, int]
+    mark: bytes
+
+
+class Seen(NamedTuple):
+    """A message: where its request stood first, the record that it stands in now, what it asks for, and what became of it.
+    `asked`: rule 3; None where nothing was."""
+
+    origin: int
+    message: Message
+    request: Request
+    state: State
+    asked: Action | None
+
+
+def bounds_of(admin: Admin, logs: Logs, topics: Topics) -> list[Bounds]:
+    """Step 1, of all partitions. UsageError where the topics are not a relay's."""
+    there = admin.topics()
+    for topic in (topics.input, topics.settled):
+        if topic not in there:
+            raise UsageError(
+                f"There is no topic {topic}: a relay makes {topics.input} and {topics.settled} when it starts. "
+                "Name the topic that its requests are written to."
+            )
+    if there[topics.input] != there[topics.settled]:
+        raise UsageError(
+            f"{topics.input} and {topics.settled} differ in partitions: `waterclock relay` says the remedy."
+        )
+    mark, numbers = mark_of(admin.topic_id(topics.input)), range(there[topics.input])
+    inputs = [logs.bounds(topics.input, number) for number in numbers]  # rule 2: these first
+    settled = [logs.bounds(topics.settled, number) for number in numbers]
+    return [Bounds(number, inputs[number], settled[number], mark) for number in numbers]
+
+
+class View:
+    """Of one partition; `reading` hears how far both logs are read. A byte is held for each record of the input."""
+
+    def __init__(self, logs: Logs, topics: Topics, bounds: Bounds, reading: Reading = in_silence) -> None:
+        self._logs = logs
+        self._topics = topics
+        self._bounds = bounds
+        self._reading = reading
+        self._settled = SettledOrigins(bounds.mark, bounds.settled[0])
+
+    def pending(self) -> Iterator[Seen]:
+        """What is pending, in the order of the input; ConnectionLost if the logs were cut off meanwhile."""
+        return (seen for seen in self._messages(only_pending=True) if seen.state == State.PENDING)
+
+    def of(self, id: bytes) -> Iterator[Seen]:
+        """All that bear an id, delivered or not, as far as the input goes back."""
+        known = set[int]()
+        for seen in self._messages(only_pending=False):
+            if seen.request.id == id and seen.origin not in known:  # a message and its copies are one
+                known.add(seen.origin)
+                yield seen
+
+    def _messages(self, only_pending: bool) -> Iterator[Seen]:
+        """Steps 2 to 4. `only_pending`: of what was moved on, nothing but its last copy."""
+        (low, end), settled, asked = self._bounds.input, self._settled, dict[bytes, list[Command]]()
+        try:
+            self._read_settled()  # 2
+            for origin, message, request in self._requests(max(low, settled.answered), end):  # 3
+                if request.action is not Action.SCHEDULE and origin == message.offset():
+                    asked.setdefault(request.id, []).append(Command(origin, request.action, request.id))
+            start = max(low, settled.moves.swept) if only_pending else low  # rule 4
+            for origin, message, request in self._requests(start, max(end, settled.moves.end)):  # 4
+                if request.action is not Action.CANCEL and origin < end:
+                    commands = asked.get(request.id, ()) if request.id else ()
+                    # what was asked for first: a command is for what stands before it
+                    action = next((each.action for each in commands if each.offset > origin), None)
+                    yield Seen(origin, message, request, settled.state(origin) or State.PENDING, action)
+        except ConnectionLost as error:  # rule 5
+            number, bounds = self._bounds.number, self._bounds
+            for topic, (first, _) in ((self._topics.input, bounds.input), (self._topics.settled, bounds.settled)):
+                if self._logs.bounds(topic, number)[0] > first:
+                    raise ConnectionLost(
+                        f"{topic}-{number} was cut off by a relay while it was read: call `pending` again, or run the "
+                        "command again."
+                    ) from error
+            raise
+
+    def _read_settled(self) -> None:
+        """All that is known to be settled; what no relay wrote so is passed over, as a relay does."""
+        topic, (low, end) = self._topics.settled, self._bounds.settled
+        for message in self._read(topic, low, end):
+            place = f"{topic}-{self._bounds.number}-{message.offset()}"
+            try:
+                self._settled.take(record_of(message.value() or b""))
+            except NoSettlement as error:
+                if error.later:
+                    raise UsageError(
+                        f"{place} is written by a later relay: {error}. Read it with that version."
+                    ) from None
+                log.warning("%s is no settlement, and is passed over: %s", place, error)
+        if not self._settled.is_known:
+            raise UsageError(
+                f"{topic}-{self._bounds.number} begins at offset {low}, and no snapshot of what was settled before can be "
+                "read: what is pending is not known from the logs. A relay that runs with --metrics knows it from its "
+                "files: `waterclock relay ls --at HOST:PORT`."
+            )
+
+    def _requests(self, start: int, end: int) -> Iterator[tuple[int, Message, Request]]:
+        """Origin, record and request from `start` on; a bad one is none, whether it has its dead letter or not."""
+        for message in self._read(self._topics.input, start, end):
+            offset = message.offset()
+            try:
+                if self._settled.moves.is_copy(offset):
+                    origin, headers, timestamp_ms = self._settled.moves.asked(message)
+                    yield origin, message, request_of(headers, timestamp_ms)
+                else:
+                    yield offset, message, request_in(message)
+            except BadRequest:
+                continue
+
+    def _read(self, topic: str, start: int, end: int) -> Iterator[Message]:
+        place = f"{topic}-{self._bounds.number}"
+        for count, message in enumerate(self._logs.read(topic, self._bounds.number, start, end)):
+            if not count % TOLD_EVERY:
+                self._reading(place, message.offset() - start, end - start)
+            yield message

@@ -1,0 +1,226 @@
+"""The outlets of a pipeline: what each sink takes of a batch, and how a batch comes to all of them.
+
+    1. each sink is made or checked by itself, in the order in which they are named; nothing goes on where one is refused
+    2. a batch goes to one after the other, to each in a transaction of its own (sinks/base.py)
+
+Rule 1: exactly once is each sink's own. A kill between two of them leaves some a batch ahead; the batch comes again:
+        who has it passes it over, who lacks it gets it.
+Rule 2: what no sink takes would be lost without a word: that is refused.
+Rule 3: no two of them write to one place.
+Rule 4: results that executors write go past the driver, so they are one sink's, and nothing is done with them on the way
+        but a choice of columns.
+Rule 5: the first one counts for the pipeline: its totals are those that are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waterclock.errors import UsageError
+from waterclock.rules.results import LATE
+from waterclock.sinks import Batch, Sink, check_belongs, sink_of, written_once
+from waterclock.sinks.epochs import fence
+from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
+from waterclock.sinks.own import OwnSink
+from waterclock.spark.batch.steps import ChosenColumns, ResultStep
+from waterclock.spark.checkpoint.carrying import ahead, number_in_sink, settle
+from waterclock.streaming import frames
+from waterclock.streaming.places.place import place_of as place_at
+from waterclock.streaming.toml.sink import refuse_one_place
+from waterclock.streaming.toml.steps import Outlet, check_takes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from waterclock.sinks.epochs import Epoch
+    from waterclock.spark.checkpoint.folder import Checkpoint
+
+_ALONE = (
+    "{} has written_by = 'executors', and such results do not come through the driver, so they cannot go with {}: leave "
+    "one of both out"
+)
+
+
+class PlannedOutlet:
+    """An outlet of a pipeline: what becomes of a batch's results on their way to its sink."""
+
+    def __init__(self, given: Any) -> None:
+        asked = given if isinstance(given, Outlet) else Outlet(given)
+        self.sink, self._step, self.columns, self.takes = sink_of(asked.sink), asked.step, asked.columns, asked.takes
+        if (reached_by := getattr(self.sink, "reached_by", None)) is not None:
+            reached_by(lambda url: place_at(url, Path()))
+        if self.takes and getattr(self.sink, "mirror", None) is not None:
+            raise UsageError(f"{self.sink.describe()} is a mirror, which takes all its changes: leave out 'takes'")
+        self.by_executors = getattr(self.sink, "written_by", DRIVER) == EXECUTORS
+        if self.by_executors and (self._step is not None or self.takes):
+            raise UsageError(_ALONE.format(self.sink.describe(), "'query', 'transform' or 'takes'"))
+        self._reshapes: ResultStep | ChosenColumns | None = None
+        self.schema: pa.Schema | None = None  # of what the sink is given, once that is known
+
+    @property
+    def path(self) -> Path | None:
+        """Where it lies in the file system, if it says so."""
+        path = getattr(self.sink, "path", None)
+        return path if isinstance(path, Path) else None
+
+    @property
+    def place(self) -> str:
+        """Where its results are, in words that are the same from run to run."""
+        place = getattr(self.sink, "place", None)
+        return place if isinstance(place, str) else str(self.sink.describe())
+
+    def plan(self, session: SparkSession | None, results: pa.Schema) -> None:
+        """Find out what it is given of `results`; a step of the user's own needs a `session` for that."""
+        if self.columns:
+            self._reshapes = ChosenColumns(self.columns, results)
+        elif self._step is not None and session is not None:
+            self._reshapes = ResultStep(self._step, session, results)
+        if self._step is None or self._reshapes is not None:
+            self.schema = results if self._reshapes is None else self._reshapes.schema
+
+    def taken(self, results: pa.Schema) -> pa.Schema:
+        """The columns of a batch's frames, where it is the only sink."""
+        return results if self._reshapes is None else self._reshapes.taken
+
+    def given(self, session: SparkSession, batch: Batch) -> Batch:
+        """What it is to write of `batch`."""
+        if batch.files:
+            return batch
+        if self.takes:
+            batch = _of_kinds(batch, self.takes)
+        if self._reshapes is None:
+            return batch
+        rows = batch.results
+        if isinstance(self._reshapes, ChosenColumns):
+            rows = frames.chosen(rows, self.columns).replace_schema_metadata(None)
+        rows = self._reshapes.of(session, rows)
+        return replace(batch, results=rows, counters={**batch.counters, "results": rows.num_rows})
+
+
+class Outlets:
+    """All outlets of a pipeline, `given` as a sink, an `Outlet`, or a list of such."""
+
+    def __init__(self, given: Any) -> None:
+        """TypeError or UsageError where they cannot be those of one pipeline."""
+        several = list(given) if isinstance(given, list | tuple) else [given]
+        if not several:
+            raise UsageError("a pipeline needs a sink, or a list of sinks: got an empty list")
+        self._all = [PlannedOutlet(each) for each in several]
+        if len(self._all) > 1 and (named := [outlet for outlet in self._all if outlet.by_executors]):
+            raise UsageError(_ALONE.format(named[0].sink.describe(), "several sinks"))
+        check_takes([outlet.takes for outlet in self._all])
+        self._refuse_two_at_one_place()
+
+    def __iter__(self) -> Iterator[PlannedOutlet]:
+        return iter(self._all)
+
+    @property
+    def first(self) -> PlannedOutlet:
+        return self._all[0]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of results that are asked for of the operator; none where that is all."""
+        return self.first.columns if len(self._all) == 1 else ()
+
+    @property
+    def place(self) -> str:
+        """Where the results are, in words that are the same from run to run."""
+        return " and ".join(outlet.place for outlet in self._all)
+
+    def plan(self, session: SparkSession | None, results: pa.Schema) -> bool:
+        """Find out what each is given of `results`; False where that is known with a session only."""
+        for outlet in self._all:
+            outlet.plan(session, results)
+        return all(outlet.schema is not None for outlet in self._all)
+
+    def taken(self, results: pa.Schema) -> pa.Schema:
+        """The columns of a batch's frames."""
+        return self.first.taken(results) if len(self._all) == 1 else results
+
+    def result_files(self, batch_id: int, checkpoint: Checkpoint) -> ResultFiles | None:
+        """Where executors write the results of a batch; None where they come through the driver.
+
+        They do too where the sink had the batch at the start already: files of it would be left over.
+        """
+        sink, query_id, number = self.first.sink, checkpoint.query_id(), number_in_sink(checkpoint, batch_id)
+        assert query_id is not None
+        assert number is not None
+        if not self.first.by_executors or sink.is_applied(query_id, number):
+            return None
+        return cast(TakesFiles, sink).result_files(number)
+
+    def open(self, checkpoint: Checkpoint) -> None:
+        """Make or check the tables of each; StateMismatch where one does not belong to the checkpoint."""
+        for outlet in self._all:
+            assert outlet.schema is not None, "plan comes first"
+            outlet.sink.open(outlet.schema)
+        for outlet in self._all:
+            settle(checkpoint, outlet.sink.last_applied())
+            last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
+            check_belongs(outlet.sink, str(checkpoint.path), checkpoint.query_id(), last, done)
+
+    def held(self, checkpoint: Checkpoint) -> int:
+        """Spark's number of the last batch that one of them holds; -1 where none holds any of the checkpoint's query."""
+        found = (outlet.sink.last_applied() for outlet in self._all)
+        own = [last.batch_id for last in found if last is not None and last.query_id == checkpoint.query_id()]
+        return max((number - ahead(checkpoint) for number in own), default=-1)
+
+    def fence(self, epoch: Epoch | None) -> None:
+        """Tell each that it is the turn of `epoch`."""
+        for outlet in self._all:
+            fence(outlet.sink, epoch)
+
+    def write(self, session: SparkSession, batch: Batch) -> Batch | None:
+        """Each writes its part of `batch`, once. The value is what the first one wrote; None where it had it already."""
+        written = [written_once(outlet.sink, outlet.given(session, batch)) for outlet in self._all]
+        return written[0]
+
+    def only(self) -> PlannedOutlet:
+        """The sink of a pipeline that has one; UsageError where there are several."""
+        if len(self._all) > 1:
+            raise UsageError(
+                "the pipeline has several sinks, which cannot be handed over to another checkpoint in one transaction: "
+                "keep its buckets, or start over with --fresh"
+            )
+        return self.first
+
+    def describe(self) -> str:
+        """Where all of it is, for messages to people."""
+        return " and ".join(outlet.sink.describe() for outlet in self._all)
+
+    def close(self) -> None:
+        for outlet in self._all:
+            outlet.sink.close()
+
+    def _refuse_two_at_one_place(self) -> None:
+        own = [outlet for outlet in self._all if not isinstance(outlet.sink, OwnSink)]  # whose place nobody knows
+        refuse_one_place([outlet.place for outlet in own])
+        if len({id(outlet.sink) for outlet in self._all}) < len(self._all):
+            raise UsageError("two of the pipeline's sinks are the same object: name each once")
+
+
+def _of_kinds(batch: Batch, takes: tuple[str, ...]) -> Batch:
+    """What of a batch a sink takes that asks for some of it."""
+    rows = batch.results
+    if "kind" in rows.column_names:
+        is_late = pc.fill_null(pc.equal(rows["kind"], LATE), False)
+        keep = {"results": pc.invert(is_late), "late": is_late}
+        chosen = [keep[name] for name in takes if name in keep]
+        rows = rows.filter(reduce(pc.or_, chosen)) if chosen else rows.slice(0, 0)
+    elif "results" not in takes:
+        rows = rows.slice(0, 0)
+    dead = batch.dead_letters if "dead_letters" in takes else batch.dead_letters.slice(0, 0)
+    return replace(batch, results=rows, dead_letters=dead, counters={**batch.counters, "results": rows.num_rows})
+
+
+def outlets_of(sink: Sink | None, given: list[Outlet[Any]]) -> list[Outlet[Any]]:
+    """`given`, or `sink` in the place of the first one."""
+    return given if sink is None else [given[0].of(sink), *given[1:]]

@@ -1,0 +1,75 @@
+"""Packed rows: what travels between a source and the operator, with the times that move Spark's watermark.
+
+ts          the largest time of what is packed, null where there is none; dropped before grouping
+bucket      the label of a bucket of keys
+origin      where the rows come from: frames of a bucket are taken in its order
+frame       rows as Arrow bytes, null in a row that only moves the watermark
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from waterclock.spark.packing import operator
+from waterclock.streaming import buckets, frames
+
+TIMED = f"ts timestamp, {operator.PACKED}"
+# where what belongs to no key travels: it leaves no state, so any label will do
+FIRST = buckets.labels(buckets.BUCKETS)[0]
+_SPARKS_FIRST_US = 1_000  # its watermark counts milliseconds, and 0 says that there is none
+NO_TIME = pa.scalar(None, frames.TIMESTAMP)
+
+
+class Packs:
+    """Packed rows, with `origin` for their order: where they come from, then the order in which they were made."""
+
+    def __init__(self, origin: str = "", count: int = buckets.BUCKETS) -> None:
+        """`count` is the number of buckets."""
+        context = TaskContext.get()
+        self.origin = origin or f"{context.partitionId() if context else 0:08d}"
+        self._count = count
+        self._made = 0
+        self._rows: list[tuple[int, str, bytes | None]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, label: int, frame: bytes | None) -> None:
+        self._rows.append((label, f"{self.origin} {self._made:08d}", frame))
+        self._made += 1
+
+    def add_rows(self, rows: pa.RecordBatch, key: str) -> None:
+        """Add rows, whose column `key` has no nulls, to the buckets of their keys."""
+        for label, part in buckets.split(rows, rows.column(key), self._count):
+            self.add(label, frames.to_travel(part))
+
+    def add_to_each(self, frame: bytes) -> None:
+        """Add a frame to every bucket."""
+        for label in buckets.labels(self._count):
+            self.add(label, frame)
+
+    def add_early(self, watermark_us: int) -> None:
+        """Tell every bucket of a watermark before 1970, which is none to Spark: its own never lies there."""
+        if watermark_us < _SPARKS_FIRST_US:
+            self.add_to_each(frames.to_bytes(frames.clock({"stream": watermark_us})))
+
+    def take(self) -> pa.RecordBatch:
+        label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())
+        self._rows = []
+        arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.string()), pa.array(frame, pa.binary())]
+        return pa.RecordBatch.from_arrays(arrays, ["bucket", "origin", "frame"])
+
+
+def as_time(us: int) -> pa.Scalar:
+    """Microseconds since 1970 as a time."""
+    return pa.scalar(us, pa.int64()).cast(frames.TIMESTAMP)
+
+
+def timed(packs: Packs, latest: pa.Scalar) -> pa.RecordBatch:
+    """What is packed so far, as rows of TIMED whose time is `latest`."""
+    if not len(packs):
+        packs.add(FIRST, None)  # nothing but heartbeats: a row without a frame still moves the watermark
+    packed = packs.take()
+    times = pa.repeat(latest, packed.num_rows).cast(frames.TIMESTAMP)
+    return pa.RecordBatch.from_arrays([times, *packed.columns], ["ts", *packed.schema.names])

@@ -1,0 +1,277 @@
+"""What a running pipeline reports about itself: one frozen record, whoever asks and whenever.
+
+Each field says how it is shown to Prometheus. spark/watching/listening.py brings Spark's part (times of phases, rows and
+memory of the state), spark/watching/behind.py how much of the source is not taken yet.
+
+Rule 1: two threads write, each its own fields, and each field is replaced whole: a reader needs no lock. All that a batch
+        changes is one field.
+Rule 2: the counts are the sink's, over all runs; they agree with its tables after each batch. Spark's part comes a moment
+        later than the batch, and begins with the run.
+Rule 3: what is not known is None, or is left out. It is never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+from waterclock.clock import WallClock
+from waterclock.web.record import LABEL, Each, Shown, counter, gauge, page, summary
+
+WINDOW_S = 60.0
+BehindOf = Callable[[Mapping[str, int] | None], Mapping[str, int] | None]  # the sink's totals -> what no batch took
+Recent = tuple[tuple[float, int, int], ...]  # (when, events, results) of the batches of the last minute
+COUNTED = {  # counter of the sink -> what it counts; docs/operations.md has the metrics in a table
+    "events": "Events taken from the source, duplicates and late ones too.",
+    "results": "Results written to the sink.",
+    "released": "Events released in their order.",
+    "reordered": "Events that came out of order.",
+    "duplicates": "Events removed as seen before.",
+    "late": "Events that came behind the watermark.",
+    "dead_letters": "Lines and records that could not be read, or not be kept.",
+    "heartbeats": "Rows that carry nothing but a time.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Seconds that a phase of the batches took.
+
+    >>> Phase(last_s=0.5, total_s=3.0, count=4).plus(1.0)
+    Phase(last_s=1.0, total_s=4.0, count=5)
+    """
+
+    last_s: float
+    # of all batches of this run
+    total_s: float = field(
+        metadata=summary("batch_phase_seconds", "Seconds of this run's batches by phase.", count="count")
+    )
+    count: int
+
+    def plus(self, seconds: float) -> Phase:
+        """With one batch more."""
+        return Phase(seconds, self.total_s + seconds, self.count + 1)
+
+
+def _total(name: str) -> Callable[[PipelineStatistics], int | None]:
+    """None before the sink is open: a 0 in between would look like a counter that was set back."""
+    return lambda record: None if record.totals is None else record.count(name)
+
+
+def _totals() -> dict[str, Shown]:
+    """How the sink's counters are shown."""
+    return {
+        **{name: shown for name, what in COUNTED.items()
+           for shown in counter(name, what, " Over all runs.", of=_total(name)).values()},
+        **gauge("held_events", "Events that wait for their order.", of=_total("held")),
+        **gauge("pending_deadlines", "Deadlines that are set: open expectations, delays, deliveries, silences.",
+                of=_total("pending")),
+        **gauge("state_bytes", "What all buckets keep, as it is stored.", of=_total("state_bytes")),
+    }  # fmt: skip
+
+
+def _behind_in(unit: str) -> dict[str, Shown]:
+    """How `behind` is shown in its unit, by topic and partition; of files there is one figure without labels."""
+
+    def of(record: PipelineStatistics) -> dict[tuple[str, ...], int] | None:
+        if record.behind is None or record.unit != unit:
+            return None
+        return {tuple(place.rsplit("/", 1)) if place else (): count for place, count in record.behind.items()}
+
+    return gauge(f"source_behind_{unit}", f"What the source has and no batch took, in {unit}.", of, "topic partition")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatistics:
+    """A pipeline at one moment; `Pipeline.statistics()` returns it. `dataclasses.asdict` makes what JSON takes.
+
+    Times are microseconds since 1970; the watermark is None before the first one, and lies in the year 9999 once the
+    pipeline is closed.
+
+    >>> PipelineStatistics("orders", totals={"events": 5, "held": 2}, watermark_us=1_000_000, newest_us=4_000_000).held
+    2
+    """
+
+    pipeline: str = field(metadata=LABEL)
+    batches: int = field(default=0, metadata=counter("batches", "Batches committed by this run.", since=""))
+    batch_id: int | None = None  # of the last one
+    # the sink's counters, over all runs; None before it is open
+    totals: Mapping[str, int] | None = field(default=None, metadata=_totals())
+    events_per_second: float | None = None  # over the last minute, or since the start; None before it
+    results_per_second: float | None = None
+    watermark_us: int | None = field(
+        default=None,
+        metadata={
+            **gauge("watermark_timestamp_seconds", "The watermark, since 1970."),
+            **gauge("watermark_behind_newest_event_seconds", "From the watermark to the newest event.",
+                    of=attrgetter("behind_newest_s")),
+            **gauge("watermark_behind_now_seconds", "From the watermark to now.", of=attrgetter("behind_now_s")),
+        },
+    )  # fmt: skip
+    # of the events that this run took
+    newest_us: int | None = field(
+        default=None, metadata=gauge("newest_event_timestamp_seconds", "The largest time of an event.")
+    )
+    now_us: int = 0  # wall time of this record
+    unit: str = ""  # of `behind`: "files", "records"
+    # what the source has and no batch took: by TOPIC/PARTITION, or ""
+    behind: Mapping[str, int] | None = field(default=None, metadata={**_behind_in("files"), **_behind_in("records")})
+    state_rows: int | None = field(
+        default=None, metadata=gauge("state_rows", "Rows in Spark's state store: one for each bucket that was used.")
+    )
+    state_memory_bytes: int | None = field(
+        default=None, metadata=gauge("state_memory_bytes", "Memory of Spark's state store, caches included.")
+    )
+    # by name; docs/operations.md says which lies in which
+    phases: Mapping[str, Phase] | None = field(default=None, metadata={"": Each("phase")})
+
+    def count(self, name: str) -> int:
+        """One of the totals; 0 where nothing of it was counted."""
+        return (self.totals or {}).get(name, 0)
+
+    @property
+    def events(self) -> int:
+        """Events taken, duplicates and late ones too."""
+        return self.count("events")
+
+    @property
+    def results(self) -> int:
+        """Results that were written."""
+        return self.count("results")
+
+    @property
+    def held(self) -> int:
+        """Events that wait for their order."""
+        return self.count("held")
+
+    @property
+    def pending(self) -> int:
+        """Deadlines that are set: open expectations, delays, deliveries, silences."""
+        return self.count("pending")
+
+    @property
+    def late(self) -> int:
+        """Events that came behind the watermark."""
+        return self.count("late")
+
+    @property
+    def dead_letters(self) -> int:
+        """What could not be read, or not be kept."""
+        return self.count("dead_letters")
+
+    @property
+    def state_bytes(self) -> int:
+        """What all buckets keep, as it is stored."""
+        return self.count("state_bytes")
+
+    @property
+    def behind_newest_s(self) -> float | None:
+        """Seconds from the watermark to the newest event; 0 once the watermark has passed it."""
+        return None if self.newest_us is None else self._behind(self.newest_us)
+
+    @property
+    def behind_now_s(self) -> float | None:
+        """Seconds from the watermark to now; 0 where it lies ahead."""
+        return self._behind(self.now_us)
+
+    def _behind(self, moment_us: int) -> float | None:
+        return None if self.watermark_us is None else max(0, moment_us - self.watermark_us) / 1e6
+
+
+def prometheus(statistics: PipelineStatistics) -> str:
+    """The page for one pipeline; each sample carries its name.
+
+    >>> page = prometheus(PipelineStatistics("orders", totals={"events": 1200}))
+    >>> [line for line in page.splitlines() if line.startswith("waterclock_events")]
+    ['waterclock_events_total{pipeline="orders"} 1200']
+    """
+    return page(statistics, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What the batches brought that were taken."""
+
+    batches: int = 0
+    batch_id: int | None = None
+    totals: Mapping[str, int] | None = None  # None until the sink is known
+    watermark_us: int | None = None
+    newest_us: int | None = None
+    recent: Recent = ()
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+
+    def within(self, now_s: float) -> Recent:
+        return tuple(each for each in self.recent if now_s - each[0] < WINDOW_S)
+
+
+class Gatherer:
+    """What is known of one run so far. `took` is the driver's to call, `heard` the listener's; `seen` anybody's."""
+
+    def __init__(self, pipeline: str, clock: WallClock) -> None:
+        self._pipeline, self._clock = pipeline, clock
+        self._started_s: float | None = None
+        self._taken = _Taken()
+        self._sparks: Mapping[str, Phase] = {}
+        self._state: tuple[int | None, int | None] = (None, None)
+
+    def holds(self, totals: Mapping[str, int]) -> None:
+        """The sink is open; so much it holds of earlier runs."""
+        self._taken = replace(self._taken, totals=totals)
+
+    def begin(self) -> None:
+        """The run starts."""
+        self._started_s = self._clock.monotonic_s()
+
+    def took(
+        self,
+        batch_id: int,
+        counters: Mapping[str, int],
+        totals: Mapping[str, int],
+        times: tuple[int | None, int | None],
+        phases: Mapping[str, float],
+    ) -> None:
+        """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase."""
+        now_s, before = self._clock.monotonic_s(), self._taken
+        self._taken = _Taken(
+            before.batches + 1,
+            batch_id,
+            totals,
+            _later(before.watermark_us, times[0]),
+            _later(before.newest_us, times[1]),
+            (*before.within(now_s), (now_s, counters.get("events", 0), counters.get("results", 0))),
+            _added(before.phases, phases),
+        )
+
+    def heard(self, progress: Any) -> None:
+        """Spark's own record of a batch."""
+        seconds = {name: ms / 1000 for name, ms in progress.durationMs.items()}
+        self._sparks = _added(self._sparks, seconds)
+        operators = progress.stateOperators
+        if operators:
+            self._state = (sum(o.numRowsTotal for o in operators), sum(o.memoryUsedBytes for o in operators))
+
+    def seen(self, unit: str, behind_of: BehindOf) -> PipelineStatistics:
+        """The record of now. The source is asked for the very totals that the record shows: a batch may end meanwhile."""
+        taken = self._taken
+        behind, now_s = behind_of(taken.totals), self._clock.monotonic_s()
+        recent, began_s = taken.within(now_s), now_s if self._started_s is None else self._started_s
+        over_s = min(WINDOW_S, now_s - began_s)
+        events, results = sum(r[1] for r in recent), sum(r[2] for r in recent)
+        return PipelineStatistics(
+            self._pipeline, taken.batches, taken.batch_id, taken.totals,
+            events / over_s if over_s else None, results / over_s if over_s else None,
+            taken.watermark_us, taken.newest_us, self._clock.wall_ms() * 1000, unit, behind, *self._state,
+            {**self._sparks, **taken.phases},
+        )  # fmt: skip
+
+
+def _later(before: int | None, moment: int | None) -> int | None:
+    known = [us for us in (before, moment) if us is not None]
+    return max(known, default=None)
+
+
+def _added(phases: Mapping[str, Phase], seconds: Mapping[str, float]) -> Mapping[str, Phase]:
+    none = Phase(0.0, 0.0, 0)
+    return {**phases, **{name: phases.get(name, none).plus(each) for name, each in seconds.items()}}

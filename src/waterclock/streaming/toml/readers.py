@@ -1,0 +1,114 @@
+"""Where a pipeline reads with one of Spark's own readers: the table [source] of its file as a record.
+
+    format            "csv", "json", "orc", "text", "delta", "table"; "parquet" where no columns are declared
+    path              a folder (delta: a table's); for format = "table", table = "catalog.schema.name"
+    files_per_batch   how many new files a batch takes at most
+    [source.columns]  name = a type in Spark's words; left out, Spark infers them once, and the checkpoint keeps them
+    [source.options]  the reader's own options, by their names
+    query, transform  what is done with the rows before the rules see them (steps.py)
+
+Rule 1: what would pass over something in silence, or break the promise of exactly once, cannot be set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from waterclock.errors import UsageError
+from waterclock.rules.toml import check_names
+from waterclock.streaming.places.place import Place
+from waterclock.streaming.toml.paths import any_place
+from waterclock.streaming.toml.steps import NAMES as STEPS
+from waterclock.streaming.toml.steps import Step, step_from
+from waterclock.streaming.toml.values import count, flat, get
+
+READERS = ("csv", "json", "orc", "text", "delta", "table")
+_NAMES = ("format", "path", "table", "files_per_batch", "columns", "options", "query", "transform")
+_OWN_COLUMNS = ("text", "delta", "table")  # these have columns of their own
+_SAYS = "in [source] says it"
+_OWN = {
+    "path": f"path {_SAYS}",
+    "maxfilespertrigger": f"files_per_batch {_SAYS}",
+    "maxfileage": "files of any age are read",
+    "latestfirst": "the oldest files come first: what came before would be late",
+    "ignorecorruptfiles": "it would pass over files, or the rest of one, in silence",
+    "ignoremissingfiles": "it would pass over files in silence",
+    "columnnameofcorruptrecord": "a line that cannot be read becomes a dead letter",
+    "enabledatetimeparsingfallback": "it would cut what is finer than a microsecond, in silence",
+    "schema": f"columns {_SAYS}",
+    "cleansource": "a file that is read stays until you take it away",
+}
+_WHERE, _OPTIONS = "[source]", "[source.options]"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What one of Spark's readers reads. Without `columns` they are inferred; `table` is set where there is no `path`."""
+
+    format: str
+    path: Place | None
+    table: str | None
+    files_per_batch: int
+    columns: Mapping[str, str] | None
+    options: Mapping[str, str]
+    step: Step | None = None
+
+    def all_columns(self) -> None:
+        """Not known before Spark is asked."""
+
+
+def reads_by_spark(source: Mapping[str, Any]) -> bool:
+    """Whether a table [source] means one of Spark's readers: JSON lines and Parquet as they are have faster ones."""
+    format_, stepped = source.get("format", "jsonl"), bool(set(STEPS) & set(source))
+    return (
+        format_ in READERS
+        or (format_ in ("jsonl", "parquet") and stepped)
+        or (format_ == "parquet" and "columns" not in source)
+    )
+
+
+def reader_from(source: Mapping[str, Any], folder: Path) -> Reader:
+    """The reader of a table [source] that `reads_by_spark`; UsageError says what is wrong and where."""
+    check_names(_WHERE, source, _NAMES, ())
+    format_ = source.get("format", "jsonl")
+    wrong = "path" if format_ == "table" else "table"
+    if wrong in source:
+        other = "table" if format_ == "table" else "path"
+        raise UsageError(f"{_WHERE}: {wrong!r} has no place beside format = {format_!r}: name the {other} in {other!r}")
+    return Reader(
+        format="json" if format_ == "jsonl" else format_,
+        path=None if format_ == "table" else any_place(_WHERE, "path", get(source, _WHERE, "path", str), folder),
+        table=get(source, _WHERE, "table", str) if format_ == "table" else None,
+        files_per_batch=count(source, _WHERE, "files_per_batch", 16),
+        columns=_columns(source, format_),
+        options=_options(get(source, _WHERE, "options", dict, {})),
+        step=step_from(_WHERE, source, folder),
+    )
+
+
+def _columns(source: Mapping[str, Any], format_: str) -> Mapping[str, str] | None:
+    if "columns" not in source:
+        return None
+    if format_ in _OWN_COLUMNS:
+        raise UsageError(f"[source.columns]: format = {format_!r} has columns of its own: leave them out")
+    columns: Mapping[str, Any] = get(source, _WHERE, "columns", dict)
+    for name, kind in columns.items():
+        if not isinstance(kind, str) or not kind.strip():
+            raise UsageError(
+                f'[source.columns]: {name!r} must be a type in Spark\'s words, such as "string", got {kind!r}'
+            )
+    return dict(columns)
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, str]:
+    options = dict(flat(_OPTIONS, given))
+    for name, value in options.items():
+        why = _OWN.get(name.lower())
+        if name.lower() == "mode" and value.upper() == "DROPMALFORMED":
+            why = "it would drop lines in silence; without it they become dead letters"
+        if why:
+            raise UsageError(f"{_OPTIONS}: {name!r} cannot be set: {why}")
+    return options

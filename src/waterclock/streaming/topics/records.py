@@ -1,0 +1,265 @@
+"""Records of a topic into rows, with a place for every record that is none. No Kafka client and no Spark in this file.
+
+Values are read as the lines of a JSON lines file are, by the same code: joined and at once, or one by one where anything
+asks for a closer look. Columns that come from the record itself stand behind those of its value.
+
+Rule 1: nothing in a record makes `read_records` raise: a batch that fails over its input would fail again on every re-run.
+Rule 2: a record with the header HEARTBEAT, a time, is a heartbeat, and so is one whose value carries nothing but a time
+        and whose key is null; a record without a value (a tombstone) says that something is gone: counted, no row.
+Rule 3: where a row has no id of its own, the hash is of what was said (value, key, headers, time), not of where it lies
+        (topic, partition, offset): a record that was sent twice is a duplicate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waterclock.rules.model import Rules
+from waterclock.streaming.files.jsonl import letter, moment, plain_rows, read_object, readers_of
+from waterclock.streaming.frames import TIMESTAMP
+from waterclock.streaming.layout import (
+    EARLIEST_US,
+    LATEST_US,
+    ROW_ID,
+    TYPES,
+    Letter,
+    all_good,
+    check_row,
+    dead_letters,
+    with_row_id,
+)
+from waterclock.streaming.toml.topics import RECORD_PARTS
+
+HEARTBEAT = "waterclock-heartbeat"
+Headers = Sequence[tuple[str, bytes | None]]
+UNREADABLE: Headers = (("", None),)  # told apart by identity: headers with a name that is not UTF-8
+WHERE_IT_LIES = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Some records of one partition, in order, as columns of one length. Times are milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offsets: list[int]
+    times_ms: list[int | None]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers | None]
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+    def take(self, places: list[int]) -> Records:
+        """The records at these places of the lists."""
+        if len(places) == len(self.offsets):
+            return self
+        columns: tuple[list[Any], ...] = (self.offsets, self.times_ms, self.keys, self.values, self.headers)
+        return Records(self.topic, self.partition, *([column[n] for n in places] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLayout:
+    """What records hold: the columns of their values, and the parts of the record that become columns."""
+
+    columns: Mapping[str, str]
+    record: Mapping[str, str]
+
+    def value_schema(self) -> pa.Schema:
+        return pa.schema([(name, TYPES[kind]) for name, kind in self.columns.items()])
+
+    def schema(self) -> pa.Schema:
+        """The columns of a row: those of the value, then those of the record."""
+        more = [pa.field(column, TYPES[RECORD_PARTS[part]]) for part, column in self.record.items()]
+        return pa.schema([*self.value_schema(), *more])
+
+    def takes(self, rows: pa.Table) -> bool:
+        """Whether each of these rows is one: without rules, each that can be read."""
+        return True
+
+    def check(self, row: Mapping[str, Any]) -> None:
+        """Raise ValueError for a row that `takes` would refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLayout(RecordLayout):
+    """The same, and what the rules need of the rows."""
+
+    rules: Rules
+
+    def takes(self, rows: pa.Table) -> bool:
+        return all_good(rows.select(self.judged()), self.rules)
+
+    def check(self, row: Mapping[str, Any]) -> None:
+        check_row({name: row[name] for name in self.judged()}, self.rules)
+
+    def judged(self) -> list[str]:
+        """The columns that tell an event from a heartbeat and from a wrong row: what its producer meant to say."""
+        own = {self.rules.key, self.rules.time, self.rules.sequence}
+        return [*self.columns, *(column for column in self.record.values() if column in own)]
+
+    def said(self) -> list[str]:
+        """The columns that make the id of a row that has none (rule 3), and those that the rules name."""
+        lies = {self.record.get(part) for part in WHERE_IT_LIES} - set(self.rules.columns())
+        return [name for name in self.schema().names if name not in lies]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecords:
+    """What records became. `latest_us` is the largest time of an event or a heartbeat, None where there was none;
+    `offsets` are those of the records that are no dead letter, heartbeat by header or tombstone."""
+
+    rows: pa.Table
+    dead: pa.Table
+    latest_us: int | None
+    counters: dict[str, int]
+    offsets: list[int]
+
+
+def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
+    """Rows with a key, dead letters, and how far the time of the partition has come."""
+    read = plain_records(records, layout)
+    rows = _with_id(read.rows, layout)
+    latest = pc.max(rows.column(layout.rules.time).cast(pa.int64())).as_py()
+    keyed = rows.filter(pc.is_valid(rows.column(layout.rules.key)))
+    beats = read.counters["heartbeats"] + rows.num_rows - keyed.num_rows
+    known = [us for us in (latest, read.latest_us) if us is not None]
+    return ReadRecords(keyed, read.dead, max(known, default=None), {**read.counters, "heartbeats": beats}, read.offsets)
+
+
+def plain_records(records: Records, layout: RecordLayout) -> ReadRecords:
+    """All rows that `layout` takes, those of heartbeats too, without ids; the time is that of heartbeats by header."""
+    letters: list[Letter] = []
+    beats, said = _heartbeats(records, letters)
+    tombstones = [n for n in said if records.values[n] is None]
+    bodies = records.take([n for n in said if records.values[n] is not None])
+    rows, offsets = _fast(bodies, layout), bodies.offsets
+    if rows is None:
+        rows, offsets = _slow(bodies, layout, letters)
+    counters = {
+        "records": len(records.offsets),
+        "tombstones": len(tombstones),
+        "heartbeats": len(beats),
+        "dead_letters": len(letters),
+    }
+    dead = dead_letters(sorted(letters, key=lambda each: each[1] or 0))
+    return ReadRecords(rows, dead, max(beats, default=None), counters, offsets)
+
+
+def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], list[int]]:
+    """The times of the heartbeats by header, and the places of all other records."""
+    beats: list[int] = []
+    others: list[int] = []
+    for place, headers in enumerate(records.headers):
+        beats_of = [value for name, value in headers if name == HEARTBEAT] if headers else []
+        if not beats_of:
+            others.append(place)
+            continue
+        try:
+            beats.append(moment((beats_of[-1] or b"").decode()))
+        except ValueError as error:
+            wrong = ValueError(f"header {HEARTBEAT!r}: {error}")
+            letters.append(letter(records.place, records.offsets[place], wrong, records.values[place] or b""))
+    return beats, others
+
+
+# The fast way --------------------------------------------------------------------------------------------------
+
+
+def _fast(bodies: Records, layout: RecordLayout) -> pa.Table | None:
+    """The rows of all records, or None where any of them needs a closer look."""
+    values: list[Any] = bodies.values
+    if not values:
+        return layout.schema().empty_table()
+    block = b"\n".join(values)
+    if block.count(b"\n") != len(values) - 1:
+        return None  # a value of several lines
+    rows = plain_rows(block, layout.value_schema())
+    parts = _columns(bodies, layout)
+    if rows is None or rows.num_rows != len(values) or parts is None:
+        return None
+    whole = pa.Table.from_arrays([*rows.columns, *parts], schema=layout.schema())
+    return whole if layout.takes(whole) else None
+
+
+def _columns(bodies: Records, layout: RecordLayout) -> list[pa.Array] | None:
+    """The columns of the record, or None where a part of a record cannot be read."""
+    try:
+        return [_column(bodies, part) for part in layout.record]
+    except ValueError:
+        return None
+
+
+def _column(bodies: Records, part: str) -> pa.Array:
+    kind, read = TYPES[RECORD_PARTS[part]], _PARTS[part]
+    plain = pa.int64() if kind == TIMESTAMP else kind
+    return pa.array((read(bodies, n) for n in range(len(bodies.offsets))), plain).cast(kind)
+
+
+def _with_id(rows: pa.Table, layout: TopicLayout) -> pa.Table:
+    named = with_row_id(rows.select(layout.said()), layout.rules)
+    return rows.append_column(ROW_ID, named.column(ROW_ID)) if ROW_ID in named.column_names else rows
+
+
+# The slow way --------------------------------------------------------------------------------------------------
+
+
+def _slow(bodies: Records, layout: RecordLayout, letters: list[Letter]) -> tuple[pa.Table, list[int]]:
+    """The rows of the records that can be read, each judged alone, and their offsets; the others become letters."""
+    good: list[Any] = []
+    offsets: list[int] = []
+    readers = readers_of(layout.columns)
+    for place, value in enumerate(bodies.values):
+        assert value is not None
+        try:
+            row = read_object(value, readers)
+            row.update({column: _PARTS[part](bodies, place) for part, column in layout.record.items()})
+            layout.check(row)
+            good.append(row)
+            offsets.append(bodies.offsets[place])
+        except (ValueError, RecursionError) as error:
+            letters.append(letter(bodies.place, bodies.offsets[place], error, value))
+    return pa.Table.from_pylist(good, schema=layout.schema()), offsets
+
+
+def _key(bodies: Records, place: int) -> str | None:
+    key = bodies.keys[place]
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        raise ValueError("the record's key is not UTF-8") from None
+
+
+def _time(bodies: Records, place: int) -> int | None:
+    ms = bodies.times_ms[place]
+    if ms is not None and not EARLIEST_US <= ms * 1000 <= LATEST_US:
+        raise ValueError(f"the record's timestamp needs to lie in the years 1 to 9999, got {ms} ms")
+    return None if ms is None else ms * 1000
+
+
+def _headers(bodies: Records, place: int) -> str | None:
+    headers = bodies.headers[place]
+    if headers is UNREADABLE:
+        raise ValueError("the record's headers cannot be read: a name in them is not UTF-8")
+    if not headers:
+        return None
+    pairs = [(name, None if value is None else value.decode(errors="replace")) for name, value in headers]
+    return json.dumps(pairs, ensure_ascii=False)
+
+
+_PARTS: Mapping[str, Any] = {
+    "key": _key,
+    "headers": _headers,
+    "timestamp": _time,
+    "topic": lambda bodies, place: bodies.topic,
+    "partition": lambda bodies, place: bodies.partition,
+    "offset": lambda bodies, place: bodies.offsets[place],
+}

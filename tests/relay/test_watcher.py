@@ -1,0 +1,79 @@
+"""What is asked of the cluster is heard in a later step; one AdminClient asks for all of a relay."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.relay.lapping import cut_off, lapping
+from tests.relay.world import World
+from waterclock.clock import ManualClock
+from waterclock.relay.cluster.watcher import Answers, Watcher
+
+
+class Asked:
+    """Notes what was asked, and what was heard."""
+
+    def __init__(self) -> None:
+        self.futures: list[Future[str]] = []
+        self.heard: list[str] = []
+
+    def ask(self) -> Answers:
+        self.futures.append(Future())
+        return {"one": self.futures[-1]}
+
+    def hear(self, answers: Answers) -> None:
+        self.heard.append(answers["one"].result())
+
+
+def test_nothing_is_asked_anew_before_it_was_heard_and_nobody_waits(clock: ManualClock) -> None:
+    watcher, asked = Watcher(None, clock), Asked()
+    watcher.ask(1_000_000_000, asked.ask, asked.hear)
+    watcher.step()
+    assert not asked.futures
+    clock.advance_s(1)
+    for _ in range(3):
+        watcher.step()
+        clock.advance_s(1)
+    assert (len(asked.futures), watcher.is_waiting, asked.heard) == (1, True, [])
+    asked.futures[0].set_result("a")
+    watcher.step()
+    assert (len(asked.futures), watcher.is_waiting, asked.heard) == (1, False, ["a"])
+    watcher.step()
+    assert len(asked.futures) == 2
+
+
+def test_what_was_asked_once_is_heard_once(clock: ManualClock) -> None:
+    watcher, asked = Watcher(None, clock), Asked()
+    watcher.once(asked.ask(), asked.hear)
+    watcher.step()
+    asked.futures[0].set_result("a")
+    watcher.step()
+    watcher.step()
+    assert (asked.heard, watcher.is_waiting) == (["a"], False)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def test_a_relay_has_one_admin_client_whatever_it_does(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each had four threads of its own; there were six."""
+    made: list[AdminClient] = []
+    begin = AdminClient.__init__
+
+    def count(client: AdminClient, *arguments: Any, **named: Any) -> None:
+        made.append(client)
+        begin(client, *arguments, **named)
+
+    monkeypatch.setattr(AdminClient, "__init__", count)
+    relay = lapping(world)
+    cut_off(world, relay)  # targets, laps, snapshots and trims
+    world.advance_ms(600_000)
+    for _ in range(3):  # the group, the topics and their settings
+        relay.step(0.1)
+    assert made == [relay._watcher.client]
