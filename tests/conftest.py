@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.cdc.mariadb import MariaServer
     from tests.postgres_server import PostgresServer
-    from tests.sinks.stores import Database, Store
+    from tests.sinks.stores import Database, MirroringStore, Store
     from waterclock.testing import Broker
 
 # A shell's `make test &` has the tests ignore Ctrl-C, and all that they start; some of them send one.
@@ -116,11 +116,13 @@ def store(database: Database) -> Store:
 
 
 @pytest.fixture(params=[*DATABASES, "delta"])
-def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A place that can hold a mirror, new for each test."""
-    from tests.sinks.stores import DeltaStore
+def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> MirroringStore:
+    """A place that takes changes of tables, new for each test."""
+    from tests.sinks.stores import DeltaStore, PostgresStore, SQLiteStore
 
-    return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
+    if request.param == "postgres":
+        return PostgresStore(request.getfixturevalue("postgres"))
+    return DeltaStore(tmp_path) if request.param == "delta" else SQLiteStore(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -154,7 +154,7 @@ INSIDE_SINKS: dict[str, set[str]] = {
     "postgres": {"base", "destination", "letters", "mirrors", "results", "sql", "tables"},
     "mysql": {"base", "destination", "files", "letters", "results", "sql", "tables"},
     "duckdb": {"base", "destination", "sql", "tables"},
-    "delta": {"base", "destination", "epochs", "files", "mirrors", "postgres", "strangers", "tables"},
+    "delta": {"base", "destination", "epochs", "files", "marks", "mirrors", "postgres", "strangers", "tables"},
     "sqlite": {"base", "destination", "mirrors", "sql", "tables"},
 }  # fmt: skip
 INSIDE: dict[str, dict[str, set[str]]] = {
@@ -204,7 +204,7 @@ ONLY_IN = {
     "sqlite3": ("sinks/sqlite/sqlite.py", "sinks/sqlite/rows.py", "broker/store/sqlite.py"),
     "psycopg": ("postgres/session.py", "cdc/postgres/", "cdc/origin.py"),
     "pgpq": ("sinks/postgres/copying.py",),
-    "deltalake": ("sinks/delta/delta.py", "sinks/delta/merge.py", "sinks/delta/replica.py"),
+    "deltalake": ("sinks/delta/",),
     "pyiceberg": ("sinks/iceberg/iceberg.py",),
     "kio": ("broker/wire/",),
     "pymysql": ("cdc/mysql/", "sinks/mysql/session.py"),

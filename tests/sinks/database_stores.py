@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waterclock import sinks
-from waterclock.sinks import Replica
 
 if TYPE_CHECKING:
     from tests.cdc.mariadb import MariaServer
@@ -26,15 +25,11 @@ class MySQLStore:
         server.run(flushed, f"CREATE DATABASE {self.name} CHARACTER SET latin1")  # whatever it is, texts are kept
         self.url = f"mysql://root@127.0.0.1:{server.port}/{self.name}"
 
-    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.MySQLSink:
-        assert mirror is None, "no changes of tables"
+    def sink(self, table: str = "results") -> sinks.MySQLSink:
         return sinks.MySQLSink(self.url, table)
 
     def source(self) -> str:
         return f"sinks.MySQLSink({self.url!r})"
-
-    def mirroring(self, table: str, mirror: str) -> str:
-        raise NotImplementedError("no changes of tables")
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
@@ -61,15 +56,11 @@ class DuckDBStore:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "deep" / "results.duckdb"
 
-    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.DuckDBSink:
-        assert mirror is None, "no changes of tables"
+    def sink(self, table: str = "results") -> sinks.DuckDBSink:
         return sinks.DuckDBSink(self.path, table)
 
     def source(self) -> str:
         return f"sinks.DuckDBSink({str(self.path)!r})"
-
-    def mirroring(self, table: str, mirror: str) -> str:
-        raise NotImplementedError("no changes of tables")
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")

@@ -11,7 +11,17 @@ import pytest
 
 from tests.conftest import DATABASES, SQL
 from tests.sinks.database_stores import DuckDBStore
-from tests.sinks.stores import EVENT, SCHEMA, Database, SQLiteStore, Store, batch, everything, of_batches
+from tests.sinks.stores import (
+    EVENT,
+    SCHEMA,
+    Database,
+    MirroringStore,
+    SQLiteStore,
+    Store,
+    batch,
+    everything,
+    of_batches,
+)
 from tests.spark.tables.stores import TableStore
 from waterclock.changes.packed import CHANGES
 from waterclock.errors import UsageError
@@ -218,12 +228,12 @@ def test_remove_leaves_a_table_that_is_none_of_a_sink(store: Store, ending: str)
     assert store.tables() == [f"results{ending}"]
 
 
-def test_a_sink_of_results_does_not_remove_a_mirror(database: Database) -> None:
-    with closing(database.sink(mirror=Replica())) as made, closing(database.sink()) as sink:
+def test_a_sink_of_results_does_not_remove_a_mirror(mirroring: MirroringStore) -> None:
+    with closing(mirroring.sink(mirror=Replica())) as made, closing(mirroring.sink()) as sink:
         made.open(CHANGES)
         with pytest.raises(UsageError, match="is not removed"):
             sink.remove()
-        assert "results_positions" in database.tables()
+        assert "results_positions" in mirroring.tables()
 
 
 def test_what_is_removed_can_be_made_anew(store: Store) -> None:

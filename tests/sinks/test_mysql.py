@@ -1,12 +1,10 @@
-"""What only the sink of MySQL and MariaDB promises: values, texts, engine, passwords, one writer, a server that dies."""
+"""What only the sink of MySQL and MariaDB promises: values, texts, engine, passwords, one writer."""
 
 from __future__ import annotations
 
 import json
 import math
-import socket
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -18,13 +16,11 @@ import pytest
 
 pytest.importorskip("pymysqlreplication", reason="the server's fixture is that of the extra cdc")
 
-from tests.cdc.mariadb import running_server
 from tests.sinks.database_stores import MySQLStore
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
-from tests.sinks.way import Interrupted, Way
 from tests.spark.least_pipeline import least_with
-from waterclock.errors import CommitUnknown, SinkLost, UsageError
-from waterclock.sinks import LastBatch, MySQLSink, Sink, apply_once
+from waterclock.errors import UsageError
+from waterclock.sinks import MySQLSink, Sink, apply_once
 from waterclock.sinks.mysql import session
 from waterclock.sinks.mysql.destination import MySQLDatabase
 from waterclock.streaming import frames
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from tests.cdc.mariadb import MariaServer
 
 pytestmark = pytest.mark.mariadb
-STEPS = ("begin", "is_applied", "write", "commit")
 TEXTS = ["", "a\x00b", "NULL", "'", '"', "\\", "%s", "\u00e4\U0001f570", " a ", "\uffff", "x" * (1 << 20)]
 TIMES = [
     datetime(1000, 1, 1),
@@ -41,13 +36,6 @@ TIMES = [
     datetime(2007, 10, 1, 12, 0, 0, 1),
     datetime(9999, 12, 31, 23, 59, 59, 999_999),
 ]
-
-
-@pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
-    """A server of this file's own: it is killed."""
-    with running_server(tmp_path_factory.mktemp("mariadb"), "--innodb-flush-log-at-trx-commit=1") as server:
-        yield server
 
 
 @pytest.fixture
@@ -241,114 +229,3 @@ def test_a_driver_that_waits_too_long_is_told_of_the_other_one(
             apply_once(second, batch(1))
         sink.rollback()
         assert apply_once(second, batch(1)) is True
-
-
-# The server dies
-
-
-@pytest.fixture
-def server(mariadb: MariaServer) -> Iterator[MariaServer]:
-    """The server, started again if a test leaves it stopped."""
-    yield mariadb
-    if not mariadb.is_running():
-        mariadb.start()
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
-def test_a_server_that_dies_between_two_steps_and_comes_back_costs_a_second_try(
-    server: MariaServer, store: MySQLStore, sink: Any, step: str, when: str
-) -> None:
-    def restart() -> None:
-        server.kill()
-        server.start()
-
-    assert apply_once(Interrupted(sink, step, when, restart), batch(1)) is True  # type: ignore[arg-type]
-    assert everything(store) == of_batches(0, 1)
-    assert apply_once(sink, batch(1)) is False
-    assert sink.totals() == {"events": 4, "late": 2}
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_server_that_stays_away_is_told_and_a_rerun_makes_the_table_whole(
-    server: MariaServer, store: MySQLStore, sink: Any, step: str
-) -> None:
-    with pytest.raises(SinkLost, match=r"the connection to mysql://.* went away: .*the same command goes on"):
-        apply_once(Interrupted(sink, step, "before", server.kill), batch(1))  # type: ignore[arg-type]
-    sink.rollback()
-    server.start()
-    assert everything(store) == of_batches(0)
-    assert apply_once(sink, batch(1)) is True
-    assert everything(store) == of_batches(0, 1)
-
-
-def test_a_sink_that_was_idle_while_its_connection_ended_notices_nothing(store: MySQLStore, sink: Any) -> None:
-    for look in (sink.last_applied, sink.totals, sink.begin):
-        end_connections(store)
-        look()
-    sink.rollback()
-    assert sink.last_applied() == LastBatch("q", 0)
-
-
-def test_a_server_that_is_not_there_at_the_start_is_a_usage_error(server: MariaServer, store: MySQLStore) -> None:
-    server.kill()
-    with closing(store.sink()) as sink, pytest.raises(UsageError, match=r"cannot connect to .*Is the server there"):
-        sink.open(SCHEMA)
-
-
-def test_a_connection_that_is_ended_inside_of_a_batch_is_never_replaced_in_the_middle_of_it(
-    store: MySQLStore, sink: Any
-) -> None:
-    sink.begin()
-    sink.write(batch(1))
-    end_connections(store)
-    for call in (lambda: sink.write(batch(2)), lambda: sink.is_applied("q", 1), sink.last_applied):
-        with pytest.raises(SinkLost):
-            call()
-    with pytest.raises(CommitUnknown):
-        sink.commit()
-    assert everything(store) == of_batches(0)
-
-
-def end_connections(store: MySQLStore) -> None:
-    query = f"SELECT id FROM information_schema.processlist WHERE db = '{store.name}' AND id <> connection_id()"
-    for (number,) in store.ask(query):
-        store.run(f"KILL {number}")
-    while store.ask(query):
-        pass
-
-
-# A commit without an answer
-
-
-def way_to(server: MariaServer, cut: str) -> tuple[Way, int]:
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    return Way(listening, lambda: socket.create_connection(("127.0.0.1", server.port)), b"\x03COMMIT", cut), port
-
-
-@pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_commit_without_an_answer_is_looked_up_and_the_batch_is_there_once(
-    server: MariaServer, store: MySQLStore, cut: str
-) -> None:
-    with closing(store.sink()) as straight:
-        straight.open(SCHEMA)
-    way, port = way_to(server, cut)
-    with closing(way), closing(MySQLSink(store.url.replace(f":{server.port}/", f":{port}/"))) as sink:
-        assert apply_once(sink, batch(0)) is True
-        assert everything(store) == of_batches(0)
-        assert apply_once(sink, batch(0)) is False
-
-
-@pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_commit_without_an_answer_is_no_success(server: MariaServer, store: MySQLStore, cut: str) -> None:
-    with closing(store.sink()) as straight:
-        straight.open(SCHEMA)
-    way, port = way_to(server, cut)
-    with closing(way), closing(MySQLSink(store.url.replace(f":{server.port}/", f":{port}/"))) as sink:
-        sink.begin()
-        sink.write(batch(0))
-        with pytest.raises(CommitUnknown, match="it may have got through"):
-            sink.commit()
-    assert everything(store) == (of_batches() if cut == "before" else of_batches(0))

@@ -24,13 +24,17 @@ def needed_of_results(batches: set[str]) -> set[str]:
     return {"batch_id"} if batches >= {*BATCH_NAMES} else {"batch_id", *COMMON}
 
 
+def refuse_beside_changes(needed_by_part: Mapping[str, set[str]], what: str, positions: set[str]) -> None:
+    """Raise UsageError if a sink of results is to remove `what`, and a table of positions with these columns stands there:
+    what it would take for its own are batches and dead letters of a sink of changes."""
+    if POSITIONS not in needed_by_part and positions >= {*POSITION_COLUMNS}:
+        raise UsageError(f"{what} is of a sink of changes, so it is not removed: name another table in [sink]")
+
+
 def refuse_to_drop(needed_by_part: Mapping[str, set[str]], table: str, place: str, find: Find) -> None:
     """Raise UsageError if one of the tables of the sink `table` in `place` is somebody else's, or of a sink of changes."""
     there = {part: {name for name, _ in find(part).columns} for part in (*needed_by_part, BATCHES, POSITIONS)}
-    if POSITIONS not in needed_by_part and there[POSITIONS] >= {*POSITION_COLUMNS}:
-        raise UsageError(
-            f"the table {table!r} in {place} is of a sink of changes, so it is not removed: name another table in [sink]"
-        )
+    refuse_beside_changes(needed_by_part, f"the table {table!r} in {place}", there[POSITIONS])
     for part, needed in needed_by_part.items():
         if part == "" and "batch_id" in there[part]:
             needed = needed_of_results(there[BATCHES])

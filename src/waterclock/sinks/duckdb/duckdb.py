@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from waterclock.errors import UsageError
+from waterclock.sinks.base import first_line
 from waterclock.sinks.destination import unwritable
 from waterclock.sinks.duckdb.destination import duckdb_table
 from waterclock.sinks.sql.dialect import Columns, Dialect
@@ -167,8 +168,8 @@ def _errors_of(path: Path) -> Iterator[None]:
                 "it. Close it there, or name another path in [sink]"
             ) from error
         raise UsageError(
-            f"the sink's file {str(path)!r} cannot be used: {_words(error)}. As path in [sink], name a file of DuckDB or "
-            "one that is not there yet. What was committed stays"
+            f"the sink's file {str(path)!r} cannot be used: {first_line(error)}. As path in [sink], name a file of DuckDB "
+            "or one that is not there yet. What was committed stays"
         ) from error
 
 
@@ -178,8 +179,3 @@ def _type_of(field: pa.Field) -> str:
     if field.type not in _TYPES:
         raise UsageError(f"the column {field.name!r} is of the type {field.type}, which is not kept in DuckDB")
     return _TYPES[field.type]
-
-
-def _words(error: Exception) -> str:
-    """The first line: DuckDB's errors go on with where in the statement it was."""
-    return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(". ")

@@ -38,7 +38,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 
 from waterclock.errors import CommitUnknown, EnvironmentMissing, SinkLost, UsageError, WaterclockError
-from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.base import Batch, LastBatch, first_line
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
@@ -108,7 +108,9 @@ class IcebergSink:
             there, here = _described(part, table.schema().as_arrow()), _described(part, wanted[part])
             yield from unlike(self._at(part), there, here)
             yield from told_by(partial(self._refuse_another, part, table))
-        holds = {part: _has_marks(found[part]) if part in found else None for part in _PARTS}
+        holds: dict[str, bool | None] = dict.fromkeys(_PARTS)
+        for part, table in found.items():
+            holds[part] = any(name.startswith(_MARK) for name in table.properties)
         yield from lost(self._table, self._place(), holds)
 
     def remove(self) -> None:
@@ -147,7 +149,7 @@ class IcebergSink:
             for part in _PARTS:
                 self._tables[part] = self._open_catalog().load_table(self._table + part)
         except Exception as error:  # each kind of catalog has errors of its own
-            raise SinkLost(f"{self.describe()} could not be read: {_words(error)}") from error
+            raise SinkLost(f"{self.describe()} could not be read: {first_line(error)}") from error
         for part, table in self._tables.items():
             self._refuse_another(part, table)
             if self._epoch is not None:
@@ -292,7 +294,7 @@ class IcebergSink:
             raise
         except Exception as error:  # each kind of catalog has errors of its own
             raise UsageError(
-                f"{self.describe()} cannot be used: {_words(error)}. Look at [sink.catalog], and at the table's name"
+                f"{self.describe()} cannot be used: {first_line(error)}. Look at [sink.catalog], and at the table's name"
             ) from error
 
     @contextmanager
@@ -303,23 +305,15 @@ class IcebergSink:
         except EnvironmentMissing:
             raise
         except CommitFailedException as error:
-            raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
+            raise SinkLost(f"another writer was quicker at {self.describe()}: {first_line(error)}") from error
         except Exception as error:  # each kind of catalog has errors of its own
-            raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+            raise CommitUnknown(f"{self.describe()} could not be written: {first_line(error)}") from error
 
 
 def _what(part: str) -> str:
     return part.removeprefix("_") or "results"
 
 
-def _has_marks(table: IcebergTable) -> bool:
-    return any(name.startswith(_MARK) for name in table.properties)
-
-
 def _described(part: str, schema: pa.Schema) -> Table:
     """The columns in Arrow's words, of which Iceberg reads some as their large kin."""
     return Table(part, tuple((field.name, str(field.type).replace("large_", "")) for field in schema))
-
-
-def _words(error: Exception) -> str:
-    return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(". ")

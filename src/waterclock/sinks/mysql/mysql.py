@@ -22,9 +22,9 @@ from waterclock.sinks import letters
 from waterclock.sinks.base import Batch
 from waterclock.sinks.files.side_rows import far_times
 from waterclock.sinks.mysql.destination import mysql_column, mysql_table
-from waterclock.sinks.mysql.session import Session
+from waterclock.sinks.mysql.session import MySQLSession
 from waterclock.sinks.results import flat
-from waterclock.sinks.sql.dialect import Columns, Dialect, text_times
+from waterclock.sinks.sql.dialect import Columns, ServerDialect, text_times
 from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.sinks.tables import Table, quoted
 
@@ -58,20 +58,19 @@ class MySQLSink(SqlSink):
     """
 
     def __init__(self, url: str, table: str = "results") -> None:
-        super().__init__(MySQLDialect(Session(url)), mysql_table(table))
+        super().__init__(MySQLDialect(MySQLSession(url)), mysql_table(table))
 
 
-class MySQLDialect(Dialect):
+class MySQLDialect(ServerDialect):
     """MySQL and MariaDB, by a session."""
 
-    mark = "%s"
     numbers = (("batch_id", "bigint"), ("batch_row", "int"))
     dead = ("longtext", "bigint", "longtext", "longtext")
     batch = ("varchar(255)", "bigint", "longtext", "longtext", "datetime(6)", "double")
     owner = ("varchar(255)", "bigint")
 
-    def __init__(self, session: Session) -> None:
-        self.place = session.url
+    def __init__(self, session: MySQLSession) -> None:
+        super().__init__(session)
         self.session = session
 
     def columns_of(self, schema: pa.Schema) -> Columns:
@@ -105,26 +104,6 @@ class MySQLDialect(Dialect):
         columns = table.definition()
         self.run(f"CREATE TABLE {quoted(name)} ({columns}) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 
-    def begin(self, lock: str, may_be_taken_over: bool) -> None:
-        """See `Dialect`."""
-        self.session.begin(lock)
-
-    def commit(self) -> None:
-        """See `Dialect`."""
-        self.session.commit()
-
-    def rollback(self) -> None:
-        """See `Dialect`."""
-        self.session.rollback()
-
-    def run(self, statement: str, *parameters: object) -> list[Any]:
-        """See `Dialect`."""
-        return self.session.run(statement, *parameters)
-
-    def ask(self, query: str) -> list[Any]:
-        """See `Dialect`."""
-        return self.session.ask(query)
-
     def insert(self, table: str, rows: pa.Table) -> None:
         """See `Dialect`."""
         plain = [text_times(each) if pa.types.is_timestamp(each.type) else each for each in rows.columns]
@@ -150,10 +129,6 @@ class MySQLDialect(Dialect):
     def time(self, us: int) -> object:
         """See `Dialect`."""
         return text_times(pa.array([us]))[0].as_py()
-
-    def close(self) -> None:
-        """See `Dialect`."""
-        self.session.close()
 
 
 def _type_of(field: pa.Field) -> str:

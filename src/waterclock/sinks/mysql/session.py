@@ -34,7 +34,7 @@ _SESSION = (
 _GONE = (0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2014, 2055, 3169, 4031)
 
 
-class Session:
+class MySQLSession:
     """One connection at a time, made when it is first needed. Called by one thread at a time."""
 
     def __init__(self, url: str) -> None:

@@ -6,8 +6,6 @@ Rule 2: rows of a batch stand in no order in PostgreSQL; `batch_row` counts them
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from waterclock.postgres.session import Session
@@ -16,7 +14,7 @@ from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.postgres.copying import columns_of, copy_rows, escaped, without_nul
 from waterclock.sinks.postgres.destination import postgres_name
 from waterclock.sinks.postgres.replica import POSITION_TYPES, PostgresTables
-from waterclock.sinks.sql.dialect import Columns, Dialect
+from waterclock.sinks.sql.dialect import Columns, ServerDialect
 from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.sinks.tables import Table, quoted
 
@@ -46,10 +44,9 @@ class PostgresSink(SqlSink):
         super().__init__(PostgresDialect(Session(url), schema), table, mirror)
 
 
-class PostgresDialect(Dialect):
+class PostgresDialect(ServerDialect):
     """PostgreSQL, by a session; its tables stand in `schema`."""
 
-    mark = "%s"
     numbers = (("batch_id", "bigint"), ("batch_row", "integer"))
     dead = ("text", "bigint", "text", "text")
     batch = ("text", "bigint", "text", "jsonb", "timestamp with time zone", "double precision")
@@ -57,6 +54,7 @@ class PostgresDialect(Dialect):
     positions = POSITION_TYPES
 
     def __init__(self, session: Session, schema: str) -> None:
+        super().__init__(session)
         self.place = f"the schema {schema!r} of {session.url}"
         self.session = session
         self._schema = schema
@@ -82,7 +80,7 @@ class PostgresDialect(Dialect):
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
         """See `Dialect`."""
-        self.session.begin(lock)
+        super().begin(lock, may_be_taken_over)
         if may_be_taken_over:
             self.session.run(_NO_STANDING_STILL)
 
@@ -107,23 +105,3 @@ class PostgresDialect(Dialect):
         counters = f"{batches}, jsonb_each_text(counters) AS c"
         query = f"SELECT c.key, sum(c.value::bigint)::bigint FROM {counters} GROUP BY c.key ORDER BY c.key"
         return dict(self.session.ask(query))
-
-    def commit(self) -> None:
-        """See `Dialect`."""
-        self.session.commit()
-
-    def rollback(self) -> None:
-        """See `Dialect`."""
-        self.session.rollback()
-
-    def run(self, statement: str, *parameters: object) -> list[Any]:
-        """See `Dialect`."""
-        return self.session.run(statement, *parameters)
-
-    def ask(self, query: str) -> list[Any]:
-        """See `Dialect`."""
-        return self.session.ask(query)
-
-    def close(self) -> None:
-        """See `Dialect`."""
-        self.session.close()

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -109,6 +109,58 @@ class Dialect(ABC):
     @abstractmethod
     def close(self) -> None:
         """See `Sink`."""
+
+
+class SqlSession(Protocol):
+    """A connection to a server, made anew if it is lost between two transactions."""
+
+    url: str
+
+    def begin(self, lock: str) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def run(self, statement: str, *parameters: object) -> list[Any]: ...
+
+    def ask(self, query: str) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class ServerDialect(Dialect):
+    """A database of a server, by a session that says what goes wrong. Rows stand in no order there: they are numbered."""
+
+    mark = "%s"
+
+    def __init__(self, session: SqlSession) -> None:
+        self.place = session.url
+        self._session = session
+
+    def begin(self, lock: str, may_be_taken_over: bool) -> None:
+        """See `Dialect`."""
+        self._session.begin(lock)
+
+    def commit(self) -> None:
+        """See `Dialect`."""
+        self._session.commit()
+
+    def rollback(self) -> None:
+        """See `Dialect`."""
+        self._session.rollback()
+
+    def run(self, statement: str, *parameters: object) -> list[Any]:
+        """See `Dialect`."""
+        return self._session.run(statement, *parameters)
+
+    def ask(self, query: str) -> list[Any]:
+        """See `Dialect`."""
+        return self._session.ask(query)
+
+    def close(self) -> None:
+        """See `Dialect`."""
+        self._session.close()
 
 
 def text_times(times: pa.Array) -> pa.Array:

@@ -228,12 +228,11 @@ class TopicSink:
 
     def _of_others(self, there: Mapping[str, int]) -> list[str]:
         """Of topics that are not ours, those that hold something."""
-        return [part for part in _PARTS if self._holds_records(self._name(part), there.get(self._name(part), 0))]
-
-    def _holds_records(self, topic: str, count: int) -> bool:
-        partitions = [(topic, number) for number in range(count)]
         client = self._asking()
-        return client.starts(partitions) != client.ends(partitions)
+        partitions = {
+            part: [(name, n) for n in range(there.get(name, 0))] for part in _PARTS if (name := self._name(part))
+        }
+        return [part for part, some in partitions.items() if client.starts(some) != client.ends(some)]
 
     def _refuse_made_anew(self) -> None:
         admin = Admin(self._settings)

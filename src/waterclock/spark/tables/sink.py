@@ -35,6 +35,7 @@ from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.catalog.destination import spark_table
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
+from waterclock.sinks.marks import added
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
 from waterclock.spark.session.session import session_for
 from waterclock.spark.tables import failures
@@ -164,8 +165,7 @@ class SparkTable:
         for query_id, batch_id, counters in rows:
             last = done.get(query_id)
             if last is not None and batch_id <= last.batch_id:
-                for name, value in json.loads(counters).items():
-                    total[name] = total.get(name, 0) + value
+                total = added(total, json.loads(counters))
         return total
 
     def close(self) -> None:

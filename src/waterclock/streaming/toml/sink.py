@@ -45,7 +45,7 @@ _NO_MODE = (
 
 
 @dataclass(slots=True)
-class Given:
+class SinkReader:
     """A `sinks.destination.SinkTable`: the parsed table [sink] of the file in `folder`."""
 
     table: Mapping[str, Any]
@@ -89,7 +89,7 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
 
     `changes`: the source brings changes of tables.
     """
-    given = Given(sink, folder, changes)
+    given = SinkReader(sink, folder, changes)
     format_ = FORMATS[one_of(_WHERE, "format", given.text("format", "sqlite"), tuple(FORMATS))]
     if (mode := given.text("mode", "results")) == "apply":
         raise UsageError(_NO_MODE.format(_WHERE))
