@@ -18,8 +18,9 @@ pytest.register_assert_rewrite("tests.streaming.files.ways", "tests.spark.topic_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.cdc.mariadb import MariaServer
     from tests.postgres_server import PostgresServer
-    from tests.sinks.stores import Database, Store
+    from tests.sinks.stores import Database, MirroringStore, Store
     from waterclock.testing import Broker
 
 # A shell's `make test &` has the tests ignore Ctrl-C, and all that they start; some of them send one.
@@ -82,12 +83,29 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
+    """One server for all tests of a run."""
+    pytest.importorskip("pymysqlreplication", reason="it comes with the extra cdc")
+    from tests.cdc.mariadb import running_server
+
+    with running_server(tmp_path_factory.mktemp("mariadb")) as server:
+        yield server
+
+
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]  # that take changes of tables
+SQL = [*DATABASES, pytest.param("mysql", marks=pytest.mark.mariadb), "duckdb"]
 
 
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     """A place that speaks SQL and can hold a mirror, new for each test."""
+    return _database(request, tmp_path)
+
+
+@pytest.fixture(params=SQL)
+def sql_store(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A place that speaks SQL, new for each test."""
     return _database(request, tmp_path)
 
 
@@ -98,11 +116,13 @@ def store(database: Database) -> Store:
 
 
 @pytest.fixture(params=[*DATABASES, "delta"])
-def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A place that can hold a mirror, new for each test."""
-    from tests.sinks.stores import DeltaStore
+def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> MirroringStore:
+    """A place that takes changes of tables, new for each test."""
+    from tests.sinks.stores import DeltaStore, PostgresStore, SQLiteStore
 
-    return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
+    if request.param == "postgres":
+        return PostgresStore(request.getfixturevalue("postgres"))
+    return DeltaStore(tmp_path) if request.param == "delta" else SQLiteStore(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +136,7 @@ def tables_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSess
 
 LAKES = ["delta", "delta by executors", "iceberg", "iceberg by executors"]
 OF_SPARK = ["a table of delta", "a table of iceberg"]  # in Spark's catalog, written by Spark
-STORES = [*DATABASES, *LAKES, "topic"]
+STORES = [*SQL, *LAKES, "topic"]
 THROUGH_SPARK = [pytest.param(name, marks=[pytest.mark.servers, pytest.mark.long(seconds=5)]) for name in OF_SPARK]
 
 
@@ -148,8 +168,13 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 def _database(request: pytest.FixtureRequest, folder: Path) -> Database:
+    from tests.sinks.database_stores import DuckDBStore, MySQLStore
     from tests.sinks.stores import PostgresStore, SQLiteStore
 
     if request.param == "sqlite":
         return SQLiteStore(folder)
+    if request.param == "duckdb":
+        return DuckDBStore(folder)
+    if request.param == "mysql":
+        return MySQLStore(request.getfixturevalue("mariadb"))
     return PostgresStore(request.getfixturevalue("postgres"))

@@ -79,11 +79,12 @@ class WrongAnswer(WaterclockError):
 _EXTRAS = {
     "matplotlib": "demo",
     "confluent_kafka": "kafka",
-    "pymysql": "cdc",
+    "pymysql": "mysql",  # and of cdc, as the command says
     "pymysqlreplication": "cdc",
     "kio": "broker",
     "crc32c": "broker",
     "cramjam": "broker",
+    "duckdb": "duckdb",
     "psycopg": "postgres",
     "pgpq": "postgres",
     "deltalake": "delta",

@@ -1,4 +1,4 @@
-"""One MariaDB server and one PostgreSQL for all tests of a run; a database of its own for each of them."""
+"""One PostgreSQL with logical decoding for all tests of a run; a database of its own for each of them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,13 @@ import pytest
 pytest.importorskip("pymysqlreplication", reason="it comes with the extra cdc")
 pytest.importorskip("confluent_kafka", reason="it comes with the extra cdc")
 
-from tests.cdc.mariadb import MariaServer, MariaSource, running
+from tests.cdc.mariadb import MariaServer, MariaSource
 from tests.cdc.postgres import run
 from tests.postgres_server import PostgresServer, running_server
 from waterclock.cdc.postgres.slot import ReplicationSlot
 from waterclock.testing import Broker
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
-    with running(tmp_path_factory.mktemp("mariadb")) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

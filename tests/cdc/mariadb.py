@@ -87,6 +87,9 @@ class MariaServer:
             assert time.monotonic() < end
             time.sleep(0.05)
 
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -135,6 +138,20 @@ class MariaServer:
                     return
         finally:
             reader.close()
+
+
+@contextmanager
+def running_server(folder: Path, *options: str) -> Iterator[MariaServer]:
+    """A server in `folder`, installed and started; the test is skipped if this machine has none."""
+    if SERVER is None or INSTALL is None:
+        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
+    server = MariaServer(folder, *options)
+    server.install()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
 
 
 def as_found(changes: Sequence[MaxwellMessage]) -> list[tuple[str, dict[str, Any]]]:

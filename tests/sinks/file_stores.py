@@ -57,8 +57,7 @@ class DeltaFileStore(DeltaStore):
 
 
 class IcebergFileStore(IcebergStore):
-    def sink(self, table: str = "results", mirror: Replica | None = None) -> Sink:  # type: ignore[override]
-        assert mirror is None, "a table of Iceberg is no mirror"
+    def sink(self, table: str = "results") -> Sink:  # type: ignore[override]
         return ByExecutors(sinks.IcebergSink(self.named(table), self.settings, written_by="executors"))
 
     def source(self) -> str:

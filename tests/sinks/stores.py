@@ -37,13 +37,10 @@ class Store(Protocol):
 
     impossible_tables: Sequence[str]
 
-    def sink(self, table: str = "results", mirror: Replica | None = None) -> Sink: ...
+    def sink(self, table: str = "results") -> Sink: ...
 
     def source(self) -> str:
         """An expression that makes the sink in another process, where `sinks` is waterclock.sinks."""
-
-    def mirroring(self, table: str, mirror: str) -> str:
-        """The same of a mirror, which is made by the expression `mirror`."""
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         """Rows as another connection sees them, ordered by the first two columns."""
@@ -56,6 +53,15 @@ class Store(Protocol):
 
     def tables(self) -> list[str]:
         """The names of all tables."""
+
+
+class MirroringStore(Store, Protocol):
+    """A place that takes changes of tables too."""
+
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> Sink: ...
+
+    def mirroring(self, table: str) -> str:
+        """`source` of a sink of changes."""
 
 
 class Database(Store, Protocol):
@@ -77,8 +83,8 @@ class SQLiteStore:
     def source(self) -> str:
         return f"sinks.SQLiteSink({str(self.path)!r})"
 
-    def mirroring(self, table: str, mirror: str) -> str:
-        return f"sinks.SQLiteSink({str(self.path)!r}, {table!r}, mirror={mirror})"
+    def mirroring(self, table: str) -> str:
+        return f"sinks.SQLiteSink({str(self.path)!r}, {table!r}, mirror=sinks.Replica())"
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self._ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
@@ -115,8 +121,8 @@ class PostgresStore:
     def source(self) -> str:
         return f"sinks.PostgresSink({self.server.url()!r}, schema={self.schema!r})"
 
-    def mirroring(self, table: str, mirror: str) -> str:
-        return f"sinks.PostgresSink({self.server.url()!r}, {table!r}, schema={self.schema!r}, mirror={mirror})"
+    def mirroring(self, table: str) -> str:
+        return f"sinks.PostgresSink({self.server.url()!r}, {table!r}, schema={self.schema!r}, mirror=sinks.Replica())"
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
@@ -155,8 +161,8 @@ class DeltaStore:
     def source(self) -> str:
         return f"sinks.DeltaSink({str(self.folder / 'results')!r})"
 
-    def mirroring(self, table: str, mirror: str) -> str:
-        return f"sinks.DeltaSink({str(self.folder / table)!r}, mirror={mirror})"
+    def mirroring(self, table: str) -> str:
+        return f"sinks.DeltaSink({str(self.folder / table)!r}, mirror=sinks.Replica())"
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self._ask(columns, table, "1, 2")
@@ -193,8 +199,7 @@ class IcebergStore:
             "warehouse": f"file://{self.folder}/warehouse",
         }
 
-    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.IcebergSink:
-        assert mirror is None, "a table of Iceberg is no mirror"
+    def sink(self, table: str = "results") -> sinks.IcebergSink:
         return sinks.IcebergSink(self.named(table), self.settings)
 
     def named(self, table: str) -> str:
@@ -202,9 +207,6 @@ class IcebergStore:
 
     def source(self) -> str:
         return f"sinks.IcebergSink('lake.results', {self.settings!r})"
-
-    def mirroring(self, table: str, mirror: str) -> str:
-        raise NotImplementedError("what is written there stays")
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return sorted(self._rows(columns, table), key=lambda row: row[:2])
@@ -245,8 +247,7 @@ class TopicStore:
     def __init__(self, servers: str) -> None:
         self.servers, self._prefix = servers, f"t{next(self._count)}."
 
-    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.TopicSink:
-        assert mirror is None, "a topic is no mirror"
+    def sink(self, table: str = "results") -> sinks.TopicSink:
         return sinks.TopicSink(self.servers, self.named(table), partitions=1)
 
     def named(self, table: str) -> str:
@@ -254,9 +255,6 @@ class TopicStore:
 
     def source(self) -> str:
         return f"sinks.TopicSink({self.servers!r}, {self.named('results')!r}, partitions=1)"
-
-    def mirroring(self, table: str, mirror: str) -> str:
-        raise NotImplementedError("what is written there stays")
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return sorted(self.in_order(columns, table), key=lambda row: row[:2])

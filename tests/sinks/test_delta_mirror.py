@@ -93,7 +93,7 @@ def test_so_does_one_at_a_table_whose_columns_grow(store: DeltaStore, step: int)
 
 
 def mirror(store: DeltaStore) -> str:
-    return store.mirroring("changes", "sinks.Replica()")
+    return store.mirroring("changes")
 
 
 def test_of_two_writers_that_take_the_same_batch_one_writes_it(store: DeltaStore) -> None:

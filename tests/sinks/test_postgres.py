@@ -240,9 +240,7 @@ def test_what_a_role_sets_for_its_transactions_weakens_none_of_ours(
         rows = pa.Table.from_pylist([{"kind": "event", "key": "é🕰"}], schema=SCHEMA)
         apply_once(sink, replace(batch(1), results=rows, offsets="é🕰"))
         sink.begin()
-        found = sink._session.run(
-            "SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation')"
-        )
+        found = sink.db.run("SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation')")
         sink.rollback()
     assert found == [("on", "read committed")]
     assert store.look("batch_id, key") == [(0, "a"), (0, "a"), (1, "é🕰")]
@@ -254,7 +252,7 @@ def test_a_transaction_in_which_a_statement_failed_does_not_pass_for_committed(
 ) -> None:
     sink.begin()
     with pytest.raises(UsageError):
-        sink._session.run("SELECT 1 / 0")
+        sink.db.run("SELECT 1 / 0")
     with pytest.raises(RuntimeError, match="undone"):
         sink.commit()
     assert apply_once(sink, batch(0)) is True
@@ -318,11 +316,11 @@ def test_nothing_is_prepared_or_set_beyond_a_transaction_so_that_a_pooler_may_st
     sink: PostgresSink,
 ) -> None:
     settings = "SELECT name, setting FROM pg_settings WHERE source = 'session' ORDER BY 1"
-    before = sink._session.run(settings)
+    before = sink.db.run(settings)
     for batch_id in range(10):
         apply_once(sink, batch(batch_id))
-    assert sink._session.run("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
-    assert sink._session.run(settings) == before
+    assert sink.db.run("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
+    assert sink.db.run(settings) == before
 
 
 def test_psycopg_is_not_imported_before_it_is_needed() -> None:

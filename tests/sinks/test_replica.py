@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.sinks.stores import DeltaStore, PostgresStore, Store
+from tests.sinks.stores import DeltaStore, MirroringStore, PostgresStore
 from waterclock.changes.packed import CHANGES
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
@@ -41,20 +41,20 @@ def truncate(n: int) -> RowChange:
 
 
 @contextmanager
-def opened(store: Store) -> Iterator[Sink]:
+def opened(store: MirroringStore) -> Iterator[Sink]:
     with closing(store.sink("changes", Replica())) as sink:
         sink.open(CHANGES)
         yield sink
 
 
 @pytest.fixture
-def store(mirroring: Store) -> Store:
+def store(mirroring: MirroringStore) -> MirroringStore:
     """Every sink that can be a mirror, in turn."""
     return mirroring
 
 
 @pytest.fixture(autouse=True)
-def alone(store: Store) -> Iterator[None]:
+def alone(store: MirroringStore) -> Iterator[None]:
     """Mirrored tables stand in a schema that the source names: the next test wants it empty."""
     yield
     if isinstance(store, PostgresStore):
@@ -70,25 +70,25 @@ def give(sink: Sink, batch_id: int, *changes: RowChange) -> None:
     assert apply_once(sink, Batch("q", batch_id, None, table, frames.DEAD_SCHEMA.empty_table(), {}, None, 0.1))
 
 
-def items(store: Store, columns: str = "id, name", table: str = "shop.item") -> list[tuple[Any, ...]]:
+def items(store: MirroringStore, columns: str = "id, name", table: str = "shop.item") -> list[tuple[Any, ...]]:
     return store.look(columns, table if isinstance(store, PostgresStore) else f'"{table}"')
 
 
-def test_each_change_goes_to_the_table_that_it_names(store: Store) -> None:
+def test_each_change_goes_to_the_table_that_it_names(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 4, name="pen"), insert(1, 9, "shop.buyer", name="Ann"), insert(2, 5, name="ink"))
     assert items(store) == [(4, "pen"), (5, "ink")]
     assert items(store, table="shop.buyer") == [(9, "Ann")]
 
 
-def test_an_older_change_is_passed_over_in_one_batch_and_over_batches(store: Store) -> None:
+def test_an_older_change_is_passed_over_in_one_batch_and_over_batches(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, update(5, 4, name="new"), insert(1, 4, name="old"), delete(3, 7), insert(2, 7, name="gone"))
         give(sink, 1, update(4, 4, name="older"), insert(1, 7, name="before its delete"))
     assert items(store) == [(4, "new")]
 
 
-def test_a_deleted_key_comes_back_with_a_later_position_only(store: Store) -> None:
+def test_a_deleted_key_comes_back_with_a_later_position_only(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 4, name="pen"))
         give(sink, 1, delete(3, 4))
@@ -98,7 +98,7 @@ def test_a_deleted_key_comes_back_with_a_later_position_only(store: Store) -> No
     assert items(store) == [(4, "again")]
 
 
-def test_what_an_update_does_not_bring_stays_and_what_an_insert_does_not_bring_goes(store: Store) -> None:
+def test_what_an_update_does_not_bring_stays_and_what_an_insert_does_not_bring_goes(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, name="a", text="long"), insert(1, 2, name="b", text="long"))
         give(sink, 1, update(2, 1, name="A"), delete(2, 2), insert(3, 2, name="B"))
@@ -108,7 +108,7 @@ def test_what_an_update_does_not_bring_stays_and_what_an_insert_does_not_bring_g
     assert items(store, "id, name, text")[2] == (3, "whole", None)
 
 
-def test_a_writer_that_begins_again_some_way_back_takes_no_column_back(store: Store) -> None:
+def test_a_writer_that_begins_again_some_way_back_takes_no_column_back(store: MirroringStore) -> None:
     """Debezium does so after a crash, and leaves out large values. The batch ended before what had come in between."""
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, name="a", text="old"), update(2, 1, text="new"))
@@ -123,7 +123,7 @@ def test_a_writer_that_begins_again_some_way_back_takes_no_column_back(store: St
     assert items(store, "id, name, text") == [(1, "g", None)]
 
 
-def test_a_truncate_ends_older_rows_whenever_they_come(store: Store) -> None:
+def test_a_truncate_ends_older_rows_whenever_they_come(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, name="a"), insert(9, 2, name="later"))
         give(sink, 1, truncate(5))
@@ -134,7 +134,7 @@ def test_a_truncate_ends_older_rows_whenever_they_come(store: Store) -> None:
     assert items(store) == [(9, "y")]
 
 
-def test_a_column_may_have_any_name(store: Store) -> None:
+def test_a_column_may_have_any_name(store: MirroringStore) -> None:
     if isinstance(store, DeltaStore):
         pytest.skip("not every engine that reads Delta Lake takes every name")
     names = ["_key", "table", "select", 'a "b"', "\u00e4 \u4e2d"]
@@ -145,7 +145,7 @@ def test_a_column_may_have_any_name(store: Store) -> None:
     assert items(store, f"id, {columns}") == [(1, *(name.upper() for name in names))]
 
 
-def test_a_key_of_several_columns_is_one_whatever_their_order(store: Store) -> None:
+def test_a_key_of_several_columns_is_one_whatever_their_order(store: MirroringStore) -> None:
     def line(n: int, key: Values, count: int) -> RowChange:
         return RowChange("shop.item", "insert", key, (n,), {**key, "count": count})
 
@@ -156,7 +156,7 @@ def test_a_key_of_several_columns_is_one_whatever_their_order(store: Store) -> N
     assert items(store, "id, name, count") == [(1, "a", 7), (1, "b", 6)]
 
 
-def test_columns_come_with_their_first_value_and_grow_with_their_values(store: Store) -> None:
+def test_columns_come_with_their_first_value_and_grow_with_their_values(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, n=1, t="a", none=None))
         give(sink, 1, insert(2, 2, n=Decimal("12.50"), t="b", more=True))
@@ -178,14 +178,14 @@ def test_columns_come_with_their_first_value_and_grow_with_their_values(store: S
         items(store, "id, none")
 
 
-def test_every_text_and_bytes_arrive_as_they_are(store: Store) -> None:
+def test_every_text_and_bytes_arrive_as_they_are(store: MirroringStore) -> None:
     texts = ["", "\\N", "\\", "a\tb\nc\rd", "'\"", "\u00e4\U0001f600", "NULL"]
     with opened(store) as sink:
         give(sink, 0, *(insert(1, number, name=text, raw=text.encode()) for number, text in enumerate(texts)))
     assert items(store, "id, name, raw") == [(number, text, text.encode()) for number, text in enumerate(texts)]
 
 
-def test_keys_are_told_apart_byte_by_byte(store: Store) -> None:
+def test_keys_are_told_apart_byte_by_byte(store: MirroringStore) -> None:
     cities = ["", " ", "a", "A", "\u00e4", "a\u0308", "\U0001f570", "'", "%s"]
 
     def of(n: int, city: str, number: int) -> RowChange:
@@ -197,14 +197,14 @@ def test_keys_are_told_apart_byte_by_byte(store: Store) -> None:
     assert {*items(store, "city, number")} == {(city, n) for n, city in enumerate(cities)}
 
 
-def test_a_table_of_keys_only_is_one_too(store: Store) -> None:
+def test_a_table_of_keys_only_is_one_too(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1), update(2, 2))
         give(sink, 1, insert(3, 1), update(4, 2), delete(7, 1))
     assert items(store, "id, 1") == [(2, 1)]
 
 
-def test_a_table_with_rows_of_somebody_else_is_left_alone(store: Store) -> None:
+def test_a_table_with_rows_of_somebody_else_is_left_alone(store: MirroringStore) -> None:
     if isinstance(store, DeltaStore):
         pytest.skip("tests/sinks/test_delta_mirror.py has it")
     name = "shop.item" if isinstance(store, PostgresStore) else '"shop.item"'
@@ -221,7 +221,7 @@ def test_a_table_with_rows_of_somebody_else_is_left_alone(store: Store) -> None:
     assert items(store) == [(1, "theirs")]
 
 
-def test_a_table_that_was_made_beforehand_keeps_its_types(store: Store) -> None:
+def test_a_table_that_was_made_beforehand_keeps_its_types(store: MirroringStore) -> None:
     if not isinstance(store, PostgresStore):
         pytest.skip("SQLite's columns take everything; tests/sinks/test_delta_mirror.py has Delta Lake's")
     store.run("CREATE SCHEMA shop")
@@ -239,7 +239,7 @@ def test_a_table_that_was_made_beforehand_keeps_its_types(store: Store) -> None:
 @pytest.mark.parametrize(
     "keys", [[[1, 2], ["a"]], [1, "a"], [True, 3]], ids=["lists", "a number and a text", "a boolean"]
 )
-def test_a_key_may_be_of_any_kind_and_of_several(store: Store, keys: list[Any]) -> None:
+def test_a_key_may_be_of_any_kind_and_of_several(store: MirroringStore, keys: list[Any]) -> None:
     # PostgreSQL has no primary keys of json: one such change stopped the pipeline, and every run after it
     made = [
         RowChange("shop.item", "insert", {"id": key}, (n, 0), {"id": key, "name": "x"}) for n, key in enumerate(keys)
@@ -252,21 +252,21 @@ def test_a_key_may_be_of_any_kind_and_of_several(store: Store, keys: list[Any]) 
     assert items(store) == []
 
 
-def test_a_name_that_is_too_long_is_told_with_the_remedy(store: Store) -> None:
+def test_a_name_that_is_too_long_is_told_with_the_remedy(store: MirroringStore) -> None:
     if not isinstance(store, PostgresStore):
         pytest.skip("the names of the others have no end")
     with opened(store) as sink, pytest.raises(UsageError, match=r"the column 'c+' of the source .* with 'tables' in"):
         give(sink, 0, insert(1, 1, **{"c" * 64: "x"}))
 
 
-def test_another_primary_key_is_refused(store: Store) -> None:
+def test_another_primary_key_is_refused(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, name="a"))
         with pytest.raises(UsageError, match=r"the primary key of shop.item is \(id\) in the target and \(name\)"):
             give(sink, 1, RowChange("shop.item", "insert", {"name": "a"}, (2, 0), {"id": 1, "name": "a"}))
 
 
-def test_positions_that_cannot_be_compared_are_refused(store: Store) -> None:
+def test_positions_that_cannot_be_compared_are_refused(store: MirroringStore) -> None:
     with opened(store) as sink:
         offset = RowChange("shop.item", "insert", {"id": 2}, (9,), {"id": 2})
         with pytest.raises(UsageError, match=r"the changes of shop\.item give their positions in two ways"):
@@ -277,7 +277,7 @@ def test_positions_that_cannot_be_compared_are_refused(store: Store) -> None:
     assert items(store) == [(1, "a")]
 
 
-def test_start_over_empties_tables_and_leaves_them(store: Store) -> None:
+def test_start_over_empties_tables_and_leaves_them(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(5, 1, name="a"))
         sink.remove()
@@ -288,7 +288,7 @@ def test_start_over_empties_tables_and_leaves_them(store: Store) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_order_and_any_batches_give_what_the_source_holds(store: Store, seed: int) -> None:
+def test_any_order_and_any_batches_give_what_the_source_holds(store: MirroringStore, seed: int) -> None:
     """The changes of a random history, cut into batches, partly twice and out of order, against a dictionary."""
     chance = random.Random(seed)
     held: dict[int, dict[str, Any]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.sinks.stores import PostgresStore, Store, in_a_child
+from tests.sinks.stores import MirroringStore, PostgresStore, in_a_child
 from tests.sinks.test_replica import give, insert, items, opened, truncate, update
 from waterclock.sinks import Sink
 from waterclock.sinks.postgres.replica import PostgresTables
@@ -22,13 +22,13 @@ THEN = ([(3, "C")], [(8, "Ann"), (9, "Bo")])
 
 
 @pytest.fixture(autouse=True)
-def alone(store: Store) -> Iterator[None]:
+def alone(store: MirroringStore) -> Iterator[None]:
     yield
     if isinstance(store, PostgresStore):
         store.run("DROP SCHEMA IF EXISTS shop CASCADE")
 
 
-def both(store: Store) -> tuple[Any, Any]:
+def both(store: MirroringStore) -> tuple[Any, Any]:
     return items(store), items(store, table="shop.buyer")
 
 
@@ -46,8 +46,8 @@ def die_at_statement(number: int) -> None:
         place.run = run  # type: ignore[method-assign]
 
 
-def child(store: Store, body: str) -> None:
-    made = store.mirroring("changes", "sinks.Replica()")
+def child(store: MirroringStore, body: str) -> None:
+    made = store.mirroring("changes")
     script = f"""
 from tests.sinks import test_replica_kills as t
 from tests.sinks.stores import Dying
@@ -68,7 +68,9 @@ sink.open(CHANGES)
         ("t.give(Dying(sink, None, 'commit'), 1, *t.BATCH)", True),
     ],
 )
-def test_a_kill_anywhere_in_a_batch_leaves_all_of_it_or_nothing(store: Store, crash: str, survives: bool) -> None:
+def test_a_kill_anywhere_in_a_batch_leaves_all_of_it_or_nothing(
+    store: MirroringStore, crash: str, survives: bool
+) -> None:
     with opened(store) as sink:
         give(sink, 0, *BEFORE)
     child(store, crash)

@@ -126,5 +126,5 @@ def test_a_full_disk_refuses_the_batch_whole_and_the_sink_goes_on_when_space_ret
 
 def test_a_commit_of_the_file_waits_for_the_disk(tmp_path: Path) -> None:
     sink = SQLiteSink(tmp_path / "x.db")
-    assert sink._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL: what survives a power cut
+    assert sink.db.run("PRAGMA synchronous") == [(2,)]  # FULL: what survives a power cut
     sink.close()

@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import waterclock.sinks
@@ -169,8 +170,8 @@ def test_a_package_or_a_java_that_is_missing_is_found(folder: Path, monkeypatch:
         (('path = "in"', 'path = "in"\nformat = "orc"'), "the columns of the source: Spark reads them"),
         (('path = "in"', 'path = "hdfs://host/in"'), "the source: it lies behind a URI"),
         (("[source]", '[pipeline]\ncheckpoint = "hdfs://host/cp"\n[source]'), "the checkpoint: it lies behind a URI"),
-        (('path = "out/out.db"', 'format = "delta"\npath = "out"'), "the table {}/out: whether it is there"),
-        (('path = "out/out.db"', 'format = "table"\ntable = "a.b"'), "the table 'a.b' in Spark's catalog: its columns"),
+        (('path = "out/out.db"', 'format = "delta"\npath = "s3://out/a"'), "the table s3://out/a: whether it is there"),
+        (('path = "out/out.db"', 'format = "table"\ntable = "a.b"'), "the table 'a.b' in Spark's catalog: whether"),
     ],
 )
 def test_what_only_a_run_can_tell_is_said(folder: Path, change: tuple[str, str], told: str) -> None:
@@ -178,6 +179,23 @@ def test_what_only_a_run_can_tell_is_said(folder: Path, change: tuple[str, str],
     text = text if "orc" not in text else text.replace('[source.columns]\ncase = "string"\nts = "timestamp"\n', "")
     assert faults(folder, text) == []
     assert any(each.startswith(told.format(folder)) for each in check("p.toml").unchecked)
+
+
+def test_all_that_is_wrong_with_a_lake_is_found(folder: Path) -> None:
+    from deltalake import DeltaTable
+
+    catalog = (
+        f'\n[sink.catalog]\ntype = "sql"\nuri = "sqlite:///{folder}/lake/c.db"\nwarehouse = "file://{folder}/lake"\n'
+    )
+    iceberg = PLACES.replace('path = "out/out.db"', f'format = "iceberg"\ntable = "a.b"{catalog}')
+    assert faults(folder, iceberg) == []
+    opened(iceberg)
+    assert faults(folder) == []
+    delta = PLACES.replace('path = "out/out.db"', 'format = "delta"\npath = "out/lake"')
+    assert faults(folder, delta) == []
+    for end in ("", "_batches"):
+        DeltaTable.create(folder / "out" / f"lake{end}", pa.schema([("mine", pa.int64())]))
+    assert [f"lake{end}' in" in told for end, told in zip(("_batches", ""), faults(folder), strict=True)] == [True] * 2
 
 
 def test_a_pipeline_that_runs_may_be_checked(folder: Path) -> None:

@@ -10,15 +10,19 @@ from waterclock.sinks.sqlite.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
     from waterclock.sinks.delta.delta import DeltaSink
+    from waterclock.sinks.duckdb.duckdb import DuckDBSink
     from waterclock.sinks.iceberg.iceberg import IcebergSink
+    from waterclock.sinks.mysql.mysql import MySQLSink
     from waterclock.sinks.postgres.postgres import PostgresSink
     from waterclock.sinks.topic.topic import TopicSink
 
 __all__ = [
     "Batch",
     "DeltaSink",
+    "DuckDBSink",
     "IcebergSink",
     "LastBatch",
+    "MySQLSink",
     "PostgresSink",
     "Replica",
     "SQLiteSink",
@@ -33,6 +37,8 @@ __all__ = [
 
 _LATER = {
     "PostgresSink": "waterclock.sinks.postgres.postgres",
+    "MySQLSink": "waterclock.sinks.mysql.mysql",
+    "DuckDBSink": "waterclock.sinks.duckdb.duckdb",
     "DeltaSink": "waterclock.sinks.delta.delta",
     "IcebergSink": "waterclock.sinks.iceberg.iceberg",
     "TopicSink": "waterclock.sinks.topic.topic",

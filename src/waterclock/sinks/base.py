@@ -175,3 +175,8 @@ def _holds(sink: Sink, applied: LastBatch | None) -> str:
     if applied is None:
         return f"{sink.describe()} holds no results"
     return f"{sink.describe()} holds results up to batch {applied.batch_id} of query {applied.query_id}"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without what goes on for many lines behind it."""
+    return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(". ")

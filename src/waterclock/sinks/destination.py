@@ -6,15 +6,43 @@ Rule 2: a record is texts and numbers. It connects to nothing, and imports no pa
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+import pyarrow as pa
+
+from waterclock.errors import WaterclockError, extra_of, pip_install
 from waterclock.sinks.base import Sink
 
 LONGEST_ENDING = len("_dead_letters")  # of the names that a sink's tables and topics have
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is wrong with a pipeline, and what was not looked at, in sentences."""
+
+    faults: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    def try_to(self, look: Callable[[], object]) -> bool:
+        """Whether `look` finds nothing wrong."""
+        try:
+            look()
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            told = f"the package {package} is not installed: {pip_install(extra_of(package))}"
+        except (WaterclockError, OSError) as error:
+            told = str(error)
+        else:
+            return True
+        if told not in self.faults:
+            self.faults.append(told)
+        return False
 
 
 class SinkTable(Protocol):
@@ -68,6 +96,26 @@ class Destination(ABC):
         with closing(self.sink()) as sink:
             sink.remove()
 
+    def look(self, results: pa.Schema | None, found: Findings) -> None:
+        """Find all that is wrong with the tables that are there, or why they cannot be made. Nothing is made or changed.
+
+        `results` are the columns that are to be written, None if only Spark knows them.
+        """
+        with closing(self.sink()) as sink:
+            if results is None:
+                found.unchecked.append(f"{self.place}: its columns")
+            else:
+                found.faults.extend(sink.look(results))  # type: ignore[attr-defined]  # a user's own sink has none
+
     def topic_of(self, servers: str, topics: Sequence[str]) -> str | None:
         """Which of these topics at `servers` is written; None if none is."""
         return None
+
+
+def unwritable(path: Path, what: str, is_file: bool = False) -> list[str]:
+    """What is to be said of `what` if this user may not write at `path`, or make what lies there."""
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    is_wrong = there.is_dir() == (is_file and there == path)
+    if not is_wrong and os.access(there, os.W_OK):
+        return []
+    return [f"{what} cannot be written: see to {there}, or name another path in [sink]"]

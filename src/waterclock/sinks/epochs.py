@@ -80,15 +80,6 @@ def fence(sink: object, epoch: Epoch | None) -> None:
 # In a database ---------------------------------------------------------------------------------------------------
 
 
-def definition(text: str, number: str) -> str:
-    """The columns of the table of owners, in a database's words.
-
-    >>> definition("TEXT", "INTEGER")
-    '"lineage" TEXT NOT NULL, "epoch" INTEGER NOT NULL'
-    """
-    return f'"lineage" {text} NOT NULL, "epoch" {number} NOT NULL'
-
-
 def stored_in(run: Run, table: str) -> Epoch | None:
     """The epoch that stands in `table`."""
     rows = run(f'SELECT "lineage", "epoch" FROM {table}')

@@ -26,6 +26,14 @@ def refused(rows: pa.Table, reasons: pa.ChunkedArray) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
+def put_aside(batch: Batch, rows: pa.Table, reasons: pa.ChunkedArray) -> Batch:
+    """`batch` without those results, flat in `rows`, whose reason is not null: they are dead letters."""
+    if reasons.null_count == rows.num_rows:
+        return batch
+    kept = batch.results.filter(pc.is_null(reasons))
+    return with_letters(replace(batch, results=kept), refused(rows, reasons))
+
+
 def with_letters(batch: Batch, letters: pa.Table) -> Batch:
     """`batch` with more dead letters behind its own, counted: they are no results any more."""
     count = letters.num_rows

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from waterclock.errors import UsageError
@@ -49,27 +49,45 @@ def listed(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(map(quoted, names))
 
 
-def refuse_unlike(where: str, found: Table, wanted: Table, kind: str = "table") -> None:
-    """Raise UsageError where the table `found` is not the `wanted` one, with each column that differs; `kind` is what the
-    place calls it."""
-    if differences := "; ".join(_differences(found, wanted)):
-        raise UsageError(
-            f"{where} has other columns than this pipeline writes ({differences}). "
-            f"Name another {kind} in [sink], or start over with --fresh."
-        )
+def refuse(faults: Iterable[str]) -> None:
+    """Raise UsageError with the first of the faults, if there is one."""
+    for fault in faults:
+        raise UsageError(fault)
 
 
-def refuse_lost(table: str, place: str, rows: Mapping[str, bool | None]) -> None:
-    """Raise UsageError where some tables of the sink `table` hold rows and another one is gone, with all that it held.
+def told_by(*checks: Callable[[], object]) -> list[str]:
+    """What those checks say that refuse something."""
+    told: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except UsageError as error:
+            told.append(str(error))
+    return told
 
-    `rows` says it by the end of a table's name: whether there are any, None where there was no table.
+
+def unlike(where: str, found: Table, wanted: Table, kind: str = "table") -> list[str]:
+    """What is to be said of `found` if it is not the `wanted` table, with each column that differs: one sentence, or none.
+    `kind` is what the place calls it."""
+    differences = "; ".join(_differences(found, wanted))
+    told = (
+        f"{where} has other columns than this pipeline writes ({differences}). "
+        f"Name another {kind} in [sink], or start over with --fresh."
+    )
+    return [told] if differences else []
+
+
+def lost(table: str, place: str, rows: Mapping[str, bool | None]) -> list[str]:
+    """What is to be said if some tables of the sink `table` hold rows and another one is gone, with all that it held.
+
+    `rows` says it by the end of a table's name: whether there are any, None if there was no table.
     """
-    gone = [part for part, found in rows.items() if found is None]
-    if gone and any(rows.values()):
-        raise UsageError(
-            f"the table {table + gone[0]!r} in {place} is gone, and those beside it hold rows. Restore it (to empty "
-            "a table, delete its rows), or start over with --fresh."
-        )
+    gone = [part for part, found in rows.items() if found is None] if any(rows.values()) else []
+    return [
+        f"the table {table + part!r} in {place} is gone, and those beside it hold rows. Restore it (to empty a table, "
+        "delete its rows), or start over with --fresh."
+        for part in gone
+    ]
 
 
 def _differences(found: Table, wanted: Table) -> list[str]:

@@ -4,7 +4,7 @@
     2. what it runs on     Java, and the packages that its source and its sinks need
     3. the source          it is there, this user may read it, nothing in it stands in the way; its broker is asked
     4. the checkpoint      this user may use it, it was made with the same settings, nothing came after its close
-    5. each sink           its place may be written, the table that is there has the columns that are written
+    5. each sink           its place may be written; of the tables that are there, all that a run would refuse
 
 Rule 1: every fault that is found is said, not only the first: but of each of these, one does not hide another.
 Rule 2: what only a run can tell is said too: a file without faults is not a promise.
@@ -13,18 +13,13 @@ Rule 3: a pipeline that runs may be checked: nobody's lock is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from waterclock.errors import WaterclockError, extra_of, pip_install
-from waterclock.sinks.destination import Destination
-from waterclock.sinks.sqlite.destination import SQLiteFile
-from waterclock.sinks.sqlite.sqlite import look as look_at_file
+from waterclock.sinks.destination import Destination, Findings
 from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.session.java import use_java
@@ -34,29 +29,6 @@ from waterclock.streaming.buckets import by_cores
 from waterclock.streaming.places.place import is_remote
 from waterclock.streaming.toml.config import Config, read
 from waterclock.streaming.toml.steps import Outlet
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What is wrong with a pipeline, and what was not looked at, in sentences."""
-
-    faults: list[str] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
-
-    def try_to(self, look: Callable[[], object]) -> bool:
-        """Whether `look` finds nothing wrong."""
-        try:
-            look()
-        except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            told = f"the package {package} is not installed: {pip_install(extra_of(package))}"
-        except (WaterclockError, OSError) as error:
-            told = str(error)
-        else:
-            return True
-        if told not in self.faults:
-            self.faults.append(told)
-        return False
 
 
 def check(file: str | Path) -> Findings:
@@ -126,19 +98,4 @@ def _check_outlet(outlet: Outlet[Destination], results: pa.Schema | None, found:
             given[0] = ChosenColumns(outlet.columns, results).schema
 
     if found.try_to(choose):
-        found.try_to(lambda: _look(sink, given[0], found))  # 5
-
-
-def _look(sink: Destination, schema: pa.Schema | None, found: Findings) -> None:
-    """Look at the tables of a sink; a sink that only says whether it fits when it is opened is made, and no more."""
-    if isinstance(sink, SQLiteFile) and schema is not None:
-        look_at_file(sink.path, sink.table, sink.mirror, schema)
-    elif isinstance(sink, SQLiteFile) or sink.needs_session:
-        found.unchecked.append(f"{sink.place}: its columns")
-    else:
-        with closing(sink.sink()) as made:
-            look = getattr(made, "look", None)
-            if look is None or schema is None:
-                found.unchecked.append(f"{sink.place}: whether it is there, and its columns")
-            else:
-                look(schema)
+        found.try_to(lambda: sink.look(given[0], found))  # 5

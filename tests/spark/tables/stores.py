@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import QUICK
 from waterclock.bench.servers import tables
-from waterclock.sinks import Replica
 from waterclock.spark import SparkTable
 from waterclock.spark.session.session import start
 from waterclock.spark.tables.catalog import quoted
@@ -67,8 +66,7 @@ class TableStore:
     def named(self, table: str) -> str:
         return table if table in self.impossible_tables else f"{self.namespace}.{table}"
 
-    def sink(self, table: str = "results", mirror: Replica | None = None) -> SparkTable:
-        assert mirror is None, "a table of Spark's catalog is no mirror"
+    def sink(self, table: str = "results") -> SparkTable:
         return SparkTable(self.named(table), session=self.spark)
 
     def source(self) -> str:
@@ -76,9 +74,6 @@ class TableStore:
         room = "__import__('tests.spark.tables.stores', fromlist=['attached'])"
         session = f"{room}.attached({java.port}, {java.auth_token!r})"
         return f"{room}.SparkTable({self.named('results')!r}, session={session})"
-
-    def mirroring(self, table: str, mirror: str) -> str:
-        raise NotImplementedError("what is written there stays")
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self._rows(f"SELECT {columns} FROM {self._fresh(table)} ORDER BY 1, 2")

@@ -69,7 +69,7 @@ def test_the_shipped_pipeline_loads() -> None:
         (('path = "out.db"', "path = 5"), "[sink]: 'path' must be a text, got 5"),
         (
             ('"out.db"', '"out.db"\nformat = "csv"'),
-            "[sink]: 'format' must be one of sqlite, postgres, delta, iceberg, table, kafka, got 'csv'",
+            "[sink]: 'format' must be one of sqlite, postgres, mysql, duckdb, delta, iceberg, table, kafka, got 'csv'",
         ),
         (('path = "in"', ""), "[source]: 'path' is missing"),
         (

@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from importlib import import_module
 
+import pyarrow as pa
+
 from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
-from waterclock.sinks.destination import Destination, SinkTable
+from waterclock.sinks.destination import Destination, Findings, SinkTable
 
 _LAKES = ("delta", "iceberg")
 
@@ -40,6 +42,10 @@ class SparkCatalogTable(Destination):
         made = import_module("waterclock.spark.tables.sink")  # above this floor: by name
         sink: Sink = made.SparkTable(self.table, using=self.using)
         return sink
+
+    def look(self, results: pa.Schema | None, found: Findings) -> None:
+        """See `Destination`."""
+        found.unchecked.append(f"{self.place}: whether it is there, and its columns: Spark knows them")
 
 
 def spark_table(name: str) -> str:

@@ -32,8 +32,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -44,26 +45,24 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
-from waterclock.sinks.base import Batch, LastBatch, ResultFile
-from waterclock.sinks.delta.destination import delta_column
-from waterclock.sinks.delta.location import TableLocation
+from waterclock.sinks.base import Batch, LastBatch, ResultFile, first_line
+from waterclock.sinks.delta.destination import delta_column, table_location
+from waterclock.sinks.delta.kept import DeltaChanges, DeltaKept, DeltaResults
 from waterclock.sinks.delta.merge import KEY, Change
-from waterclock.sinks.delta.replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
+from waterclock.sinks.delta.replica import PARTITIONED, POSITIONS_SCHEMA
 from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
-from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
+from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer
+from waterclock.sinks.marks import added
 from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.results import COMMON
-from waterclock.sinks.strangers import needed_names, needed_of_results
-from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table, refuse_unlike
+from waterclock.sinks.strangers import refuse_beside_changes
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, POSITIONS, Table, refuse, told_by, unlike
 
-_NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
 # in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
 _OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")
 _OWN_FOLDER = re.compile(r"_delta_log|_delta_index|_change_data|_symlink_format_manifest")
 
 
-class DeltaSink(TableLocation):
+class DeltaSink:
     """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment.
 
     With `mirror` it is given changes, and the tables beside it follow those that the changes name. `written_by` is who
@@ -71,49 +70,76 @@ class DeltaSink(TableLocation):
     """
 
     def __init__(self, location: str | Path, *, mirror: Replica | None = None, written_by: str = DRIVER) -> None:
-        super().__init__(str(location))
-        self._mirror = mirror
+        self._location = table_location(str(location))
+        self.mirror = mirror
         self.written_by = checked_writer(written_by, mirror)
-        self._last_step = "" if mirror is None else BATCHES  # the table by which a batch is applied
+        self._kept: DeltaKept = DeltaResults() if mirror is None else DeltaChanges()
         self._tables: dict[str, DeltaTable] = {}
         self._logs: dict[Path, tuple[int, ...] | None] = {}  # the last file of each table's log that was read
         self._prepared: tuple[Batch, dict[str, pa.Table], list[Change]] | None = None
         self._epoch: Epoch | None = None
 
     @property
-    def mirror(self) -> Replica | None:
-        """That it is given changes of tables; None if it is given results."""
-        return self._mirror
+    def path(self) -> Path | None:
+        """The folder of the table; None if it lies behind a URL, where nothing is removed."""
+        return None if self._is_url else Path(self._location)
+
+    @property
+    def place(self) -> str:
+        """Where the table is, in the words that a checkpoint keeps."""
+        return f"the table {self._location}"
+
+    def describe(self) -> str:
+        """See `Sink`.
+
+        >>> DeltaSink("s3://lake/orders/").describe()
+        "the table 'orders' in s3://lake"
+        """
+        return self._name("")
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        wanted = self._wanted(results)
-        for name in wanted.get("", POSITIONS_SCHEMA).names:
-            delta_column(name)
+        wanted = self._kept.wanted(results)
         with self._errors_of_delta():
-            self._refuse_another_table_around()
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
-            for part, table in found.items():
-                refuse_unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part]))
-            for part in wanted.keys() - found.keys():
-                self._refuse_other_things(part)
-            for part in wanted:  # the results come last: where they are, the others are
-                self._tables[part] = found.get(part) or self._made(part, wanted[part])
+            refuse(self._faults(wanted, found))
+            for part, schema in wanted.items():  # the results come last: where they are, the others are
+                by = list(PARTITIONED) if part == POSITIONS else None
+                self._tables[part] = found.get(part) or DeltaTable.create(self._at(part), schema, partition_by=by)
         self._note_logs()
+
+    def look(self, results: pa.Schema) -> list[str]:
+        """Why `open` would refuse what is there: all of it. Nothing is made."""
+        wanted = self._kept.wanted(results)
+        with self._errors_of_delta():
+            found = {part: table for part in wanted if (table := self._found(part)) is not None}
+            return list(self._faults(wanted, found))
+
+    def _faults(self, wanted: Mapping[str, pa.Schema], found: Mapping[str, DeltaTable]) -> Iterator[str]:
+        yield from told_by(*(partial(delta_column, name) for name in wanted.get("", POSITIONS_SCHEMA).names))
+        yield from told_by(self._refuse_another_table_around)
+        for part, schema in wanted.items():
+            if part in found:
+                yield from unlike(self._name(part), _described(part, found[part].schema()), _described(part, schema))
+            else:
+                yield from told_by(partial(self._refuse_other_things, part))
 
     def remove(self) -> None:
         """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
-        self._refuse_url()
+        if self._is_url:
+            raise UsageError(
+                f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
+                f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
+            )
         with self._errors_of_delta():
-            needed_by_part = self._needed()
+            needed_by_part = self._kept.needed(self._columns_of(BATCHES))
+            refuse_beside_changes(needed_by_part, self.describe(), self._columns_of(POSITIONS))
             for part, needed in needed_by_part.items():
                 self._refuse_other_things(part)
                 if self._found(part) is not None and not self._columns_of(part) >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
                 self._refuse_others_inside(part)
-            positions = self._found(POSITIONS) if self._mirror is not None else None
-            if positions is not None:
-                DeltaReplica(self._location).empty_all(positions)
+            self._kept.empty(self._location, self._found(POSITIONS))
             for part in needed_by_part:
                 if Path(self._at(part)).exists():
                     shutil.rmtree(self._at(part))
@@ -123,7 +149,7 @@ class DeltaSink(TableLocation):
         """See `Sink`."""
         with self._errors_of_delta():
             queries = set(self._batches(["query_id"]).column(0).to_pylist())
-            found = {query: self._version(query, self._last_step) for query in queries}
+            found = {query: self._version(query, self._kept.last_step) for query in queries}
         applied = [LastBatch(query, version) for query, version in found.items() if version is not None]
         return max(applied, key=lambda each: each.batch_id, default=None)
 
@@ -157,7 +183,7 @@ class DeltaSink(TableLocation):
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
-        version = self._version(query_id, self._last_step)
+        version = self._version(query_id, self._kept.last_step)
         return version is not None and batch_id <= version
 
     def result_files(self, batch_id: int) -> ResultFiles | None:
@@ -170,13 +196,7 @@ class DeltaSink(TableLocation):
     def write(self, batch: Batch) -> Batch:
         """See `Sink`: made ready here, written by `commit`."""
         with self._lost():  # what stands there is read
-            if self._mirror is None:
-                refuse_unseen(self._location, batch.files)
-                self._prepared = (batch, rows_of(batch), [])
-            else:
-                replica, positions = DeltaReplica(self._location), self._tables[POSITIONS]
-                changes = replica.changes(batch.query_id, batch.results, positions)
-                self._prepared = (batch, sides_of(batch), changes)
+            self._prepared = (batch, *self._kept.prepared(batch, self._location, self._tables))
         return batch
 
     def commit(self) -> None:
@@ -218,8 +238,7 @@ class DeltaSink(TableLocation):
             rows = self._batches(["query_id", "batch_id", "counters"]).to_pylist()
         for row in rows:
             if self.is_applied(row["query_id"], row["batch_id"]):  # rule 1
-                for name, value in json.loads(row["counters"]).items():
-                    total[name] = total.get(name, 0) + value
+                total = added(total, json.loads(row["counters"]))
         return total
 
     def close(self) -> None:
@@ -241,18 +260,17 @@ class DeltaSink(TableLocation):
                 "removed it or made it anew while nothing was heard of this run. Start again, and it says what is there"
             )
 
-    def _wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
-        """The columns of the tables that are made, by the ends of their names; that of results last."""
-        return schemas(results) if self._mirror is None else {**SIDES, POSITIONS: POSITIONS_SCHEMA}
+    @property
+    def _is_url(self) -> bool:
+        return "://" in self._location
 
-    def _needed(self) -> dict[str, set[str]]:
-        """The columns that show a table to be a sink's."""
-        if self._mirror is None:
-            return {**_NEEDED, "": {"batch_row", *needed_of_results(self._columns_of(BATCHES))}}
-        return needed_names(self._mirror)
+    def _at(self, end: str) -> str:
+        """The location of the folder with this end of its name."""
+        return self._location + end
 
-    def _made(self, part: str, schema: pa.Schema) -> DeltaTable:
-        return DeltaTable.create(self._at(part), schema, partition_by=list(PARTITIONED) if part == POSITIONS else None)
+    def _name(self, end: str) -> str:
+        folder, _, name = self._at(end).rpartition("/")
+        return f"the table {name!r} in {folder or '.'}"
 
     def _columns_of(self, part: str) -> set[str]:
         table = self._found(part)
@@ -292,12 +310,15 @@ class DeltaSink(TableLocation):
             )
 
     def _refuse_others_inside(self, part: str) -> None:
-        inside = [path for path in sorted(Path(self._at(part)).glob("*")) if not _is_partition(path, part)]
-        if others := [path.name for path in inside if not _is_own(path)]:
-            raise UsageError(
-                f"{self._name(part)} has other things in its folder ({others[0]}, ...), so it is not removed: move them "
-                "away, or name another path in [sink]"
-            )
+        """UsageError if the folder holds what no writer of Delta Lake puts there, and no partition of positions."""
+        for path in sorted(Path(self._at(part)).glob("*")):
+            is_own = (_OWN_FOLDER if path.is_dir() else _OWN_FILE).fullmatch(path.name) is not None
+            is_partition = part == POSITIONS and path.is_dir() and path.name.startswith(f"{PARTITIONED[0]}=")
+            if not is_own and not is_partition:
+                raise UsageError(
+                    f"{self._name(part)} has other things in its folder ({path.name}, ...), so it is not removed: move "
+                    "them away, or name another path in [sink]"
+                )
 
     @contextmanager
     def _errors_of_delta(self) -> Iterator[None]:
@@ -306,8 +327,8 @@ class DeltaSink(TableLocation):
             yield
         except (DeltaError, OSError, ValueError) as error:
             raise UsageError(
-                f"the sink's table {self._location!r} cannot be used: {_words(error)}. As path in [sink], name a table of "
-                "Delta Lake, or a place where there is nothing yet"
+                f"the sink's table {self._location!r} cannot be used: {first_line(error)}. As path in [sink], name a table "
+                "of Delta Lake, or a place where there is nothing yet"
             ) from error
 
     @contextmanager
@@ -316,9 +337,9 @@ class DeltaSink(TableLocation):
         try:
             yield
         except CommitFailedError as error:
-            raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
+            raise SinkLost(f"another writer was quicker at {self.describe()}: {first_line(error)}") from error
         except (DeltaError, OSError) as error:
-            raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+            raise CommitUnknown(f"{self.describe()} could not be written: {first_line(error)}") from error
 
 
 def _transaction_of(epoch: Epoch) -> Transaction:
@@ -338,22 +359,8 @@ def _is_begun(path: Path) -> bool:
     return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
 
 
-def _is_own(path: Path) -> bool:
-    """Whether writers of Delta Lake give such a name to what they make in the folder of a table."""
-    return (_OWN_FOLDER if path.is_dir() else _OWN_FILE).fullmatch(path.name) is not None
-
-
-def _is_partition(path: Path, part: str) -> bool:
-    return part == POSITIONS and path.name.startswith(tuple(f"{name}=" for name in PARTITIONED)) and path.is_dir()
-
-
 def _described(part: str, schema: Any) -> Table:
     """The columns in Delta's words."""
     fields = schema.fields if isinstance(schema, Schema) else Schema.from_arrow(schema).fields
     key = tuple(field.name for field in fields if KEY.decode() in field.metadata)
     return Table(part, tuple((field.name, str(getattr(field.type, "type", field.type))) for field in fields), key)
-
-
-def _words(error: Exception) -> str:
-    """The first line: Delta's errors go on for many."""
-    return str(error).partition("\n")[0].rstrip(". ")

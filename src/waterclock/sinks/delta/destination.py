@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
-from waterclock.sinks.destination import Destination, SinkTable
+from waterclock.sinks.destination import Destination, Findings, SinkTable, unwritable
 from waterclock.sinks.files.files import DRIVER, writer_of
 from waterclock.sinks.mirrors.replica import Replica
 from waterclock.sinks.postgres.destination import postgres_name
@@ -51,6 +53,14 @@ class DeltaLakeTable(Destination):
         from waterclock.sinks.delta.delta import DeltaSink  # its package is that of the extra `delta`
 
         return DeltaSink(self.location, mirror=self.mirror, written_by=self.written_by)
+
+    def look(self, results: pa.Schema | None, found: Findings) -> None:
+        """See `Destination`."""
+        if self.path is None:
+            found.unchecked.append(f"{self.place}: whether it is there, and its columns: it lies behind a URL")
+        else:
+            found.faults.extend(unwritable(self.path, self.place))
+            Destination.look(self, results, found)
 
 
 def table_location(location: str) -> str:

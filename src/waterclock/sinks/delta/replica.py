@@ -106,7 +106,8 @@ class _Plan:
         refuse_other_positions(changed, length)
         gone, after = _truncated(changed, known, before)
         form = fitting(self, changed.table, rows, form)
-        later = _later(rows, {**known, **after})
+        last = {**known, **after}
+        later = [row for row in rows if row.position > last.get(row.key, ("", True))[0]]
         there = {key for key, (_, deleted) in known.items() if not deleted} - gone.keys()
         gone |= {row.key: row for row in later if row.gone and row.key in there}
         staying = self._whole([row for row in later if not row.gone], form, there)
@@ -121,7 +122,10 @@ class _Plan:
         before = known.get(_TRUNCATE, ("", True))[0]
         rows = newer_rows(changed, {key: at for key, (at, _) in known.items()}, form, before)
         if length is None:
-            self._refuse_what_is_somebody_elses()
+            table = self._before
+            assert table is not None
+            if table.transaction_version(self._mark) is None and table.to_pyarrow_dataset().head(1).num_rows:
+                raise rows_of_somebody_else(repr(self._path))
         return rows
 
     def _made(self, staying: list[ReducedRow], gone: dict[str, ReducedRow], form: Form, is_new: bool) -> Change | None:
@@ -178,19 +182,16 @@ class _Plan:
                 )
         return columns
 
-    def _refuse_what_is_somebody_elses(self) -> None:
-        table = self._before
-        assert table is not None
-        if table.transaction_version(self._mark) is None and table.to_pyarrow_dataset().head(1).num_rows:
-            raise rows_of_somebody_else(repr(self._path))
-
     # Its rows --------------------------------------------------------------------------------------------------
 
     def _whole(self, rows: list[ReducedRow], form: Form, there: set[str]) -> list[ReducedRow]:
         """The rows with the values that they keep (rule 3)."""
         partly = [r for r in rows if not r.whole and r.key in there and not form.columns.keys() <= r.values.keys()]
         old = self._old(partly, form) if partly and self._before is not None else {}
-        kept = {row.key: old.get(_key_texts(row, form), {}) for row in partly}
+        kept = {}
+        for row in partly:
+            texts = tuple(shown(form.columns[name], row.values.get(name)) for name in form.key)
+            kept[row.key] = old.get(texts, {})
         return [row._replace(values={**kept.get(row.key, {}), **row.values}) for row in rows]
 
     def _old(self, rows: list[ReducedRow], form: Form) -> dict[tuple[Any, ...], dict[str, tuple[str, str | None]]]:
@@ -259,15 +260,6 @@ def _truncated(changed: TableChanges, known: Known, before: str) -> tuple[dict[s
     keys = [key for key, (position, deleted) in known.items() if key != _TRUNCATE and not deleted and position < at]
     gone = {key: ReducedRow(key, at, True, True, as_values(key)) for key in keys}
     return gone, {_TRUNCATE: (at, True), **dict.fromkeys(keys, (at, True))}
-
-
-def _later(rows: list[ReducedRow], known: Known) -> list[ReducedRow]:
-    """The rows that are later than what is `known` of their keys."""
-    return [row for row in rows if row.position > known.get(row.key, ("", True))[0]]
-
-
-def _key_texts(row: ReducedRow, form: Form) -> tuple[str | None, ...]:
-    return tuple(shown(form.columns[name], row.values.get(name)) for name in form.key)
 
 
 def _field(name: str, kind: str, in_key: bool) -> Field:

@@ -127,7 +127,11 @@ class PartWriter:
         with _errors_of(self._files.folder):
             self._writer.close()
             self._stream.close()
-            _make_durable(self._at, self._path)
+            if isinstance(
+                self._at, pyarrow.fs.LocalFileSystem
+            ):  # else it is durable: a commit names it after a power cut
+                flush_file(self._path)
+                flush_folder(self._path.rpartition("/")[0])
             found = self._at.get_file_info(self._path)
         told = figures(self._footer[0], self._files.columns)
         return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, told)
@@ -169,13 +173,6 @@ def place_of(folder: str) -> tuple[pyarrow.fs.FileSystem, str]:
         found: tuple[pyarrow.fs.FileSystem, str] = pyarrow.fs.FileSystem.from_uri(folder)
         return found
     return pyarrow.fs.LocalFileSystem(), folder
-
-
-def _make_durable(at: pyarrow.fs.FileSystem, path: str) -> None:
-    """Have a file outlast a power cut, under its name: a commit that did would name one that is not there."""
-    if isinstance(at, pyarrow.fs.LocalFileSystem):
-        flush_file(path)
-        flush_folder(path.rpartition("/")[0])
 
 
 def refuse_unseen(folder: str, files: Sequence[ResultFile]) -> None:

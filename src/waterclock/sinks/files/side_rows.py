@@ -10,7 +10,6 @@ Rule 1: rows of a batch stand in no order in a lake; `batch_row` counts them, fr
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -46,13 +45,13 @@ def results_of(batch: Batch) -> pa.Table:
     return typed([*place, *rows.columns], pa.schema([*_PLACE, *rows.schema]))
 
 
-def far_times(rows: pa.Table, reason: str) -> pa.ChunkedArray | None:
-    """`reason` at the rows with a time outside of the years 1 to 9999, null at the others; None where there is none."""
+def far_times(rows: pa.Table, reason: str, first_us: int = _FIRST_US) -> pa.ChunkedArray | None:
+    """`reason` at the rows with a time before `first_us` or after the year 9999, null at others; None if none has one."""
     is_far = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
     for field in rows.schema:
         if pa.types.is_timestamp(field.type):
             us = rows.column(field.name).cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
-            outside = pc.or_(pc.less(us, _FIRST_US), pc.greater(us, _LAST_US))
+            outside = pc.or_(pc.less(us, first_us), pc.greater(us, _LAST_US))
             is_far = pc.or_(is_far, pc.fill_null(outside, False))
     return pc.if_else(is_far, reason, None) if pc.any(is_far).as_py() else None
 
@@ -61,10 +60,7 @@ def with_times_that_fit(batch: Batch, reason: str) -> Batch:
     """`batch` with those results put aside, each with `reason`, that have a time outside of the years 1 to 9999."""
     rows = flat(batch.results)
     reasons = far_times(rows, reason)
-    if reasons is None:
-        return batch
-    kept = batch.results.filter(pc.is_null(reasons))
-    return letters.with_letters(replace(batch, results=kept), letters.refused(rows, reasons))
+    return batch if reasons is None else letters.put_aside(batch, rows, reasons)
 
 
 def sides_of(batch: Batch) -> dict[str, pa.Table]:

@@ -28,6 +28,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -37,13 +38,13 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 
 from waterclock.errors import CommitUnknown, EnvironmentMissing, SinkLost, UsageError, WaterclockError
-from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.base import Batch, LastBatch, first_line
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
 from waterclock.sinks.iceberg.destination import iceberg_table
 from waterclock.sinks.marks import Mark, Marks
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, told_by, unlike
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -86,18 +87,31 @@ class IcebergSink:
         wanted = schemas(results)
         with self._errors_of_catalog():
             found = {part: table for part in _PARTS if (table := self._found(part)) is not None}
-            for part, table in found.items():
-                refuse_unlike(
-                    self._at(part), _described(part, table.schema().as_arrow()), _described(part, wanted[part])
-                )
-                self._refuse_another(part, table)
-            holds = {part: _has_marks(found[part]) if part in found else None for part in _PARTS}
-            refuse_lost(self._table, self._place(), holds)
+            refuse(self._faults(wanted, found))
             self._open_catalog().create_namespace_if_not_exists(self._table.rpartition(".")[0])
             for part in _PARTS:  # the results come last: where they are, the others are
                 self._tables[part] = found.get(part) or self._made(part, wanted[part])
             if self.written_by == EXECUTORS and "://" not in self._folder():
                 Path(self._folder()).mkdir(parents=True, exist_ok=True)  # no executor makes it
+
+    def look(self, results: pa.Schema) -> list[str]:
+        """Why `open` would refuse what is there: all of it. Nothing is made: neither is a catalog of SQLite."""
+        if (file := self._catalog_file()) is not None and not file.exists():
+            return []
+        self._settings = {**self._settings, "init_catalog_tables": "false"}
+        with self._errors_of_catalog():
+            found = {part: table for part in _PARTS if (table := self._found(part)) is not None}
+        return list(self._faults(schemas(results), found))
+
+    def _faults(self, wanted: Mapping[str, pa.Schema], found: Mapping[str, IcebergTable]) -> Iterator[str]:
+        for part, table in found.items():
+            there, here = _described(part, table.schema().as_arrow()), _described(part, wanted[part])
+            yield from unlike(self._at(part), there, here)
+            yield from told_by(partial(self._refuse_another, part, table))
+        holds: dict[str, bool | None] = dict.fromkeys(_PARTS)
+        for part, table in found.items():
+            holds[part] = any(name.startswith(_MARK) for name in table.properties)
+        yield from lost(self._table, self._place(), holds)
 
     def remove(self) -> None:
         """Drop the three tables with their files; UsageError, and nothing is dropped, where one is somebody else's."""
@@ -135,7 +149,7 @@ class IcebergSink:
             for part in _PARTS:
                 self._tables[part] = self._open_catalog().load_table(self._table + part)
         except Exception as error:  # each kind of catalog has errors of its own
-            raise SinkLost(f"{self.describe()} could not be read: {_words(error)}") from error
+            raise SinkLost(f"{self.describe()} could not be read: {first_line(error)}") from error
         for part, table in self._tables.items():
             self._refuse_another(part, table)
             if self._epoch is not None:
@@ -202,11 +216,15 @@ class IcebergSink:
     def _place(self) -> str:
         return f"the catalog {self._name!r}"
 
+    def _catalog_file(self) -> Path | None:
+        """The file of a catalog of SQLite; None if it is another one."""
+        file = re.fullmatch(r"sqlite:///(.+)", self._settings.get("uri", ""))
+        return Path(file[1]) if file and file[1] != ":memory:" else None
+
     def _open_catalog(self) -> Catalog:
         if self._catalog is None:
-            file = re.fullmatch(r"sqlite:///(.+)", self._settings.get("uri", ""))
-            if file and file[1] != ":memory:":
-                Path(file[1]).parent.mkdir(parents=True, exist_ok=True)
+            if (file := self._catalog_file()) is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
             self._catalog = load_catalog(self._name, **self._settings)
         return self._catalog
 
@@ -276,7 +294,7 @@ class IcebergSink:
             raise
         except Exception as error:  # each kind of catalog has errors of its own
             raise UsageError(
-                f"{self.describe()} cannot be used: {_words(error)}. Look at [sink.catalog], and at the table's name"
+                f"{self.describe()} cannot be used: {first_line(error)}. Look at [sink.catalog], and at the table's name"
             ) from error
 
     @contextmanager
@@ -287,23 +305,15 @@ class IcebergSink:
         except EnvironmentMissing:
             raise
         except CommitFailedException as error:
-            raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
+            raise SinkLost(f"another writer was quicker at {self.describe()}: {first_line(error)}") from error
         except Exception as error:  # each kind of catalog has errors of its own
-            raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+            raise CommitUnknown(f"{self.describe()} could not be written: {first_line(error)}") from error
 
 
 def _what(part: str) -> str:
     return part.removeprefix("_") or "results"
 
 
-def _has_marks(table: IcebergTable) -> bool:
-    return any(name.startswith(_MARK) for name in table.properties)
-
-
 def _described(part: str, schema: pa.Schema) -> Table:
     """The columns in Arrow's words, of which Iceberg reads some as their large kin."""
     return Table(part, tuple((field.name, str(field.type).replace("large_", "")) for field in schema))
-
-
-def _words(error: Exception) -> str:
-    return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(". ")

@@ -151,12 +151,15 @@ def _reduced_row(key: str, changes: Sequence[PackedChange]) -> ReducedRow:
 def apply(place: MirroringDatabase, positions: str, changes: pa.Table) -> None:
     """Put a batch's changes where they belong; `positions` is the quoted name of the table of positions."""
     for changed in reduced(changes):
-        form, before = place.form(changed.table), _last_truncate(place, positions, changed.table)
+        form, of_table = place.form(changed.table), f"FROM {positions} WHERE table_name = {literal(changed.table)}"
+        truncates = place.run(f"SELECT position {of_table} AND key = '{_TRUNCATE}'")
+        before = str(truncates[0][0]) if truncates else ""
         rows = changed.rows if form is None else _of_newer_changes(place, positions, changed, form, before)
         rows = since(rows, before)
-        length = _length_of_positions(place, positions, changed.table)
-        if form is not None and length is None:
-            _refuse_what_is_somebody_elses(place, changed.table)
+        lengths = place.run(f"SELECT length(position) {of_table} LIMIT 1")
+        length = int(lengths[0][0]) if lengths else None  # None: nothing is known of the table, so it is not ours
+        if form is not None and length is None and place.run(f"SELECT 1 FROM {place.name(changed.table)} LIMIT 1"):
+            raise rows_of_somebody_else(place.name(changed.table))
         refuse_other_positions(changed, length)
         if changed.truncated > before:
             _truncate(place, positions, changed)
@@ -210,18 +213,6 @@ def _known(place: MirroringDatabase, positions: str, table: str, keys: list[str]
         query = f"SELECT key, position FROM {positions} WHERE table_name = {literal(table)} AND key IN ({some})"
         found.update((str(key), str(position)) for key, position in place.run(query))
     return found
-
-
-def _last_truncate(place: MirroringDatabase, positions: str, table: str) -> str:
-    """The position of the table's last truncate; "" where there was none."""
-    query = f"SELECT position FROM {positions} WHERE table_name = {literal(table)} AND key = '{_TRUNCATE}'"
-    return str(next(iter(place.run(query)), [""])[0])
-
-
-def _length_of_positions(place: MirroringDatabase, positions: str, table: str) -> int | None:
-    """Of the table's positions so far; None where there is none, so the table is not ours."""
-    found = place.run(f"SELECT length(position) FROM {positions} WHERE table_name = {literal(table)} LIMIT 1")
-    return int(found[0][0]) if found else None
 
 
 def refuse_other_positions(changed: TableChanges, length: int | None) -> None:
@@ -283,23 +274,19 @@ def _truncate(place: MirroringDatabase, positions: str, changed: TableChanges) -
     older = f"table_name = {table} AND position < '{changed.truncated}' AND key <> '{_TRUNCATE}' AND NOT deleted"
     keys = [key for (key,) in place.run(f"SELECT key FROM {positions} WHERE {older}")]
     if keys:
-        _empty(place, changed.table, keys)
+        form = place.form(changed.table)
+        assert form is not None
+        rows = [ReducedRow(key, "", True, True, as_values(key)) for key in keys]
+        staged = place.stage(changed.table, {name: form.columns[name] for name in form.key}, rows)
+        columns = listed(list(form.key))
+        place.run(f"DELETE FROM {place.name(changed.table)} WHERE ({columns}) IN (SELECT {columns} FROM {staged})")
+        place.drop(staged)
         place.run(f"UPDATE {positions} SET deleted = true, position = '{changed.truncated}' WHERE {older}")
     place.run(
         f"INSERT INTO {positions} ({listed(POSITION_COLUMNS)}) "
         f"VALUES ({table}, '{_TRUNCATE}', '{changed.truncated}', true) "
         f"ON CONFLICT ({listed(POSITION_KEY)}) DO UPDATE SET position = excluded.position"
     )
-
-
-def _empty(place: MirroringDatabase, table: str, keys: list[str]) -> None:
-    form = place.form(table)
-    assert form is not None
-    rows = [ReducedRow(key, "", True, True, as_values(key)) for key in keys]
-    staged = place.stage(table, {name: form.columns[name] for name in form.key}, rows)
-    key = listed(list(form.key))
-    place.run(f"DELETE FROM {place.name(table)} WHERE ({key}) IN (SELECT {key} FROM {staged})")
-    place.drop(staged)
 
 
 def as_values(key: str) -> dict[str, tuple[str, str | None]]:
@@ -361,11 +348,6 @@ def joined(one: str, other: str) -> str:
     if one == other:
         return one
     return "n" if {one, other} == {"i", "n"} else "j"
-
-
-def _refuse_what_is_somebody_elses(place: MirroringDatabase, table: str) -> None:
-    if place.run(f"SELECT 1 FROM {place.name(table)} LIMIT 1"):
-        raise rows_of_somebody_else(place.name(table))
 
 
 def rows_of_somebody_else(name: str) -> UsageError:

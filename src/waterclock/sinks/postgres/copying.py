@@ -7,8 +7,6 @@ Rule 2: a table goes over in pieces of a few MB, so that no second copy of it st
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from pgpq import ArrowToPostgresBinaryEncoder
@@ -37,9 +35,9 @@ _TYPES = {
 
 def columns_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
     """The columns as (name, type), in PostgreSQL's own spelling of its types."""
-    remedy = "rename it in [source.columns]"
     return tuple(
-        (fitting_postgres(field.name, f"the column {field.name!r}", remedy), _type_of(field)) for field in schema
+        (fitting_postgres(field.name, f"the column {field.name!r}", "rename it in [source.columns]"), _type_of(field))
+        for field in schema
     )
 
 
@@ -68,17 +66,14 @@ def copy_rows(session: Session, table: str, rows: pa.Table) -> None:
 
 
 def without_nul(batch: Batch) -> Batch:
-    """`batch` with results that hold a NUL among the dead letters, which hold none."""
+    """`batch` with results that hold a NUL among the dead letters."""
     rows = flat(batch.results)
     reasons = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
     for field in rows.schema:
         if field.type == pa.string() and (found := _with_nul(rows.column(field.name))) is not None:
             reason = f"{field.name!r} holds the character NUL, which a text in PostgreSQL cannot"
             reasons = pc.if_else(found, pa.scalar(reason), reasons)
-    if reasons.null_count < rows.num_rows:
-        whole = batch.results.filter(pc.is_null(reasons))
-        batch = letters.with_letters(replace(batch, results=whole), letters.refused(rows, reasons))
-    return replace(batch, dead_letters=escaped(batch.dead_letters))
+    return letters.put_aside(batch, rows, reasons)
 
 
 def _with_nul(column: pa.ChunkedArray) -> pa.ChunkedArray | None:

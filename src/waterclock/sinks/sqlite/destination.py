@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
-from waterclock.sinks.destination import Destination, SinkTable
+from waterclock.sinks.destination import Destination, Findings, SinkTable
 from waterclock.sinks.mirrors.replica import Replica
 
 
@@ -44,6 +46,15 @@ class SQLiteFile(Destination):
         from waterclock.sinks.sqlite.sqlite import SQLiteSink
 
         return SQLiteSink(self.path, self.table, mirror=self.mirror)
+
+    def look(self, results: pa.Schema | None, found: Findings) -> None:
+        """See `Destination`: a sink would make the file."""
+        from waterclock.sinks.sqlite.sqlite import look
+
+        if results is None:
+            found.unchecked.append(f"{self.place}: its columns")
+        else:
+            found.faults.extend(look(self.path, self.table, self.mirror, results))
 
     def remove(self) -> None:
         """See `Destination`; without a file there is nothing to drop."""

@@ -50,7 +50,11 @@ class SQLiteTables:
         columns = ", ".join(map(quoted, [*STAGED, *kinds]))
         self.run(f"CREATE TABLE {_STAGED} ({columns})")
         places = ", ".join("?" * (len(STAGED) + len(kinds)))
-        self._run_many(f"INSERT INTO {_STAGED} VALUES ({places})", [_values(list(kinds), row) for row in rows])
+        made = [
+            [row.key, row.position, row.gone, row.whole, *(_value(row.values.get(name)) for name in kinds)]
+            for row in rows
+        ]
+        self._run_many(f"INSERT INTO {_STAGED} VALUES ({places})", made)
         return _STAGED
 
     def drop(self, staged: str) -> None:
@@ -60,10 +64,6 @@ class SQLiteTables:
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """See `MirroringDatabase`."""
         return list(self._run(statement))
-
-
-def _values(names: list[str], row: ReducedRow) -> list[Any]:
-    return [row.key, row.position, row.gone, row.whole, *(_value(row.values.get(name)) for name in names)]
 
 
 def _value(value: tuple[str, str | None] | None) -> Any:

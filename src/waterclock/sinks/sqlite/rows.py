@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -50,7 +50,7 @@ class Connection(sqlite3.Connection):
         statement = f"INSERT INTO {table} VALUES ({', '.join('?' * rows.num_columns)})"
         batches = _compiled(rows) if self.address is not None else None
         if batches is None or not self.in_transaction:
-            self.executemany(statement, _tuples(rows))
+            self.executemany(statement, zip(*(column.to_pylist() for column in rows.columns), strict=True))
             return
         assert self.address is not None
         refused = _rows.insert(_addresses(), self.address, statement.encode(), batches)
@@ -122,10 +122,6 @@ def _addresses() -> tuple[int, ...]:
 
 
 # Rows ----------------------------------------------------------------------------------------------------------
-
-
-def _tuples(rows: pa.Table) -> Iterable[tuple[object, ...]]:
-    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
 
 def _compiled(rows: pa.Table) -> Iterator[tuple[int, list[_Column]]] | None:

@@ -23,8 +23,9 @@ Rule 5: a topic that is there is not changed: its partitions and settings are it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.marks import Columns, Marks, record_of, record_of_columns, record_of_owner
 from waterclock.sinks.results import flat, flat_schema
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_unlike
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse, told_by, unlike
 from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import records, text_of_time
 
@@ -87,7 +88,11 @@ class TopicSink:
         """See `Sink`."""
         wanted = _columns(results)
         admin = Admin(self._settings)
-        self._make_or_check(admin, admin.topics())
+        there = admin.topics()
+        refuse(self._faults(admin, there, wanted))
+        for part, (is_one, settings) in _PARTS.items():
+            if self._name(part) not in there:
+                admin.make(self._name(part), 1 if is_one else self._partitions, settings)
         self._ids = {self._name(part): admin.topic_id(self._name(part)) for part in _PARTS}
         self._limits = {part: int(admin.settings(self._name(part))[_LIMIT]) for part in ("", DEAD_LETTERS)}
         self._look()
@@ -96,7 +101,12 @@ class TopicSink:
         if self._marks.columns is None:
             self._write_mark(record_of_columns(wanted))
         elif self._marks.columns != wanted:
-            refuse_unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic")
+            refuse(unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic"))
+
+    def look(self, results: pa.Schema) -> list[str]:
+        """Why `open` would refuse what is there: all of it. Nothing is made."""
+        admin = Admin(self._settings)
+        return list(self._faults(admin, admin.topics(), _columns(results)))
 
     def remove(self) -> None:
         """Delete the three topics; UsageError, and nothing is deleted, where one is somebody else's. Empty ones that no
@@ -189,20 +199,24 @@ class TopicSink:
     def _place(self, part: str) -> str:
         return f"the topic {self._name(part)!r} at {self._servers}"
 
-    def _make_or_check(self, admin: Admin, there: Mapping[str, int]) -> None:
-        """What is there is looked at before anything is made."""
+    def _faults(self, admin: Admin, there: Mapping[str, int], wanted: Columns) -> Iterator[str]:
+        """What is wrong with what is there."""
         if self._is_ours(there):
-            self._refuse_lost(there)
-        elif others := self._of_others(there):
-            raise UsageError(
-                f"{self._place(others[0])} holds records, and no sink of waterclock wrote to it: it is left alone. Name "
-                "another topic in [sink]."
-            )
+            for part in (part for part in _PARTS if self._name(part) not in there):
+                yield (
+                    f"{self._place(part)} is gone, and {self._name(BATCHES)!r} says that it was written to. Make it again, "
+                    "to go on behind what it held, or start over with --fresh."
+                )
+            assert self._marks.columns is not None, "that is how ours are known"
+            yield from unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic")
+        else:
+            for part in self._of_others(there):
+                yield (
+                    f"{self._place(part)} holds records, and no sink of waterclock wrote to it: it is left alone. Name "
+                    "another topic in [sink]."
+                )
         if self._name(BATCHES) in there:
-            self._refuse_forgetful(admin.settings(self._name(BATCHES)))
-        for part, (is_one, settings) in _PARTS.items():
-            if self._name(part) not in there:
-                admin.make(self._name(part), 1 if is_one else self._partitions, settings)
+            yield from told_by(partial(self._refuse_forgetful, admin.settings(self._name(BATCHES))))
 
     def _is_ours(self, there: Mapping[str, int]) -> bool:
         """Whether a sink wrote to these topics; the columns are what it writes first."""
@@ -214,19 +228,11 @@ class TopicSink:
 
     def _of_others(self, there: Mapping[str, int]) -> list[str]:
         """Of topics that are not ours, those that hold something."""
-        return [part for part in _PARTS if self._holds_records(self._name(part), there.get(self._name(part), 0))]
-
-    def _holds_records(self, topic: str, count: int) -> bool:
-        partitions = [(topic, number) for number in range(count)]
         client = self._asking()
-        return client.starts(partitions) != client.ends(partitions)
-
-    def _refuse_lost(self, there: Mapping[str, int]) -> None:
-        if gone := [part for part in _PARTS if self._name(part) not in there]:
-            raise UsageError(
-                f"{self._place(gone[0])} is gone, and {self._name(BATCHES)!r} says that it was written to. Make it again, "
-                "to go on behind what it held, or start over with --fresh."
-            )
+        partitions = {
+            part: [(name, n) for n in range(there.get(name, 0))] for part in _PARTS if (name := self._name(part))
+        }
+        return [part for part, some in partitions.items() if client.starts(some) != client.ends(some)]
 
     def _refuse_made_anew(self) -> None:
         admin = Admin(self._settings)

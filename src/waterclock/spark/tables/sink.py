@@ -35,7 +35,8 @@ from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.catalog.destination import spark_table
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
+from waterclock.sinks.marks import added
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
 from waterclock.spark.session.session import session_for
 from waterclock.spark.tables import failures
 from waterclock.spark.tables.catalog import Catalog, described
@@ -82,7 +83,7 @@ class SparkTable:
             for part, lake in lakes.items():
                 self._refuse_unlike(part, lake, wanted[part])
             holds = {part: self._has_rows(part) if part in found else None for part in _PARTS}
-            refuse_lost(self._table, "Spark's catalog", holds)
+            refuse(lost(self._table, "Spark's catalog", holds))
             self._refuse_nobodys(holds)
             new = lakes.get("") or (self._lake_of_new() if len(found) < len(_PARTS) else LAKES["delta"])
             new.check(wanted[""])
@@ -164,8 +165,7 @@ class SparkTable:
         for query_id, batch_id, counters in rows:
             last = done.get(query_id)
             if last is not None and batch_id <= last.batch_id:
-                for name, value in json.loads(counters).items():
-                    total[name] = total.get(name, 0) + value
+                total = added(total, json.loads(counters))
         return total
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class SparkTable:
     def _refuse_unlike(self, part: str, lake: Lake, wanted: pa.Schema) -> None:
         columns = described(self._catalog.frame(wanted.empty_table()).schema)
         here = Table(part, tuple((name, lake.kept_as(kind)) for name, kind in columns))
-        refuse_unlike(self._at(part), Table(part, self._catalog.columns(self._table + part)), here)
+        refuse(unlike(self._at(part), Table(part, self._catalog.columns(self._table + part)), here))
 
     def _has_rows(self, part: str) -> bool:
         return not self._catalog.rows(self._table + part).limit(1).isEmpty()

@@ -12,7 +12,9 @@ from waterclock.errors import UsageError
 from waterclock.sinks.catalog.destination import SparkCatalogTable
 from waterclock.sinks.delta.destination import DeltaLakeTable
 from waterclock.sinks.destination import Destination
+from waterclock.sinks.duckdb.destination import DuckDBFile
 from waterclock.sinks.iceberg.destination import IcebergTable
+from waterclock.sinks.mysql.destination import MySQLDatabase
 from waterclock.sinks.postgres.destination import PostgresDatabase
 from waterclock.sinks.sqlite.destination import SQLiteFile
 from waterclock.sinks.topic.destination import KafkaTopic
@@ -21,6 +23,8 @@ from waterclock.streaming.toml.table import FileTable
 FORMATS: Mapping[str, type[Destination]] = {
     "sqlite": SQLiteFile,
     "postgres": PostgresDatabase,
+    "mysql": MySQLDatabase,
+    "duckdb": DuckDBFile,
     "delta": DeltaLakeTable,
     "iceberg": IcebergTable,
     "table": SparkCatalogTable,

@@ -1,0 +1,68 @@
+"""format = "duckdb": path, table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from waterclock.errors import UsageError
+from waterclock.sinks.base import Sink
+from waterclock.sinks.destination import Destination, Findings, SinkTable
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDBFile(Destination):
+    """A file of DuckDB."""
+
+    kind = "a file of DuckDB"
+    keys = ("path", "table")
+
+    path: Path
+    table: str
+
+    @classmethod
+    def from_table(cls, given: SinkTable) -> DuckDBFile:
+        """See `Destination`."""
+        return cls(given.place("path", given.text("path")), duckdb_table(given.text("table", "results")))
+
+    @property
+    def place(self) -> str:
+        """See `Destination`."""
+        return f"the table {self.table!r} in {self.path}"
+
+    def sink(self) -> Sink:
+        """See `Destination`; what is missing of the file and its folder is made when it is opened."""
+        from waterclock.sinks.duckdb.duckdb import DuckDBSink  # its package is that of the extra `duckdb`
+
+        return DuckDBSink(self.path, self.table)
+
+    def look(self, results: pa.Schema | None, found: Findings) -> None:
+        """See `Destination`: a sink would make the file, and another process may have it open."""
+        from waterclock.sinks.duckdb.duckdb import OpenElsewhere, look
+
+        try:
+            faults = None if results is None else look(self.path, self.table, results)
+        except OpenElsewhere:
+            faults = None
+        if faults is None:
+            found.unchecked.append(f"{self.place}: its columns")
+        else:
+            found.faults.extend(faults)
+
+    def remove(self) -> None:
+        """See `Destination`; without a file there is nothing to drop."""
+        if self.path.exists():
+            Destination.remove(self)
+
+
+def duckdb_table(name: str) -> str:
+    """`name` of a table; UsageError if it is no plain one.
+
+    >>> duckdb_table("results")
+    'results'
+    """
+    if not name.isidentifier():
+        raise UsageError(f"sink table {name!r} must be a plain name: letters, digits and _")
+    return name

@@ -1,0 +1,1 @@
+"""What the sinks in databases that speak SQL have in common."""

@@ -1,0 +1,85 @@
+"""Databases beside SQLite and PostgreSQL, seen from outside of their sinks; changes of tables go to none of them."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from waterclock import sinks
+
+if TYPE_CHECKING:
+    from tests.cdc.mariadb import MariaServer
+
+
+class MySQLStore:
+    """A database of a server; each test has one of its own."""
+
+    impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "a" * 52, "\U00010400")
+    _count = itertools.count(1)
+
+    def __init__(self, server: MariaServer) -> None:
+        self.server, self.name = server, f"sink{next(self._count)}"
+        flushed = "SET GLOBAL innodb_flush_log_at_trx_commit = 1"  # else a sink warns
+        server.run(flushed, f"CREATE DATABASE {self.name} CHARACTER SET latin1")  # whatever it is, texts are kept
+        self.url = f"mysql://root@127.0.0.1:{server.port}/{self.name}"
+
+    def sink(self, table: str = "results") -> sinks.MySQLSink:
+        return sinks.MySQLSink(self.url, table)
+
+    def source(self) -> str:
+        return f"sinks.MySQLSink({self.url!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
+
+    def make_table_of_others(self, table: str) -> None:
+        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
+
+    def run(self, statement: str) -> None:
+        self.ask(statement)
+
+    def tables(self) -> list[str]:
+        return [name for (name,) in self.ask("SHOW TABLES")]
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.server.run(statement, database=self.name, sql_mode="ANSI_QUOTES")
+
+
+class DuckDBStore:
+    impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b")
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "deep" / "results.duckdb"
+
+    def sink(self, table: str = "results") -> sinks.DuckDBSink:
+        return sinks.DuckDBSink(self.path, table)
+
+    def source(self) -> str:
+        return f"sinks.DuckDBSink({str(self.path)!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
+
+    def make_table_of_others(self, table: str) -> None:
+        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
+
+    def run(self, statement: str) -> None:
+        self.path.parent.mkdir(exist_ok=True)
+        self.ask(statement)
+
+    def tables(self) -> list[str]:
+        return [name for (name,) in self.ask("SELECT table_name FROM duckdb_tables() ORDER BY 1")]
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        import duckdb  # a child that writes to SQLite can do without
+
+        with closing(duckdb.connect(str(self.path))) as other:
+            return other.execute(statement).fetchall()  # type: ignore[no-any-return]

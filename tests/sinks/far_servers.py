@@ -1,0 +1,108 @@
+"""Servers of sinks that die, end connections, and are reached by a way that is cut: PostgreSQL and MariaDB."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tests.sinks.database_stores import MySQLStore
+from tests.sinks.stores import PostgresStore, Store
+from tests.sinks.way import Way
+from waterclock import sinks
+
+if TYPE_CHECKING:
+    from tests.cdc.mariadb import MariaServer
+    from tests.postgres_server import PostgresServer
+
+
+class FarServer(Protocol):
+    """A server, and a store of a test's own on it."""
+
+    server: Any
+    scheme: str
+
+    @property
+    def store(self) -> Store: ...
+
+    def crash(self) -> None: ...
+
+    def end_connections(self) -> None:
+        """End those of sinks, and return when they are gone."""
+
+    def way(self, cut: str) -> Any:
+        """A context with a sink that comes by a way which is cut `before` its commit is there, or `after`."""
+
+    def until_undone(self) -> None:
+        """Return when no transaction of a sink is open any more."""
+
+
+class FarPostgres:
+    scheme = "postgresql"
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server, self.store = server, PostgresStore(server)
+        self.crash = server.crash
+
+    def end_connections(self) -> None:
+        query = "FROM pg_stat_activity WHERE application_name = 'waterclock'"
+        self.store.ask(f"SELECT pg_terminate_backend(pid) {query}")
+        until_none(self.store, f"SELECT 1 {query}")
+
+    @contextmanager
+    def way(self, cut: str) -> Iterator[Any]:
+        def connect() -> socket.socket:
+            made = socket.socket(socket.AF_UNIX)
+            made.connect(str(self.server.folder / ".s.PGSQL.5432"))
+            return made
+
+        with tempfile.TemporaryDirectory(prefix="way-", dir="/tmp") as folder:
+            listening = socket.socket(socket.AF_UNIX)
+            listening.bind(str(Path(folder) / ".s.PGSQL.5432"))
+            sink = sinks.PostgresSink(f"postgresql://postgres@/postgres?host={folder}", schema=self.store.schema)
+            with closing(Way(listening, connect, b"COMMIT\0", cut)), closing(sink):
+                yield sink
+
+    def until_undone(self) -> None:
+        until_none(self.store, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")
+
+
+class FarMySQL:
+    scheme = "mysql"
+
+    def __init__(self, server: MariaServer) -> None:
+        self.server, self.store = server, MySQLStore(server)
+        self.crash = server.kill
+
+    def end_connections(self) -> None:
+        for (number,) in self.store.ask(self._others):
+            self.store.run(f"KILL {number}")
+        until_none(self.store, self._others)
+
+    @contextmanager
+    def way(self, cut: str) -> Iterator[Any]:
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        here, there = listening.getsockname()[1], self.server.port
+        sink = sinks.MySQLSink(self.store.url.replace(f":{there}/", f":{here}/"))
+        way = Way(listening, lambda: socket.create_connection(("127.0.0.1", there)), b"\x03COMMIT", cut)
+        with closing(way), closing(sink):
+            yield sink
+
+    def until_undone(self) -> None:
+        until_none(self.store, self._others)
+
+    @property
+    def _others(self) -> str:
+        return f"SELECT id FROM information_schema.processlist WHERE db = '{self.store.name}' AND id <> connection_id()"
+
+
+def until_none(store: PostgresStore | MySQLStore, query: str) -> None:
+    """Return when `query` finds nothing any more."""
+    for _ in range(2_000):
+        if not store.ask(query):
+            return
+    raise AssertionError(f"still there: {store.ask(query)}")

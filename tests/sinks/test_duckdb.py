@@ -1,0 +1,148 @@
+"""What only the sink of DuckDB promises: its values, one process that writes, files of others left alone."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.sinks.database_stores import DuckDBStore
+from tests.sinks.stores import SCHEMA, batch, everything, in_a_child, of_batches
+from tests.spark.least_pipeline import least_with
+from waterclock.errors import UsageError
+from waterclock.sinks import DuckDBSink, apply_once
+from waterclock.sinks.destination import Findings
+from waterclock.sinks.duckdb import duckdb as module
+from waterclock.sinks.duckdb.destination import DuckDBFile
+from waterclock.streaming import frames
+
+LAST_US, FIRST_US = 2**62, -(2**62)
+TEXTS = ["", "a\x00b", "NULL", "'", '"', "\\N", "\u00e4\U0001f570", "x" * (1 << 20)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DuckDBStore:
+    return DuckDBStore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "seen"),
+    [
+        (pa.string(), TEXTS, "event_v"),
+        (pa.int64(), [0, -1, 2**63 - 1, -(2**63)], "event_v"),
+        (pa.int32(), [2**31 - 1, -(2**31)], "event_v"),
+        (pa.bool_(), [True, False], "event_v"),
+        (pa.float64(), [math.inf, -math.inf, -0.0, 0.1, 5e-324], "event_v"),
+        (pa.timestamp("us"), [LAST_US, 0, FIRST_US], "epoch_us(event_v)"),
+        (frames.TIMESTAMP, [LAST_US, -1, FIRST_US], "epoch_us(event_v)"),
+    ],
+    ids=["texts", "long", "int", "boolean", "double", "time without a zone", "time"],
+)
+def test_what_is_written_is_what_is_read(store: DuckDBStore, kind: pa.DataType, values: list[Any], seen: str) -> None:
+    given = [None, *values]
+    schema = frames.result_schema(pa.string(), pa.schema([("v", kind)]))
+    rows = [{"kind": "event", "key": "a", "event": {"v": value}} for value in given]
+    with closing(store.sink()) as sink:
+        sink.open(schema)
+        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=schema)))
+    assert [row[0] for row in store.in_order(seen)] == given
+
+
+def test_a_batch_tells_its_counters_watermark_and_seconds(store: DuckDBStore) -> None:
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0))
+    told = store.look("counters, epoch_us(watermark), seconds", "results_batches")
+    assert told == [('{"events": 2, "late": 1}', 1_000_000, 0.25)]
+
+
+def test_what_duckdb_has_no_type_for_here_is_refused_by_the_name_of_the_column(store: DuckDBStore) -> None:
+    schema = frames.result_schema(pa.string(), pa.schema([("v", pa.duration("us"))]))
+    with closing(store.sink()) as sink, pytest.raises(UsageError, match="'event_v' is of the type duration"):
+        sink.open(schema)
+    assert not store.path.exists()
+
+
+# One writer
+
+
+def test_a_second_process_is_refused_with_the_reason_and_may_write_when_the_first_is_done(store: DuckDBStore) -> None:
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        refused = in_a_child(store, "")
+        assert "OpenElsewhere: the sink's file" in refused.stderr
+        assert "is open in another process: DuckDB lets one write" in refused.stderr
+    assert in_a_child(store, "apply_once(sink, batch(0))\nsink.close()").returncode == 0
+    assert everything(store) == of_batches(0)
+
+
+def test_a_file_that_another_process_has_open_is_not_looked_at(store: DuckDBStore) -> None:
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+    held = f"import duckdb, sys; db = duckdb.connect({str(store.path)!r}); print(1, flush=True); sys.stdin.read()"
+    other = subprocess.Popen([sys.executable, "-c", held], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"1\n"
+        found = Findings()
+        DuckDBFile(store.path, "results").look(SCHEMA, found)
+        assert found == Findings([], [f"the table 'results' in {store.path}: its columns"])
+    finally:
+        other.communicate()
+
+
+def test_sinks_of_one_process_take_turns_and_each_batch_is_written_once(store: DuckDBStore) -> None:
+    with closing(store.sink()) as first, closing(store.sink()) as second:
+        first.open(SCHEMA)
+        second.open(SCHEMA)
+        first.begin()
+        first.write(batch(0))
+        applied: list[bool] = []
+        waiting = threading.Thread(target=lambda: applied.append(apply_once(second, batch(0))))
+        waiting.start()
+        first.commit()
+        waiting.join(60)
+        assert applied == [False]
+    assert everything(store) == of_batches(0)
+
+
+def test_one_that_waits_for_too_long_is_told_of_the_other(store: DuckDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WAIT_S", 0.01)
+    with closing(store.sink()) as first, closing(store.sink()) as second:
+        first.open(SCHEMA)
+        first.begin()
+        with pytest.raises(UsageError, match="another sink of this process has held"):
+            apply_once(second, batch(0))
+        first.rollback()
+        second.open(SCHEMA)
+        assert apply_once(second, batch(0)) is True
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    "prepare", [lambda path: path.write_bytes(b"junk" * 9_999), Path.mkdir], ids=["no database", "a folder"]
+)
+def test_a_path_where_no_database_can_be_is_a_usage_error_that_names_it(tmp_path: Path, prepare: Any) -> None:
+    path = tmp_path / "results.duckdb"
+    prepare(path)
+    with closing(DuckDBSink(path)) as sink, pytest.raises(UsageError, match=r"results\.duckdb' cannot be used: "):
+        sink.open(SCHEMA)
+
+
+def test_a_pipelines_file_names_it(tmp_path: Path) -> None:
+    made = least_with(tmp_path, "[sink]\nformat = 'duckdb'\npath = 'out.duckdb'\n").sink
+    assert made == DuckDBFile(tmp_path / "out.duckdb", "results")
+    made.remove()  # nothing is there, and nothing is made
+    assert not (tmp_path / "out.duckdb").exists()
+    with pytest.raises(UsageError, match="must be a plain name"):
+        least_with(tmp_path, "[sink]\nformat = 'duckdb'\npath = 'out.duckdb'\ntable = 'a b'\n")
