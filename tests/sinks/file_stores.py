@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from tests.sinks.stores import DeltaStore, IcebergStore
 from waterclock import sinks
-from waterclock.sinks import Batch, Replica, Sink, letters
+from waterclock.sinks import Batch, Replica, Sink
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files.files import ResultFiles
+from waterclock.sinks.tables import letters
 
 
 def part_of(files: ResultFiles, part: int, attempt: int, rows: pa.Table) -> tuple[list[ResultFile], pa.Table]:

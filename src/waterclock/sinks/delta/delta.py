@@ -54,8 +54,8 @@ from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer
 from waterclock.sinks.marks import added
 from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.strangers import refuse_beside_changes
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, POSITIONS, Table, refuse, told_by, unlike
+from waterclock.sinks.mirrors.strangers import refuse_beside_changes
+from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, POSITIONS, Table, refuse, told_by, unlike
 
 # in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
 _OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")

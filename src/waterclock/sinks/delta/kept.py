@@ -13,8 +13,8 @@ from waterclock.sinks.delta.merge import Change
 from waterclock.sinks.delta.replica import POSITIONS_SCHEMA, DeltaReplica
 from waterclock.sinks.files.files import refuse_unseen
 from waterclock.sinks.files.side_rows import SIDES, rows_of, schemas, sides_of
-from waterclock.sinks.strangers import OF_CHANGES, OF_RESULTS, needed_of_results
-from waterclock.sinks.tables import BATCHES, POSITIONS
+from waterclock.sinks.mirrors.strangers import OF_CHANGES, OF_RESULTS, needed_of_results
+from waterclock.sinks.tables.tables import BATCHES, POSITIONS
 
 Tables = Mapping[str, DeltaTable]  # by the ends of their names
 

@@ -31,12 +31,12 @@ import pyarrow.parquet as pq
 
 from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.sinks import letters
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.destination import SinkTable
 from waterclock.sinks.files.file_figures import figures
 from waterclock.sinks.files.side_rows import far_times
-from waterclock.sinks.results import flat
+from waterclock.sinks.tables import letters
+from waterclock.sinks.tables.results import flat
 
 DRIVER, EXECUTORS = "driver", "executors"
 WRITERS = (DRIVER, EXECUTORS)

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waterclock.sinks import letters
 from waterclock.sinks.base import Batch
-from waterclock.sinks.results import flat, flat_schema
-from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES
+from waterclock.sinks.tables import letters
+from waterclock.sinks.tables.results import flat, flat_schema
+from waterclock.sinks.tables.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of the years 1 to 9999
 _TIME = pa.timestamp("us", tz="UTC")

@@ -44,7 +44,7 @@ from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
 from waterclock.sinks.iceberg.destination import iceberg_table
 from waterclock.sinks.marks import Mark, Marks
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, told_by, unlike
+from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, told_by, unlike
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
-from waterclock.sinks.tables import POSITIONS, Table, listed, quoted
+from waterclock.sinks.tables.tables import POSITIONS, Table, listed, quoted
 
 POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
 POSITION_KEY = ("table_name", "key")

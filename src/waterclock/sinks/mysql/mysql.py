@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
-from waterclock.sinks import letters
 from waterclock.sinks.base import Batch
 from waterclock.sinks.files.side_rows import far_times
 from waterclock.sinks.mysql.destination import mysql_column, mysql_table
 from waterclock.sinks.mysql.session import MySQLSession
-from waterclock.sinks.results import flat
 from waterclock.sinks.sql.dialect import Columns, ServerDialect, text_times
 from waterclock.sinks.sql.sql_sink import SqlSink
-from waterclock.sinks.tables import Table, quoted
+from waterclock.sinks.tables import letters
+from waterclock.sinks.tables.results import flat
+from waterclock.sinks.tables.tables import Table, quoted
 
 _TYPES = {
     pa.string(): "longtext",

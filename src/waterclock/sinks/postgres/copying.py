@@ -13,11 +13,11 @@ from pgpq import ArrowToPostgresBinaryEncoder
 
 from waterclock.errors import UsageError
 from waterclock.postgres.session import Session
-from waterclock.sinks import letters
 from waterclock.sinks.base import Batch
 from waterclock.sinks.postgres.destination import fitting_postgres
-from waterclock.sinks.results import flat
-from waterclock.sinks.tables import listed
+from waterclock.sinks.tables import letters
+from waterclock.sinks.tables.results import flat
+from waterclock.sinks.tables.tables import listed
 
 _NUL = "\0"
 _PIECE_BYTES = 4 << 20

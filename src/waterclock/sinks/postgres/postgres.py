@@ -16,7 +16,7 @@ from waterclock.sinks.postgres.destination import postgres_name
 from waterclock.sinks.postgres.replica import POSITION_TYPES, PostgresTables
 from waterclock.sinks.sql.dialect import Columns, ServerDialect
 from waterclock.sinks.sql.sql_sink import SqlSink
-from waterclock.sinks.tables import Table, quoted
+from waterclock.sinks.tables.tables import Table, quoted
 
 _COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a WHERE a.attrelid = to_regclass(%s)

@@ -14,7 +14,7 @@ from typing import Any
 from waterclock.postgres.session import Session
 from waterclock.sinks.mirrors.replica import STAGED, Form, ReducedRow, literal, shown
 from waterclock.sinks.postgres.destination import fitting_postgres
-from waterclock.sinks.tables import Table, quoted
+from waterclock.sinks.tables.tables import Table, quoted
 
 POSITION_TYPES = ("text", "text", "text", "boolean")
 _TYPES = {"b": "boolean", "i": "bigint", "n": "numeric", "t": "text", "x": "bytea", "j": "json"}

@@ -14,14 +14,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from waterclock.sinks import letters
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
 from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
-from waterclock.sinks.results import flat, flat_schema
+from waterclock.sinks.mirrors.strangers import OF_CHANGES, OF_RESULTS, refuse_to_drop
 from waterclock.sinks.sql.dialect import Dialect
-from waterclock.sinks.strangers import OF_CHANGES, OF_RESULTS, refuse_to_drop
-from waterclock.sinks.tables import (
+from waterclock.sinks.tables import letters
+from waterclock.sinks.tables.results import flat, flat_schema
+from waterclock.sinks.tables.tables import (
     BATCH_KEY,
     BATCH_NAMES,
     BATCHES,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from waterclock.sinks.mirrors.replica import STAGED, Form, ReducedRow
-from waterclock.sinks.tables import Table, quoted
+from waterclock.sinks.tables.tables import Table, quoted
 
 POSITION_TYPES = ("TEXT", "TEXT", "TEXT", "INTEGER")
 _STAGED = "temp.waterclock_staged"

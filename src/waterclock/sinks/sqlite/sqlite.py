@@ -23,7 +23,7 @@ from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.sinks.sqlite.destination import sqlite_table
 from waterclock.sinks.sqlite.replica import POSITION_TYPES, SQLiteTables
 from waterclock.sinks.sqlite.rows import connect
-from waterclock.sinks.tables import Table
+from waterclock.sinks.tables.tables import Table
 
 _WAIT_S = 30  # for another one's lock
 

@@ -38,12 +38,12 @@ from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
 from waterclock.kafka.reading import committed
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.sinks import letters
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.marks import Columns, Marks, record_of, record_of_columns, record_of_owner
-from waterclock.sinks.results import flat, flat_schema
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse, told_by, unlike
+from waterclock.sinks.tables import letters
+from waterclock.sinks.tables.results import flat, flat_schema
+from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, refuse, told_by, unlike
 from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import records, text_of_time
 

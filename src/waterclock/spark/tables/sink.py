@@ -36,7 +36,7 @@ from waterclock.sinks.catalog.destination import spark_table
 from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
 from waterclock.sinks.marks import added
-from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
+from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
 from waterclock.spark.session.session import session_for
 from waterclock.spark.tables import failures
 from waterclock.spark.tables.catalog import Catalog, described

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from waterclock.errors import UsageError
 from waterclock.sinks.mirrors.replica import POSITION_COLUMNS
-from waterclock.sinks.results import COMMON
-from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table
+from waterclock.sinks.tables.results import COMMON
+from waterclock.sinks.tables.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table
 
 Find = Callable[[str], Table]  # a table by the end of its name, as it stands; without columns if there is none
 _SIDES = {DEAD_LETTERS: {*DEAD_NAMES}, BATCHES: {*BATCH_NAMES}}
