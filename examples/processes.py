@@ -28,7 +28,11 @@ class Process:
     """A program that is kept running. `user` runs it, where the demo is root and the program refuses to be."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path, clock: Clock, user: str | None = None) -> None:
-        self.name, self._command, self._log, self._clock, self._user = name, list(command), log, clock, user
+        self.name = name
+        self._command = list(command)
+        self._log = log
+        self._clock = clock
+        self._user = user
         self._process: subprocess.Popen[bytes] | None = None
         self._ended_s: float | None = None
         self._in_a_row = 0

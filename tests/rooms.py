@@ -125,11 +125,10 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "standby": {"logs", "owner", "statistics", "store", "wire"},
     "upkeep": {"logs", "owner", "statistics", "wire"},
     "client": {"handlers", "wire"},
-    "options": {"upkeep"},
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "asking": {"client", "watching", "wire"},
-    "relay": {"cluster", "logs", "options", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"cluster", "memory", "options", "owner", "relay", "statistics", "watching", "wire"},
+    "relay": {"cluster", "logs", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
+    "process": {"memory", "owner", "relay", "statistics", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {

@@ -1,4 +1,4 @@
-"""What a caption or a docstring names is there: a file, a class in backticks, a rule by its number, a test; of pages tests.
+"""What a caption or a docstring names is there: a file, a class in backticks, a rule by its number, a test.
 
 Rule 1: a file of the same room is named alone, or by its pattern; one of another room with its folder. What a user has in
     an example stands in OF_USERS.
@@ -22,7 +22,6 @@ OURS = ("src", "tests", "bench", "examples", "docs")
 FILES = [str(path.relative_to(ROOT)) for top in OURS for path in (ROOT / top).rglob("*") if path.is_file()]
 FILES += [path.name for path in ROOT.glob("*.*")]
 CODE = sorted(name for name in FILES if name.startswith(("src", "tests")) and name.endswith((".py", ".pyx", ".h")))
-PAGES = ["README.md", *(name for name in FILES if name.startswith("docs") and name.endswith(".md"))]
 OF_USERS = {"a.txt", "notes.txt", "orders.toml", "PIPELINE.toml", "profile.py", "random.py", "run.py"}
 FILE = re.compile(r"(?<![\w/.*-])[\w/*-]+\.(?:py|pyx|pxd|h|md)\b|\b\w+\.(?:toml|txt)\b")
 
@@ -80,8 +79,6 @@ def rules_of(name: str) -> set[str]:
 def test_a_file_that_a_caption_names_is_there() -> None:
     named = {(name, file) for name, text in captions() for file in FILE.findall(text) if file not in OF_USERS}
     assert sorted(f"{name}: {file}" for name, file in named if not files_named(file, name)) == []
-    in_pages = {(name, file) for name in PAGES for file in re.findall(r"`(tests/[\w/*]+\.\w+)`", text_of(name))}
-    assert sorted(f"{name}: {file}" for name, file in in_pages if not files_like(file)) == []
 
 
 def test_a_class_that_a_caption_names_is_one_of_its_room() -> None:
@@ -106,5 +103,4 @@ def test_a_rule_that_is_named_stands_in_a_caption() -> None:
 def test_a_test_that_a_caption_names_is_there() -> None:
     tests = {test for name in CODE for test in re.findall(r"\b(?:def |/)(test_\w+)", f"{text_of(name)} /{name}")}
     named = {(name, test) for name, text in captions() for test in re.findall(r"\btest_\w+\b(?!\*)", text)}
-    named |= {(name, test) for name in PAGES for test in re.findall(r"`(test_\w+)`", text_of(name))}
     assert sorted(f"{name}: {test}" for name, test in named if test not in tests) == []

@@ -83,7 +83,9 @@ class Loop:
     """All producers on one selector. With a `rate` each waits for its next moment; without, it sends at once."""
 
     def __init__(self, producers: list[Producer], rate: float) -> None:
-        self._selector, self._rate, self.times = selectors.DefaultSelector(), rate, list[float]()
+        self._selector = selectors.DefaultSelector()
+        self._rate = rate
+        self.times = list[float]()
         self._waiting: list[Producer] = []  # for their moments, the next at the end
         start_s = time.perf_counter()
         for number, producer in enumerate(producers):

@@ -109,7 +109,9 @@ class _Ordered(Keeper):
 
     def __init__(self, harness: Harness, name: str, kind: str) -> None:
         super().__init__(print)
-        self._harness, self._name, self._kind = harness, name, kind
+        self._harness = harness
+        self._name = name
+        self._kind = kind
 
     def order(self, delays_ms: Sequence[int], cancelled: Sequence[int]) -> list[int]:
         moments = moments_of(delays_ms)

@@ -88,7 +88,9 @@ class _Ordered(Keeper):
 
     def __init__(self, harness: Harness, executor: str, options: Sequence[str]) -> None:
         super().__init__(print)
-        self._harness, self._executor, self._options = harness, executor, options
+        self._harness = harness
+        self._executor = executor
+        self._options = options
 
     def order(self, delays_ms: Sequence[int], cancelled: Sequence[int]) -> list[int]:
         delays, gone = self._harness.file("delays", delays_ms), self._harness.file("cancelled", cancelled)

@@ -41,7 +41,9 @@ class Worker:
     `empty_ns` is what each poll took that found nothing, since somebody last asked."""
 
     def __init__(self, connection: Connection, way: Way, batch: int) -> None:
-        self._connection, self._way, self._batch = connection, way, batch
+        self._connection = connection
+        self._way = way
+        self._batch = batch
         self.counters, self.given = Counters(), list[tuple[int, int]]()
         self.empty_ns: list[int] = []
         self.over, self.under_way = threading.Event(), threading.Event()

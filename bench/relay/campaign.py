@@ -103,7 +103,9 @@ class Run:
     """All parts of one keeper with so many pending."""
 
     def __init__(self, keeper: Keeper, pending: int, seconds: float, tell: Tell) -> None:
-        self._keeper, self._seconds, self._tell = keeper, seconds, tell
+        self._keeper = keeper
+        self._seconds = seconds
+        self._tell = tell
         self._most = keeper.most or Most(pending, max(RATES), round(max(BURSTS) * seconds))
         self._pending = min(pending, self._most.pending)
         self._kept = 0  # as many are pending

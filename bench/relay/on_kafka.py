@@ -41,7 +41,9 @@ class Relay:
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self._bootstrap, self._port = folder, bootstrap, free_port()
+        self.folder = folder
+        self._bootstrap = bootstrap
+        self._port = free_port()
         self._process: Process | None = None
 
     def start(self) -> None:
@@ -80,7 +82,9 @@ class OnKafka:
     most: Final = None
 
     def __init__(self, name: str, start: Start, version: Callable[[], str]) -> None:
-        self.name, self._start, self.version = name, start, version
+        self.name = name
+        self._start = start
+        self.version = version
         self._targets = 0
 
     def __enter__(self) -> OnKafka:

@@ -18,7 +18,10 @@ class OurBroker:
 
     def __init__(self, folder: Path, settings: Mapping[str, str], *, users: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._settings, self._users, self._port = folder, settings, users, 0
+        self._folder = folder
+        self._settings = settings
+        self._users = users
+        self._port = 0
         self._guarded: OurBroker | None = None
         self._launch()
 

@@ -34,7 +34,9 @@ class PostgresServer:
     """A server that runs; `crash` and `start` may be called in turns."""
 
     def __init__(self, folder: Path, binaries: Path, settings: Mapping[str, str] = NO_SETTINGS) -> None:
-        self.folder, self._binaries, self._settings = folder, binaries, settings
+        self.folder = folder
+        self._binaries = binaries
+        self._settings = settings
         self._user = _unprivileged() if os.geteuid() == 0 else None
 
     def url(self, user: str = "postgres", database: str = "postgres") -> str:

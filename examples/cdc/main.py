@@ -160,7 +160,10 @@ class Job:
     """The shop's writes on their way to the target, until the target has them all."""
 
     def __init__(self, stage: Stage, shop: Shop, kills: Kills, clock: Clock) -> None:
-        self._stage, self.shop, self.kills, self._clock = stage, shop, kills, clock
+        self._stage = stage
+        self.shop = shop
+        self.kills = kills
+        self._clock = clock
         self._failure: BaseException | None = None
         self.first = int(stage.mariadb.place().rpartition("-")[2])  # the last transaction that made a table
         self.seconds: dict[str, float] = {}  # when all was written, captured, applied, since the start

@@ -38,7 +38,10 @@ class Rows:
     """The live rows of a table: their keys, each with its rev; any of them at once."""
 
     def __init__(self, table: ShopTable) -> None:
-        self.table, self.revs, self._keys, self._places = table, dict[Key, int](), list[Key](), dict[Key, int]()
+        self.table = table
+        self.revs = dict[Key, int]()
+        self._keys = list[Key]()
+        self._places = dict[Key, int]()
         self._next = 0
 
     def put(self, key: Key, rev: int) -> None:
@@ -74,7 +77,9 @@ class Shop:
         changes: int,
         of: Sequence[ShopTable] | None = None,
     ) -> None:
-        self._connect, self._chance, self.wanted = connect, Random(seed), changes
+        self._connect = connect
+        self._chance = Random(seed)
+        self.wanted = changes
         self.rows = [Rows(table) for table in of or tables()]
         self.history: list[list[Version]] = []
         self.written = self.rolled_back = 0

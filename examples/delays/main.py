@@ -85,7 +85,9 @@ class Job:
     """All reminders on their way, until none is missing."""
 
     def __init__(self, stage: Stage, plan: Plan, wanted: Wanted, clock: WallClock) -> None:
-        self._stage, self._plan, self._clock = stage, plan, clock
+        self._stage = stage
+        self._plan = plan
+        self._clock = clock
         self.kills = Kills(plan, wanted.kills, wanted.seed)
         self.start_ms = clock.wall_ms()
         self._reader = Reader(stage.servers, stage.partitions(), clock)

@@ -35,7 +35,10 @@ class Sender:
     """Sends a plan whose time zero is `start_ms`. `reminders` and `cancels` are what is in the log, by number."""
 
     def __init__(self, servers: str, plan: Plan, start_ms: int, clock: WallClock) -> None:
-        self._plan, self._start_ms, self._clock, self._next = plan, start_ms, clock, 0
+        self._plan = plan
+        self._start_ms = start_ms
+        self._clock = clock
+        self._next = 0
         settings = {**base_settings(servers, {}), **SENDING, "delivery.report.only.error": False}
         self._producer = Producer(settings)
         self.reminders: dict[int, Sent] = {}

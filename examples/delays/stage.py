@@ -33,7 +33,9 @@ class Stage:
     """Made in `folder`; `close` ends all of it."""
 
     def __init__(self, folder: Path, on: str, clock: Clock) -> None:
-        self._folder, self._on, self._clock = folder, on, clock
+        self._folder = folder
+        self._on = on
+        self._clock = clock
         self._stack = ExitStack()
         self.processes: list[Process] = []
         self._doors: dict[str, int] = {}

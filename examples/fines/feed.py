@@ -49,7 +49,9 @@ class Feed:
     def __init__(self, servers: str, partitions: int, replay: Replay, rate: int, clock: Clock | None = None) -> None:
         settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         self._producer = Producer(settings)
-        self._partitions, self._replay, self._rate = partitions, replay, rate
+        self._partitions = partitions
+        self._replay = replay
+        self._rate = rate
         self._clock = clock or SystemClock()
         self._warm, self._over = threading.Event(), False
         self._failure: BaseException | None = None

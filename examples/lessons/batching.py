@@ -91,7 +91,10 @@ class Load:
     """Numbered messages, each with the moment at which it came."""
 
     def __init__(self, broker: Broker, topic: str, settings: dict[str, Any], wait: bool) -> None:
-        self._broker, self._topic, self._wait, self._clock = broker, topic, wait, SystemClock()
+        self._broker = broker
+        self._topic = topic
+        self._wait = wait
+        self._clock = SystemClock()
         self._sender: Producer = producer(broker.bootstrap, max_in_flight=5, **settings)
         self._sender.produce(
             topic, "", partition=0

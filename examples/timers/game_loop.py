@@ -47,7 +47,9 @@ class Hero:
     """Somebody with a life, and effects upon it."""
 
     def __init__(self, world: World, name: str, life: int = 30) -> None:
-        self.world, self.name, self.life = world, name, life
+        self.world = world
+        self.name = name
+        self.life = life
         self._poison: TimerHandle | None = None
         self._shield: TimerHandle | None = None
         self._fireball: TimerHandle | None = None

@@ -24,7 +24,9 @@ class Delivery:
     """One message. `send` is True where it was taken; `ended` gets "taken" or "given up"."""
 
     def __init__(self, timer: Timer, send: Callable[[], bool], ended: Callable[[str], None]) -> None:
-        self._timer, self._send, self._ended = timer, send, ended
+        self._timer = timer
+        self._send = send
+        self._ended = ended
         self._pause_s = FIRST_PAUSE_S
         self._day = timer.call_later(GIVE_UP_S, self._give_up)
         self._next = timer.call_later(0, self._try)

@@ -47,7 +47,9 @@ class Shop:
     def __init__(self, seed: int, every_s: float, served_in_s: float, patience_s: float) -> None:
         self.wheel = TimingWheel()
         self._random = random.Random(seed)
-        self._every_s, self._served_in_s, self._patience_s = every_s, served_in_s, patience_s
+        self._every_s = every_s
+        self._served_in_s = served_in_s
+        self._patience_s = patience_s
         self._queue: deque[Customer] = deque()
         self._clerk_is_free = True
         self._served = self._left = self._longest = 0

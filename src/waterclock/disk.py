@@ -147,7 +147,9 @@ class FolderLock:
     """
 
     def __init__(self, folder: AnyPath, name: str, without_locks: WithoutLocks) -> None:
-        self._folder, self._path, self._without_locks = folder, os.path.join(folder, name), without_locks
+        self._folder = folder
+        self._path = os.path.join(folder, name)
+        self._without_locks = without_locks
         self._fds: list[int] = []
 
     def take(self) -> None:

@@ -11,3 +11,7 @@ import pytest
 def tests_stay_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A measurement thaws what it froze. Here that is all the tests there are, a second for each collection after it."""
     monkeypatch.setattr(gc, "unfreeze", lambda: None)
+
+
+def quiet(what: str) -> None:
+    """Where a measurement says how far it is: nobody listens."""

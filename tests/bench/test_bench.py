@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench.conftest import quiet
 from tests.test_import import bare
 from waterclock import cli
 from waterclock.bench import benchmarks, bucket, record, run, tables
@@ -29,10 +30,6 @@ for contender in verbs.CONTENDERS:
         AVAILABLE.append(contender)
     except ImportError:
         continue
-
-
-def quiet(what: str) -> None:
-    """Nobody is told."""
 
 
 def read(folder: Path, name: str) -> Any:

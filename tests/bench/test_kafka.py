@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench.conftest import quiet
 from waterclock.bench import tables
 from waterclock.bench.kafka import harness, purgatory, timers
 from waterclock.bench.purgatory import load
@@ -29,10 +30,6 @@ LOAD = {
 }
 VERSIONS = {"kafka": "4.3.1", "java": "17"}
 Answer = Callable[[str, tuple[Any, ...]], Any]
-
-
-def quiet(what: str) -> None:
-    """Nobody is told."""
 
 
 class Told(harness.Harness):

@@ -18,6 +18,7 @@ pytest.importorskip("psycopg")
 
 import psycopg
 
+from tests.bench.conftest import quiet
 from tests.bench.test_polling_figures import RECORD
 from tests.postgres_server import PostgresServer
 from waterclock import cli
@@ -26,10 +27,6 @@ from waterclock.bench.servers import postgres as server_of_benchmarks
 from waterclock.errors import WaterclockError, WrongAnswer
 
 FAR, DUE = 50, 20
-
-
-def told_nothing(what: str) -> None:
-    """Nobody listens."""
 
 
 @pytest.fixture
@@ -137,7 +134,7 @@ def test_what_was_done_is_removed_and_what_is_added_is_due_when_it_says(connecti
 def test_a_task_that_is_due_in_100_days_and_is_gone_fails_the_run(
     postgres: PostgresServer, connection: poller.Connection
 ) -> None:
-    ground = campaign.Ground(postgres, connection, 0.1, 1, told_nothing)
+    ground = campaign.Ground(postgres, connection, 0.1, 1, quiet)
     team, nobody = workers.Team(poller.SKIP_LOCKED, 10, 1), workers.Workers()
     nobody.given = [(task, tasks.now_us()) for task in poller.skip_locked(connection, DUE).won]
     dues = dict.fromkeys((task for task, _ in nobody.given), 0)

@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("pyspark")
 
+from tests.bench.conftest import quiet
 from waterclock.bench import command, orders
 from waterclock.bench.kafka.harness import TOOLS, NotMeasured, missing
 from waterclock.bench.pipeline import ALL
@@ -39,10 +40,6 @@ FIGURES: dict[str, Any] = {
     "broker_cpu_s_per_million": None,
 }
 OURS = {**FIGURES, "contender": "waterclock", "sink": "SQLite"}
-
-
-def quiet(what: str) -> None:
-    """Nobody is told."""
 
 
 # What must come out

@@ -17,6 +17,7 @@ pytest.importorskip("numpy")
 import numpy as np
 from confluent_kafka import Producer
 
+from tests.bench.conftest import quiet
 from waterclock import cli
 from waterclock.bench import benchmarks
 from waterclock.bench.relay import campaign, figures, taking
@@ -56,10 +57,6 @@ RECORD: dict[str, Any] = {
          "burst 100000": {"error": "Redis: 3 messages were lost, of 30000"}, "take-over": {"left_out": "one server"}},
     ],
 }  # fmt: skip
-
-
-def told_nothing(what: str) -> None:
-    """Nobody listens."""
 
 
 # What is made of moments
@@ -162,7 +159,7 @@ def test_the_relay_on_our_broker_gives_right_answers_to_everything(
 def test_the_others_give_right_answers_where_they_are_installed(keeper: Any) -> None:
     try:
         with keeper:
-            found = campaign.Run(keeper, 10_000, 0.3, told_nothing).parts()
+            found = campaign.Run(keeper, 10_000, 0.3, quiet).parts()
     except NotMeasured as why:
         pytest.skip(str(why))
     assert [found[part]["error"] for part in found if "error" in found[part]] == []
@@ -183,7 +180,7 @@ class Absent:
 
 def test_who_is_not_there_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "keepers", lambda: [Absent()])
-    found = campaign.measure([1_000], 0.1, told_nothing)
+    found = campaign.measure([1_000], 0.1, quiet)
     assert (found["runs"], found["notes"]) == ([], {"somebody": "not measured: apt install somebody"})
 
 

@@ -1,4 +1,4 @@
-"""Sentences for the tests of the admin and security rooms: settings asked for and changed, users logging in.
+"""Sentences for the tests of the admin and security rooms, and of conformance: settings changed, users logging in.
 
 A raw connection is `tests.conformance.wire.Wire`, with kio's names; brokers run inside of the test's process.
 """
@@ -70,6 +70,8 @@ class ScramClient:
     def prove(self, server: bytes, nonce: str | None = None) -> bytes:
         """The second message; with `nonce` another than the server's."""
         parts = dict(part.split("=", 1) for part in server.decode().split(","))
+        assert parts["r"].startswith("fyko")
+        assert int(parts["i"]) >= 4096
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), base64.b64decode(parts["s"]), int(parts["i"]))
         key = hmac.digest(salted, b"Client Key", self._hash)
         final = f"c=biws,r={nonce or parts['r']}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,12 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.broker.raw_client import RawClient
+from tests.conformance.waiting import until
 from waterclock.broker import Broker, Error
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 
 ZERO = timedelta(0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Ask again and again: what happens in the broker's thread is seen a moment later here."""
-    for _ in range(100_000):
-        if holds():
-            return
-    raise AssertionError("it never came true")
 
 
 def waiting_answers(broker: Broker) -> int:
@@ -37,12 +30,6 @@ def broker() -> Iterator[Broker]:
         broker.create_topic("orders", 2)
         broker.create_topic("others")
         yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[RawClient]:
-    with RawClient(broker.bootstrap) as client:
-        yield client
 
 
 # An answer with an error

@@ -17,6 +17,7 @@ pytest.importorskip("kio")
 from tests.broker.raw_client import RawClient
 from tests.broker.transactions.client import Client, Id
 from tests.broker.transactions.client import batch as transactional
+from tests.conformance.waiting import until
 from waterclock.broker import Broker
 from waterclock.broker.log import partition as log_of_partition
 from waterclock.broker.wire.errors import Error
@@ -30,12 +31,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     with Broker(tmp_path) as broker:
         broker.create_topic("t")
         yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[RawClient]:
-    with RawClient(broker.bootstrap) as client:
-        yield client
 
 
 @pytest.fixture
@@ -58,16 +53,6 @@ class Gate:
             return deed(path, *more, **named)
 
         return held
-
-
-def until(holds: Callable[[], object]) -> None:
-    """What happens in the broker's threads is seen a moment later here."""
-    breath = threading.Event()
-    for _ in range(5000):
-        if holds():
-            return
-        breath.wait(0.004)
-    raise AssertionError("it never came true")
 
 
 def send_create(client: RawClient, name: str, partitions: int) -> None:

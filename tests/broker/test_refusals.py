@@ -36,12 +36,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def client(broker: Broker) -> Iterator[RawClient]:
-    with RawClient(broker.bootstrap) as client:
-        yield client
-
-
 def refuse(*arguments: Any) -> NoReturn:
     raise OSError(5, "Input/output error")
 

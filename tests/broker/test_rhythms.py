@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ import waterclock.broker
 from tests.broker.admin import BROKER, SET, TOPIC, change
 from tests.broker.record_batches import Rec, batch
 from tests.broker.transactions.client import Client
+from tests.conformance.waiting import until
 from tests.conformance.wire import Wire
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
@@ -120,16 +119,6 @@ def fill(broker: Broker, topic: str = "t", count: int = 5, key: bytes | None = N
     until(lambda: broker.statistics().connections == 0)
 
 
-def until(holds: Callable[[], Any]) -> None:
-    """What other threads do is seen a moment later here."""
-    breath = threading.Event()
-    for _ in range(5000):
-        if holds():
-            return
-        breath.wait(0.004)
-    raise AssertionError("it never came true")
-
-
 def there(broker: Broker, topic: str = "t") -> list[int]:
     """The first offsets of its segments."""
     found = broker.inside.topics.partition(topic, 0)
@@ -185,20 +174,14 @@ def test_so_do_those_that_a_transaction_has_committed_for_a_group_that_nobody_is
 # Who makes work wakes
 
 
-def test_a_shorter_retention_holds_on_a_broker_that_is_idle(broker: Broker) -> None:
+@pytest.mark.parametrize(("kind", "name", "key"), [(TOPIC, "t", "retention.ms"), (BROKER, "", "log.retention.ms")])
+def test_a_shorter_retention_of_a_topic_or_the_broker_holds_on_a_broker_that_is_idle(
+    broker: Broker, kind: int, name: str, key: str
+) -> None:
     fill(broker)
     broker.advance_s(DAY_S + 1200)  # within an hour's sleep
     with Wire(broker.bootstrap) as wire:
-        change(wire, TOPIC, "t", ("retention.ms", SET, "1000"))
-    broker.advance_s(300)
-    until(lambda: there(broker) == [5])
-
-
-def test_a_shorter_retention_of_the_broker_does_too(broker: Broker) -> None:
-    fill(broker)
-    broker.advance_s(DAY_S + 1200)  # within an hour's sleep
-    with Wire(broker.bootstrap) as wire:
-        change(wire, BROKER, "", ("log.retention.ms", SET, "1000"))
+        change(wire, kind, name, (key, SET, "1000"))
     broker.advance_s(300)
     until(lambda: there(broker) == [5])
 

@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ pytest.importorskip("kio")
 
 import waterclock.broker
 from tests.broker.raw_client import RawClient
+from tests.conformance.waiting import until
 from waterclock.broker import Broker, BrokerStatistics, Error
 from waterclock.broker.flusher import THREADS
 from waterclock.broker.process import line
@@ -30,19 +31,6 @@ def broker() -> Iterator[Broker]:
     with Broker(clock=ManualClock(), settings={"log.message.timestamp.after.max.ms": str(2**62)}) as broker:
         broker.create_topic("orders", 3)
         yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[RawClient]:
-    with RawClient(broker.bootstrap) as client:
-        yield client
-
-
-def until(holds: Callable[[], bool]) -> None:
-    for _ in range(100_000):
-        if holds():
-            return
-    raise AssertionError("it never came true")
 
 
 def test_requests_are_counted_by_the_name_of_their_api(broker: Broker, client: RawClient) -> None:

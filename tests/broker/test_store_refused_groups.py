@@ -16,7 +16,7 @@ pytest.importorskip("crc32c")
 
 from tests.broker.full_disks import full_disk, settle, slow_disk
 from tests.broker.groups.clients import COMMIT, DELETE, DESCRIBE, REMOVE, Client, Person, Turned, people, stable_group
-from tests.broker.groups.consumer_members import readers
+from tests.broker.groups.consumer_members import FIRST, readers
 from tests.broker.transactions import client as transactional
 from waterclock.broker import Broker
 from waterclock.broker.wire.errors import Error
@@ -61,8 +61,7 @@ def described(client: Client) -> Any:
 def test_a_member_that_joins_as_the_first(served: Turned, tmp_path: Path) -> None:
     with readers(served, "ann") as (ann,):
         with full_disk(served.broker):
-            beat: dict[str, Any] = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-            assert ann.beat(**beat).error_code == Error.COORDINATOR_NOT_AVAILABLE
+            assert ann.beat(**FIRST).error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert described(ann)[0] == Error.GROUP_ID_NOT_FOUND
         assert ann.listed() == []
         served.advance_ms(100_000)  # nobody has a session
@@ -76,8 +75,7 @@ def test_a_member_that_joins_others(served: Turned, tmp_path: Path) -> None:
         ann.settles()
         before = described(ann)
         with full_disk(served.broker):
-            beat: dict[str, Any] = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-            assert bob.beat(**beat).error_code == Error.COORDINATOR_NOT_AVAILABLE
+            assert bob.beat(**FIRST).error_code == Error.COORDINATOR_NOT_AVAILABLE
             assert described(ann) == before
         assert ann.says().assignment is None  # there is nothing to let go of
         assert described(ann) == before
@@ -119,10 +117,9 @@ def test_two_changes_on_their_way_are_taken_back_to_what_was_before_both(served:
         ann.joins()
         ann.settles()
         before = described(ann)
-        beat: dict[str, Any] = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
         fields = {
             "group_id": "g", "member_epoch": 0, "instance_id": None, "rack_id": None, "subscribed_topic_regex": None,
-            "server_assignor": None, **beat,
+            "server_assignor": None, **FIRST,
         }  # fmt: skip
         with slow_disk(served.broker, outcome=False) as go_on:
             answers = []
@@ -195,12 +192,7 @@ def test_a_group_that_takes_the_place_of_one_of_the_other_protocol(
         assert kinds(ann) == [("g", came_first)]
         with full_disk(served.broker):
             if came_first == "classic":
-                beat: dict[str, Any] = {
-                    "rebalance_timeout": 1000,
-                    "subscribed_topic_names": ["t"],
-                    "topic_partitions": [],
-                }
-                assert ann.beat(**beat).error_code == Error.COORDINATOR_NOT_AVAILABLE
+                assert ann.beat(**FIRST).error_code == Error.COORDINATOR_NOT_AVAILABLE
             else:
                 assert bob.joins().get().error_code == Error.COORDINATOR_NOT_AVAILABLE
             assert kinds(ann) == [("g", came_first)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ pytest.importorskip("kio")
 
 from tests.broker.raw_client import RawClient
 from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker, stored
+from tests.conformance.waiting import until
 from waterclock.broker import Broker
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
@@ -34,16 +35,6 @@ SETTINGS = {
 LIMIT = timedelta(seconds=10)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """What happens in the broker's threads is seen a moment later here."""
-    breath = threading.Event()
-    for _ in range(5000):
-        if holds():
-            return
-        breath.wait(0.004)
-    raise AssertionError("it never came true")
-
-
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
@@ -53,12 +44,6 @@ def clock() -> ManualClock:
 def broker(tmp_path: Path, clock: ManualClock) -> Iterator[Broker]:
     with Broker(tmp_path, clock=clock, settings=SETTINGS) as broker:
         yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[RawClient]:
-    with RawClient(broker.bootstrap) as client:
-        yield client
 
 
 def create(client: RawClient, name: str, **settings: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pymysqlreplication", reason="it comes with the extra cdc")
 pytest.importorskip("confluent_kafka", reason="it comes with the extra cdc")
 
-from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
+from tests.cdc.mariadb import MariaServer, MariaSource, running
 from tests.cdc.postgres import run
 from tests.postgres_server import PostgresServer, running_server
 from waterclock.cdc.postgres.slot import ReplicationSlot
@@ -22,13 +22,8 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
-    if SERVER is None or INSTALL is None:
-        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
-    server = MariaServer(tmp_path_factory.mktemp("mariadb"))
-    server.install()
-    server.start()
-    yield server
-    server.kill()
+    with running(tmp_path_factory.mktemp("mariadb")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +65,11 @@ def database(mariadb: MariaServer) -> Iterator[str]:
 def here(mariadb: MariaServer, database: str) -> str:
     """Where the binlog stands when the test begins."""
     return mariadb.place()
+
+
+@pytest.fixture
+def source(mariadb: MariaServer, database: str) -> MariaSource:
+    return MariaSource(mariadb, database)
 
 
 @pytest.fixture

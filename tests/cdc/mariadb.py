@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+import pytest
 
 from waterclock.cdc.mysql.connecting import MySqlLogin
 from waterclock.cdc.mysql.reader import BinlogReader
@@ -139,3 +140,39 @@ class MariaServer:
 def as_found(changes: Sequence[MaxwellMessage]) -> list[tuple[str, dict[str, Any]]]:
     """What most tests look at: the type of each change, and its values."""
     return [(change.type, change.values()) for change in changes]
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[MariaServer]:
+    """A new server in the folder; the test is skipped where none is installed."""
+    if SERVER is None or INSTALL is None:
+        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
+    server = MariaServer(folder, *options)
+    server.install()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+class MariaSource:
+    """A database of a test's own, and what was changed in it since the test began."""
+
+    def __init__(self, server: MariaServer, name: str) -> None:
+        self.server, self.name = server, name
+        self.every = f"{name}.*"
+        self.here = server.place()
+
+    def run(self, *statements: str, **settings: Any) -> list[tuple[Any, ...]]:
+        """The statements in this database, over a connection of their own; the rows of the last one."""
+        return self.server.run(*statements, database=self.name, **settings)
+
+    def changes(self, **options: Any) -> list[MaxwellMessage]:
+        return self.server.changes(self.here, self.every, **options)
+
+    def found(self, **options: Any) -> list[tuple[str, dict[str, Any]]]:
+        return as_found(self.changes(**options))
+
+    def reader(self, **options: Any) -> BinlogReader:
+        return self.server.reader(self.here, self.every, **options)

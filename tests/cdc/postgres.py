@@ -13,6 +13,7 @@ from waterclock.cdc.source import TableFilter
 from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import SystemClock
 
+BIG = "x" * 9000
 LARGE = "(select string_agg(md5(n::text), '') from generate_series(1, 5000) n)"
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.cdc.mariadb import MariaServer
-from tests.cdc.topics import messages, shop
+from tests.cdc.topics import capture_of, messages, shop
 from tests.kafka.reader import committed
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
@@ -32,23 +32,12 @@ from waterclock.testing import Broker
 pytestmark = pytest.mark.mariadb
 
 
-def captured(mariadb: MariaServer, broker: Broker, target: Target, begin: str, *tables: str) -> Capture:
-    capture = Capture(
-        lambda: Publisher(target, target.topic),
-        lambda position: mariadb.reader(position, *tables),
-        SystemClock(),
-        start=lambda: Position(begin),
-    )
-    capture.run(mariadb.place())
-    return capture
-
-
 @pytest.mark.always
 def test_every_change_is_in_kafka_once_and_those_of_a_key_are_in_order(
     mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:
     shop(mariadb, database, 20)
-    statistics = captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*").statistics()
+    statistics = capture_of(mariadb, Target(broker.bootstrap, database), here, f"{database}.*").run(mariadb.place())
     expected = messages(mariadb.changes(here, f"{database}.*"))
     found = committed(broker, database)
     assert len(found) > 1
@@ -64,14 +53,14 @@ def test_a_global_order_is_the_order_of_the_binlog(
     mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:
     shop(mariadb, database, 10)
-    captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here, f"{database}.*")
+    capture_of(mariadb, Target(broker.bootstrap, database, "global"), here, f"{database}.*").run(mariadb.place())
     assert committed(broker, database) == {0: messages(mariadb.changes(here, f"{database}.*"))}
 
 
 def test_a_global_order_needs_one_partition(mariadb: MariaServer, broker: Broker, database: str, here: str) -> None:
     broker.create_topic(database, partitions=3)
     with pytest.raises(UsageError, match="has 3 partitions, and a global order needs exactly one"):
-        captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here)
+        capture_of(mariadb, Target(broker.bootstrap, database, "global"), here, "*.*").run(mariadb.place())
 
 
 class Told:
@@ -97,12 +86,17 @@ class Told:
     def close(self) -> None: ...
 
 
-def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broker, database: str) -> None:
-    """What was gathered is committed when the source is quiet; not so the beginning of a transaction."""
-    changes = [
+def four_changes(database: str) -> list[MaxwellMessage]:
+    """Of two transactions, each with two rows."""
+    return [
         MaxwellMessage(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
         for n in range(4)
     ]
+
+
+def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broker, database: str) -> None:
+    """What was gathered is committed when the source is quiet; not so the beginning of a transaction."""
+    changes = four_changes(database)
     items = [
         changes[0],
         SourceMark.QUIET,
@@ -127,10 +121,7 @@ def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broke
 
 def test_a_pause_within_a_transaction_commits_not_even_the_one_before_it(broker: Broker, database: str) -> None:
     """What is in Kafka's transaction cannot be taken apart: the beginning of the second one would go with the first."""
-    changes = [
-        MaxwellMessage(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
-        for n in range(4)
-    ]
+    changes = four_changes(database)
     counts: list[int] = []
     items = [
         *changes[:2],
@@ -237,19 +228,15 @@ def test_a_second_run_goes_on_where_the_first_one_ended(
 ) -> None:
     for _ in range(3):
         shop(mariadb, database, 4)
-        captured(
-            mariadb,
-            broker,
-            Target(broker.bootstrap, database, "global"),
-            "no place: the stored one counts" if _ else here,
-            f"{database}.*",
-        )
+        begin = "no place: the stored one counts" if _ else here
+        target = Target(broker.bootstrap, database, "global")
+        capture_of(mariadb, target, begin, f"{database}.*").run(mariadb.place())
     assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
 
 
 def test_a_truncate_is_in_every_partition(mariadb: MariaServer, broker: Broker, database: str, here: str) -> None:
     mariadb.run(f"create table {database}.t (id int)", f"insert into {database}.t values (1)", f"truncate {database}.t")
-    captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*")
+    capture_of(mariadb, Target(broker.bootstrap, database), here, f"{database}.*").run(mariadb.place())
     last = [json.loads(part[-1][1])["type"] for part in committed(broker, database).values()]
     assert last == ["truncate"] * 4
 
@@ -269,18 +256,11 @@ def test_a_transaction_larger_than_allowed_goes_in_parts_and_each_change_once(
             if len(stored) in (2, 4):
                 raise KeyboardInterrupt
 
-    def run(publisher: type[Publisher]) -> None:
-        Capture(
-            lambda: publisher(target, database),
-            lambda position: mariadb.reader(position, f"{database}.*"),
-            SystemClock(),
-            start=Position(here),
-        ).run(mariadb.place())
-
+    capture = capture_of(mariadb, target, here, f"{database}.*", Dying)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            run(Dying)
-    run(Dying)
+            capture.run(mariadb.place())
+    capture.run(mariadb.place())
     assert [position.rows for position in stored] == [1000, 2000, 3000, 0]
     assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
 
@@ -297,14 +277,14 @@ def test_a_change_that_is_too_large_for_the_topic_is_said_and_comes_once_the_top
     )
     target = Target(broker.bootstrap, database, "global")
     with pytest.raises(UsageError, match=r"larger than the topic .* takes. Set the topic's max.message.bytes higher"):
-        captured(mariadb, broker, target, here, f"{database}.*")
+        capture_of(mariadb, target, here, f"{database}.*").run(mariadb.place())
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     larger = ConfigEntry("max.message.bytes", "10000000", incremental_operation=AlterConfigOpType.SET)
     (done,) = admin.incremental_alter_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, database, incremental_configs=[larger])]
     ).values()
     done.result()
-    captured(mariadb, broker, target, here, f"{database}.*")
+    capture_of(mariadb, target, here, f"{database}.*").run(mariadb.place())
     assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
 
 

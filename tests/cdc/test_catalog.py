@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.cdc.mariadb import MariaServer, as_found
+from tests.cdc.mariadb import MariaSource
 from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.errors import Unreadable
 
@@ -25,162 +25,130 @@ ROW = (
 
 
 @pytest.fixture(params=["NO_LOG", "MINIMAL"])
-def unnamed(request: pytest.FixtureRequest, mariadb: MariaServer) -> Iterator[MariaServer]:
-    mariadb.run(f"set global binlog_row_metadata = '{request.param}'")
-    yield mariadb
-    mariadb.run("set global binlog_row_metadata = 'FULL'")
+def unnamed(request: pytest.FixtureRequest, source: MariaSource) -> Iterator[MariaSource]:
+    source.run(f"set global binlog_row_metadata = '{request.param}'")
+    yield source
+    source.run("set global binlog_row_metadata = 'FULL'")
 
 
-def test_without_names_in_the_binlog_the_rows_are_the_same(unnamed: MariaServer, database: str, here: str) -> None:
-    table = f"{database}.t"
-    unnamed.run("set sql_mode = ''", f"create table {table} ({KINDS})", f"insert into {table} values ({ROW})")
+def test_without_names_in_the_binlog_the_rows_are_the_same(unnamed: MariaSource) -> None:
+    unnamed.run("set sql_mode = ''", f"create table t ({KINDS})", f"insert into t values ({ROW})")
     unnamed.run("set global binlog_row_metadata = 'FULL'")
-    unnamed.run("set sql_mode = ''", f"update {table} set id = 1")
-    first, gone, _ = unnamed.changes(here, f"{database}.*")
+    unnamed.run("set sql_mode = ''", "update t set id = 1")
+    first, gone, _ = unnamed.changes()
     assert (first.type, gone.type) == ("insert", "delete")
     assert (first.data, first.key) == (gone.data, gone.key)
 
 
-def test_rows_of_a_table_that_was_changed_since_are_refused(unnamed: MariaServer, database: str, here: str) -> None:
+CHANGED = {
+    "another column": "alter table t add column b int",
+    "made anew": "create or replace table t (a int primary key, id int)",
+    "another name": "alter table t rename column a to b",
+}
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+def test_rows_of_a_table_that_was_changed_since_are_refused(changed: str, unnamed: MariaSource) -> None:
     unnamed.run(
-        f"create table {database}.t (id int primary key, a int)",
-        f"insert into {database}.t values (1, 1)",
-        f"alter table {database}.t add column b int",
-    )
-    with pytest.raises(Unreadable, match=rf"{database}.t.*changed or dropped.*binlog_row_metadata=FULL"):
-        unnamed.changes(here, f"{database}.*")
+        "create table t (id int primary key, a int)", "set timestamp = unix_timestamp() - 10",
+        "insert into t values (1, 1)", "set timestamp = default", CHANGED[changed],
+    )  # fmt: skip
+    with pytest.raises(Unreadable, match=rf"{unnamed.name}.t.*changed or dropped.*binlog_row_metadata=FULL"):
+        unnamed.changes()
 
 
-def test_rows_of_a_table_that_was_made_anew_since_are_refused(unnamed: MariaServer, database: str, here: str) -> None:
-    unnamed.run(
-        f"create table {database}.t (id int primary key, a int)",
-        "set timestamp = unix_timestamp() - 10",
-        f"insert into {database}.t values (1, 1)",
-        "set timestamp = default",
-        f"create or replace table {database}.t (a int primary key, id int)",
-    )
-    with pytest.raises(Unreadable, match="changed or dropped"):
-        unnamed.changes(here, f"{database}.*")
-
-
-def test_rows_from_before_a_column_got_another_name_are_refused(unnamed: MariaServer, database: str, here: str) -> None:
-    unnamed.run(
-        f"create table {database}.t (id int primary key, a int)",
-        "set timestamp = unix_timestamp() - 10",
-        f"insert into {database}.t values (1, 1)",
-        "set timestamp = default",
-        f"alter table {database}.t rename column a to b",
-    )
-    with pytest.raises(Unreadable, match="changed or dropped"):
-        unnamed.changes(here, f"{database}.*")
-
-
-def test_after_a_column_got_another_name_rows_have_it(unnamed: MariaServer, database: str, here: str) -> None:
+def test_after_a_column_got_another_name_rows_have_it(unnamed: MariaSource) -> None:
     """The table map stays as it was, byte for byte: a plan kept from before would give the rows the old name."""
-    unnamed.run(f"create table {database}.t (id int primary key, a int)", f"insert into {database}.t values (1, 1)")
-    reader = unnamed.reader(here, f"{database}.*")
+    unnamed.run("create table t (id int primary key, a int)", "insert into t values (1, 1)")
+    reader = unnamed.reader()
     changes = (item for item in reader.items() if isinstance(item, MaxwellMessage))
     assert next(changes).values() == {"id": 1, "a": 1}
-    unnamed.run(f"alter table {database}.t rename column a to b", f"insert into {database}.t values (2, 2)")
+    unnamed.run("alter table t rename column a to b", "insert into t values (2, 2)")
     assert next(changes).values() == {"id": 2, "b": 2}
     reader.close()
 
 
-def test_uuids_of_a_table_that_is_gone_are_refused_until_somebody_says_what_they_are(
-    mariadb: MariaServer, database: str, here: str
-) -> None:
+def test_uuids_of_a_table_that_is_gone_are_refused_until_somebody_says_what_they_are(source: MariaSource) -> None:
     value = "123e4567-e89b-42d3-a456-426614174000"
-    mariadb.run(
-        f"create table {database}.t (u uuid)",
-        f"insert into {database}.t values ('{value}')",
-        f"drop table {database}.t",
-    )
-    with pytest.raises(Unreadable, match=rf"{database}\.t.*whether u is BINARY, UUID.*--type"):
-        mariadb.changes(here, f"{database}.*")
-    told = {f"{database}.t.u": "uuid"}
-    assert as_found(mariadb.changes(here, f"{database}.*", overrides=told)) == [("insert", {"u": value})]
+    source.run("create table t (u uuid)", f"insert into t values ('{value}')", "drop table t")
+    with pytest.raises(Unreadable, match=rf"{source.name}\.t.*whether u is BINARY, UUID.*--type"):
+        source.changes()
+    told = {f"{source.name}.t.u": "uuid"}
+    assert source.found(overrides=told) == [("insert", {"u": value})]
 
 
 @pytest.mark.parametrize("change", ["add column c int", "modify u binary(16)"])
-def test_uuids_of_a_table_that_was_changed_since_are_refused(
-    change: str, mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(
-        f"create table {database}.t (id int, u uuid)",
+def test_uuids_of_a_table_that_was_changed_since_are_refused(change: str, source: MariaSource) -> None:
+    source.run(
+        "create table t (id int, u uuid)",
         "set timestamp = unix_timestamp() - 10",
-        f"insert into {database}.t values (1, '123e4567-e89b-42d3-a456-426614174000')",
+        "insert into t values (1, '123e4567-e89b-42d3-a456-426614174000')",
         "set timestamp = default",
-        f"alter table {database}.t {change}",
+        f"alter table t {change}",
     )
     with pytest.raises(Unreadable, match="whether u is BINARY, UUID"):
-        mariadb.changes(here, f"{database}.*")
+        source.changes()
 
 
-def test_rows_that_waited_for_a_change_of_their_table_are_read(mariadb: MariaServer, database: str, here: str) -> None:
+def test_rows_that_waited_for_a_change_of_their_table_are_read(source: MariaSource) -> None:
     """They bear the time at which they began to wait, which lies before the change they came after."""
-    mariadb.run(
-        f"create table {database}.t (u uuid)",
-        f"alter table {database}.t add column c int",
+    source.run(
+        "create table t (u uuid)",
+        "alter table t add column c int",
         "set timestamp = unix_timestamp() - 10",
-        f"insert into {database}.t values ('123e4567-e89b-42d3-a456-426614174000', 1)",
+        "insert into t values ('123e4567-e89b-42d3-a456-426614174000', 1)",
     )
-    assert len(mariadb.changes(here, f"{database}.*")) == 1
+    assert len(source.changes()) == 1
 
 
 @pytest.mark.parametrize("engine", ["myisam", "aria", "memory"])
 def test_tables_of_engines_that_do_not_tell_when_they_were_changed_are_refused(
-    engine: str, unnamed: MariaServer, database: str, here: str
+    engine: str, unnamed: MariaSource
 ) -> None:
     """Their CREATE_TIME does not move: rows would come with names that their columns got later."""
     unnamed.run(
-        f"create table {database}.t (a int) engine={engine}",
-        f"insert into {database}.t values (1)",
+        f"create table t (a int) engine={engine}",
+        "insert into t values (1)",
         "do sleep(1.1)",
-        f"alter table {database}.t change a b int",
+        "alter table t change a b int",
     )
     with pytest.raises(Unreadable, match="of InnoDB alone that is known"):
-        unnamed.changes(here, f"{database}.*")
+        unnamed.changes()
 
 
-@pytest.mark.parametrize("altered", ["alter table {0} modify u uuid", "create or replace table {0} (u uuid)"])
-def test_a_binary_that_is_made_a_uuid_while_it_is_read_is_one_from_then_on(
-    altered: str, mariadb: MariaServer, database: str, here: str
-) -> None:
+@pytest.mark.parametrize("altered", ["alter table t modify u uuid", "create or replace table t (u uuid)"])
+def test_a_binary_that_is_made_a_uuid_while_it_is_read_is_one_from_then_on(altered: str, source: MariaSource) -> None:
     """Its table map has the same bytes as before."""
-    table, value = f"{database}.t", "123e4567-e89b-42d3-a456-426614174000"
-    mariadb.run(f"create table {table} (u binary(16))", f"insert into {table} values (x'00')")
-    found, after = [], [altered.format(table), "do sleep(1.1)", f"insert into {table} values ('{value}')"]
-    with closing(mariadb.reader(here, table)) as reader:
+    value = "123e4567-e89b-42d3-a456-426614174000"
+    source.run("create table t (u binary(16))", "insert into t values (x'00')")
+    found, after = [], [altered, "do sleep(1.1)", f"insert into t values ('{value}')"]
+    with closing(source.reader()) as reader:
         for item in reader.items():
             if isinstance(item, MaxwellMessage):
                 found.append(item.data["u"])
-                mariadb.run(*after)
+                source.run(*after)
                 after = ["do 0"]
             if len(found) == 2:
                 break
     assert found == [f'"{"A" * 22}=="', f'"{value}"']
 
 
-def test_a_server_that_ended_an_idle_connection_is_asked_over_another_one(
-    mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(f"create table {database}.t (u uuid)", f"insert into {database}.t values (uuid())")
-    mariadb.run("set global wait_timeout = 1")
+def test_a_server_that_ended_an_idle_connection_is_asked_over_another_one(source: MariaSource) -> None:
+    source.run("create table t (u uuid)", "insert into t values (uuid())")
+    source.run("set global wait_timeout = 1")
     try:
-        with closing(mariadb.reader(here, f"{database}.*")) as reader:
+        with closing(source.reader()) as reader:
             ours = "user = 'root' and command = 'Sleep' and id <> connection_id()"
-            while mariadb.run(f"select count(*) from information_schema.processlist where {ours}") != [(0,)]:
+            while source.run(f"select count(*) from information_schema.processlist where {ours}") != [(0,)]:
                 pass
             assert next(item for item in reader.items() if isinstance(item, MaxwellMessage)).commit
     finally:
-        mariadb.run("set global wait_timeout = default")
+        source.run("set global wait_timeout = default")
 
 
-def test_ordinary_tables_may_change_as_they_like(mariadb: MariaServer, database: str, here: str) -> None:
+def test_ordinary_tables_may_change_as_they_like(source: MariaSource) -> None:
     """The catalog is asked only where the binlog leaves a doubt: a table without doubtful columns may even be gone."""
-    mariadb.run(
-        f"create table {database}.t (id int, b binary(15), t longtext)",
-        f"insert into {database}.t values (1, x'00', 'x')",
-        f"drop table {database}.t",
+    source.run(
+        "create table t (id int, b binary(15), t longtext)", "insert into t values (1, x'00', 'x')", "drop table t"
     )
-    assert len(mariadb.changes(here, f"{database}.*")) == 1
+    assert len(source.changes()) == 1

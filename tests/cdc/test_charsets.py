@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cdc.mariadb import MariaServer
+from tests.cdc.mariadb import MariaServer, MariaSource
 from waterclock.cdc.mysql.charsets import decoder
 
 pytestmark = pytest.mark.mariadb
@@ -47,17 +47,13 @@ def test_every_character_is_the_one_that_the_server_shows(charset: str, size: in
 
 
 @pytest.mark.parametrize(("charset", "count"), [("euckr", 17_048), ("big5", 13_710)])
-def test_a_whole_character_set_goes_through_the_capture(
-    charset: str, count: int, mariadb: MariaServer, database: str, here: str
-) -> None:
-    known = [(raw, shown) for raw, shown in sequences(mariadb, charset, 2) if shown not in NONE or raw == b"?"]
-    mariadb.run(f"create table {database}.t (id int primary key, c varchar(9) character set {charset})")
-    with mariadb.connection() as connection, connection.cursor() as cursor:
+def test_a_whole_character_set_goes_through_the_capture(charset: str, count: int, source: MariaSource) -> None:
+    known = [(raw, shown) for raw, shown in sequences(source.server, charset, 2) if shown not in NONE or raw == b"?"]
+    source.run(f"create table t (id int primary key, c varchar(9) character set {charset})")
+    with source.server.connection(database=source.name) as connection, connection.cursor() as cursor:
         for start in range(0, len(known), 5000):
             some = enumerate(known[start : start + 5000], start)
-            cursor.execute(
-                f"insert into {database}.t values " + ", ".join(f"({n}, x'{raw.hex()}')" for n, (raw, _) in some)
-            )
-    found = [change.values()["c"] for change in mariadb.changes(here, f"{database}.*")]
+            cursor.execute("insert into t values " + ", ".join(f"({n}, x'{raw.hex()}')" for n, (raw, _) in some))
+    found = [change.values()["c"] for change in source.changes()]
     assert found == [shown for _, shown in known]
     assert len(found) == count

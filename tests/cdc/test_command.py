@@ -17,8 +17,8 @@ from tests.cdc.topics import messages, shop
 from tests.kafka.reader import committed
 from tests.web.reading import get, read_back
 from waterclock import cli
-from waterclock.cdc.addresses import database as address
-from waterclock.cdc.addresses import kafka
+from waterclock.cdc.origin import database as address
+from waterclock.cdc.origin import kafka
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.cdc.postgres.slot import ReplicationSlot
 from waterclock.cdc.source import TableFilter
@@ -131,10 +131,7 @@ def test_nor_is_it_waited_for_with_postgresql(
 
 
 def test_from_now_leaves_out_what_was_before(
-    command: list[str],
-    mariadb: MariaServer,
-    broker: Broker,
-    database: str,
+    command: list[str], mariadb: MariaServer, broker: Broker, database: str
 ) -> None:
     shop(mariadb, database, 2)
     assert cli.main([*command, "--once", "--from", "now"]) == 0
@@ -152,11 +149,7 @@ def test_where_it_began_is_kept_though_nothing_was_written_yet(
 
 
 def test_ctrl_c_ends_it_and_the_next_run_goes_on(
-    command: list[str],
-    mariadb: MariaServer,
-    broker: Broker,
-    database: str,
-    here: str,
+    command: list[str], mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:
     started = subprocess.Popen(
         [sys.executable, "-m", "waterclock.cli", *command, "--from", here],
@@ -241,11 +234,7 @@ def test_a_wrong_password_is_said_without_it(
 
 
 def test_a_user_without_the_right_to_replicate_is_told_the_grant(
-    mariadb: MariaServer,
-    broker: Broker,
-    database: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    mariadb: MariaServer, broker: Broker, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mariadb.run("create or replace user reader identified by 'right'")
     (tmp_path / "secret").write_text("right")

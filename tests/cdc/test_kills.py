@@ -12,15 +12,11 @@ import pytest
 
 from tests.cdc.kill_steps import target_of
 from tests.cdc.mariadb import MariaServer
-from tests.cdc.topics import messages, shop
+from tests.cdc.topics import capture_of, messages, shop
 from tests.kafka.reader import committed
-from waterclock.cdc.capture import Capture
 from waterclock.cdc.letters import DeadLetter, put_aside
-from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
 from waterclock.cdc.topics import ONE, PER_TABLE
 from waterclock.changes.maxwell_message import MaxwellMessage
-from waterclock.clock import SystemClock
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
@@ -65,12 +61,7 @@ def test_a_kill_at_each_step_loses_nothing_and_doubles_nothing(
         else:
             died = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, timeout=60)
             assert died.returncode == -9
-    Capture(
-        lambda: Publisher(target, database),
-        lambda position: mariadb.reader(position, f"{database}.*", refusal=put_aside),
-        SystemClock(),
-        start=Position(here),
-    ).run(mariadb.place())
+    capture_of(mariadb, target, here, f"{database}.*", refusal=put_aside).run(mariadb.place())
     rows, letters = expected(mariadb, here, database)
     for table in TABLES if odd else [""]:
         topic = f"{database}.{database}.{table}" if odd else database

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cdc.mariadb import as_found
-from tests.cdc.postgres import changes, items, run
+from tests.cdc.postgres import BIG, changes, items, run
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.letters import put_aside
 from waterclock.cdc.postgres import large
@@ -20,7 +20,6 @@ from waterclock.cdc.source import SourceMark
 
 pytestmark = pytest.mark.postgres
 EXTERNAL = ("create table t (id int primary key, n int, big text)", "alter table t alter big set storage external")
-BIG = "x" * 9000
 
 
 def older(slot: ReplicationSlot, *rows: int) -> None:

@@ -8,16 +8,14 @@ from base64 import b64decode
 import pytest
 
 from tests.cdc.mariadb import MariaServer, as_found
-from tests.cdc.topics import messages
+from tests.cdc.topics import capture_of, messages
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc import capture as capturing
-from waterclock.cdc.capture import Capture
 from waterclock.cdc.letters import put_aside
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.topics import Target
-from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker
 
@@ -45,12 +43,7 @@ def test_what_was_committed_before_it_is_delivered_before_the_stop(
 ) -> None:
     """The beginning of the bad transaction stood in the same Kafka transaction as those before it."""
     target = Target(broker.bootstrap, database, "global")
-    capture = Capture(
-        lambda: Publisher(target, database),
-        lambda position: mariadb.reader(position, f"{database}.*"),
-        SystemClock(),
-        start=Position(table),
-    )
+    capture = capture_of(mariadb, target, table, f"{database}.*")
     for _ in range(2):
         with pytest.raises(Unreadable, match="does not know"):
             capture.run(mariadb.place())
@@ -109,12 +102,7 @@ def test_a_transaction_in_parts_is_put_aside_once_whatever_breaks(
             super().store(position)
 
     deaths: list[bool] = []
-    capture = Capture(
-        lambda: Dying(target, database),
-        lambda position: mariadb.reader(position, f"{database}.*", refusal=put_aside),
-        SystemClock(),
-        start=Position(here),
-    )
+    capture = capture_of(mariadb, target, here, f"{database}.*", Dying, refusal=put_aside)
     for pattern in ([True], [True, False], [True, False, False]):
         deaths = list(pattern)
         with pytest.raises(KeyboardInterrupt):

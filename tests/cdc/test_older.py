@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
+from tests.cdc.mariadb import MariaServer, running
 from tests.cdc.postgres import run
 from tests.cdc.test_server import purge
 from tests.kafka.reader import committed
@@ -25,20 +25,15 @@ from waterclock.testing import Broker
 @pytest.fixture
 def purged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     """A server that has thrown away the binlogs of most of its rows."""
-    if SERVER is None or INSTALL is None:
-        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
-    server = MariaServer(tmp_path_factory.mktemp("purged"))
-    server.install()
-    server.start()
-    server.run(
-        "create database shop", "create table shop.item (id int primary key)", "create table shop.empty (id int)"
-    )
-    server.run("create database other", "create table other.t (id int)", "insert into other.t values (1)")
-    server.run("use shop", "insert into shop.item select seq from seq_1_to_988", "flush binary logs")
-    purge(server)
-    server.run("use shop", "insert into shop.item select seq from seq_989_to_999")
-    yield server
-    server.kill()
+    with running(tmp_path_factory.mktemp("purged")) as server:
+        server.run(
+            "create database shop", "create table shop.item (id int primary key)", "create table shop.empty (id int)"
+        )
+        server.run("create database other", "create table other.t (id int)", "insert into other.t values (1)")
+        server.run("use shop", "insert into shop.item select seq from seq_1_to_988", "flush binary logs")
+        purge(server)
+        server.run("use shop", "insert into shop.item select seq from seq_989_to_999")
+        yield server
 
 
 @pytest.mark.mariadb

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cdc.mariadb import as_found
-from tests.cdc.postgres import changes, items, run
+from tests.cdc.postgres import BIG, changes, items, run
 from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.capture import Capture
@@ -22,7 +22,6 @@ from waterclock.testing import Broker
 
 pytestmark = pytest.mark.postgres
 EXTERNAL = ("create table t (id int primary key, big text)", "alter table t alter big set storage external")
-BIG = "x" * 9000
 
 
 def test_a_row_that_gets_another_key_has_its_large_value_read_by_the_new_one(slot: ReplicationSlot) -> None:

@@ -11,10 +11,9 @@ from tests.cdc.mariadb import MariaServer
 from tests.cdc.topics import messages
 from tests.kafka.reader import committed
 from waterclock import cli
-from waterclock.cdc.naming import Names, topic_of
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.topics import PER_TABLE, Target
+from waterclock.cdc.topics import PER_TABLE, Names, Target, topic_of
 from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.errors import UsageError
 from waterclock.testing import Broker

@@ -290,8 +290,7 @@ def test_a_slot_without_its_wal_is_said_at_once(slot: ReplicationSlot) -> None:
 
 
 def test_each_change_is_in_kafka_once_whatever_breaks_and_the_slot_follows(
-    slot: ReplicationSlot,
-    broker: Broker,
+    slot: ReplicationSlot, broker: Broker
 ) -> None:
     run(slot.conninfo, "create table t (id int primary key, c text)")
     start = begun(slot, [])

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.cdc.mariadb import INSTALL, SERVER, MariaServer, as_found
+from tests.cdc.mariadb import MariaServer, as_found, running
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.mysql.server import oldest
@@ -22,16 +22,11 @@ pytestmark = pytest.mark.mariadb
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     """It keeps tables' names in small letters, and has thrown its first binlogs away, one GTID domain with them."""
-    if SERVER is None or INSTALL is None:
-        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
-    server = MariaServer(tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1")
-    server.install()
-    server.start()
-    server.run("create database shop", "create table shop.t (id int primary key)")
-    server.run("set gtid_domain_id = 5", "insert into shop.t values (1)", "flush binary logs")
-    purge(server)
-    yield server
-    server.kill()
+    with running(tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1") as server:
+        server.run("create database shop", "create table shop.t (id int primary key)")
+        server.run("set gtid_domain_id = 5", "insert into shop.t values (1)", "flush binary logs")
+        purge(server)
+        yield server
 
 
 def purge(server: MariaServer) -> None:

@@ -6,24 +6,24 @@ import json
 
 import pytest
 
-from tests.cdc.mariadb import MariaServer, as_found
+from tests.cdc.mariadb import MariaServer, MariaSource, as_found
 from waterclock.cdc.source import SourceMark
 from waterclock.errors import Unreadable, UsageError
 
 pytestmark = pytest.mark.mariadb
 
 
-def test_only_the_last_change_of_a_transaction_says_commit(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (id int primary key, c int)",
+def test_only_the_last_change_of_a_transaction_says_commit(source: MariaSource) -> None:
+    source.run(
+        "create table t (id int primary key, c int)",
         "begin",
-        f"insert into {database}.t values (1, 1), (2, 2)",
-        f"update {database}.t set c = 3 where id = 1",
-        f"delete from {database}.t where id = 2",
+        "insert into t values (1, 1), (2, 2)",
+        "update t set c = 3 where id = 1",
+        "delete from t where id = 2",
         "commit",
-        f"insert into {database}.t values (9, 9)",
+        "insert into t values (9, 9)",
     )
-    changes = mariadb.changes(here, f"{database}.*")
+    changes = source.changes()
     assert [(change.type, change.xoffset, change.commit) for change in changes] == [
         ("insert", 0, False),
         ("insert", 1, False),
@@ -36,69 +36,61 @@ def test_only_the_last_change_of_a_transaction_says_commit(mariadb: MariaServer,
     assert changes[4].sequence > changes[3].sequence
 
 
-def test_an_update_tells_the_former_values_of_what_it_changed(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (id int primary key, c int, d varchar(5))",
-        f"insert into {database}.t values (1, 1, null)",
-        f"update {database}.t set d = 'x'",
+def test_an_update_tells_the_former_values_of_what_it_changed(source: MariaSource) -> None:
+    source.run(
+        "create table t (id int primary key, c int, d varchar(5))",
+        "insert into t values (1, 1, null)",
+        "update t set d = 'x'",
     )
-    change = mariadb.changes(here, f"{database}.*")[-1]
+    change = source.changes()[-1]
     assert (change.old, change.data) == ({"d": "null"}, {"id": "1", "c": "1", "d": '"x"'})
 
 
-def test_a_changed_key_is_a_delete_and_an_insert(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (a int, b varchar(5), c int, primary key (b, a))",
-        f"insert into {database}.t values (1, 'x', 1)",
-        f"update {database}.t set b = 'X'",  # the same to the server's collation, and another key to everybody else
+def test_a_changed_key_is_a_delete_and_an_insert(source: MariaSource) -> None:
+    source.run(
+        "create table t (a int, b varchar(5), c int, primary key (b, a))",
+        "insert into t values (1, 'x', 1)",
+        "update t set b = 'X'",  # the same to the server's collation, and another key to everybody else
     )
-    changes = mariadb.changes(here, f"{database}.*")
+    changes = source.changes()
     assert as_found(changes)[1:] == [("delete", {"a": 1, "b": "x", "c": 1}), ("insert", {"a": 1, "b": "X", "c": 1})]
-    assert json.loads(changes[2].as_key()) == {"database": database, "table": "t", "pk.b": "X", "pk.a": 1}
+    assert json.loads(changes[2].as_key()) == {"database": source.name, "table": "t", "pk.b": "X", "pk.a": 1}
     assert [(change.xoffset, change.commit) for change in changes[1:]] == [(0, False), (1, True)]
 
 
-def test_a_table_without_a_key_is_one_key(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(f"create table {database}.t (c int)", f"insert into {database}.t values (1), (2)")
-    keys = {change.as_key() for change in mariadb.changes(here, f"{database}.*")}
-    assert keys == {json.dumps({"database": database, "table": "t"}, separators=(",", ":")).encode()}
+def test_a_table_without_a_key_is_one_key(source: MariaSource) -> None:
+    source.run("create table t (c int)", "insert into t values (1), (2)")
+    keys = {change.as_key() for change in source.changes()}
+    assert keys == {json.dumps({"database": source.name, "table": "t"}, separators=(",", ":")).encode()}
 
 
-def test_what_was_rolled_back_is_not_there(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (c int)",
+def test_what_was_rolled_back_is_not_there(source: MariaSource) -> None:
+    source.run(
+        "create table t (c int)",
         "begin",
-        f"insert into {database}.t values (1)",
+        "insert into t values (1)",
         "rollback",
         "begin",
-        f"insert into {database}.t values (2)",
+        "insert into t values (2)",
         "savepoint a",
-        f"insert into {database}.t values (3)",
+        "insert into t values (3)",
         "rollback to a",
-        f"insert into {database}.t values (4)",
+        "insert into t values (4)",
         "commit",
     )
-    assert as_found(mariadb.changes(here, f"{database}.*")) == [("insert", {"c": 2}), ("insert", {"c": 4})]
+    assert source.found() == [("insert", {"c": 2}), ("insert", {"c": 4})]
 
 
-def test_tables_without_transactions_are_read_too(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (c int) engine=myisam",
-        f"insert into {database}.t values (1), (2)",
-        f"delete from {database}.t where c = 1",
+def test_tables_without_transactions_are_read_too(source: MariaSource) -> None:
+    source.run("create table t (c int) engine=myisam", "insert into t values (1), (2)", "delete from t where c = 1")
+    assert [change.commit for change in source.changes()] == [False, True, True]
+
+
+def test_a_truncate_is_a_change_of_the_table(source: MariaSource) -> None:
+    source.run(
+        "create table t (c int)", "insert into t values (1)", "/* by hand */ truncate `t`", "insert into t values (2)"
     )
-    assert [change.commit for change in mariadb.changes(here, f"{database}.*")] == [False, True, True]
-
-
-def test_a_truncate_is_a_change_of_the_table(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (c int)",
-        f"insert into {database}.t values (1)",
-        f"use {database}",
-        "/* by hand */ truncate `t`",
-        f"insert into {database}.t values (2)",
-    )
-    changes = mariadb.changes(here, f"{database}.*")
+    changes = source.changes()
     assert [change.type for change in changes] == ["insert", "truncate", "insert"]
     assert sorted(change.sequence for change in changes) == [change.sequence for change in changes]
 
@@ -113,40 +105,37 @@ def test_a_truncate_is_a_change_of_the_table(mariadb: MariaServer, database: str
         "truncate`t`",
     ],
 )
-def test_a_truncate_is_found_whatever_is_written_around_it(
-    statement: str, mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(f"use {database}", "create table t (c int)", statement)
-    (change,) = mariadb.changes(here, f"{database}.*")
+def test_a_truncate_is_found_whatever_is_written_around_it(statement: str, source: MariaSource) -> None:
+    source.run("create table t (c int)", statement)
+    (change,) = source.changes()
     assert (change.type, change.table) == ("truncate", "t")
 
 
-def test_a_name_may_be_quoted_as_the_standard_has_it(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"use {database}",
+def test_a_name_may_be_quoted_as_the_standard_has_it(source: MariaSource) -> None:
+    source.run(
         'create table `ta"ble` (c int)',
         "set sql_mode = 'ANSI'",
         'truncate table "ta""ble"',
-        f'truncate {database} . "ta""ble"',
+        f'truncate {source.name} . "ta""ble"',
     )
-    changes = mariadb.changes(here, f"{database}.*")
+    changes = source.changes()
     assert [(change.type, change.table) for change in changes] == [("truncate", 'ta"ble')] * 2
 
 
-def test_a_table_may_change_between_its_rows(mariadb: MariaServer, database: str, here: str) -> None:
+def test_a_table_may_change_between_its_rows(source: MariaSource) -> None:
     """All is read after the last change: each row has the columns it had when it was written."""
-    mariadb.run(
-        f"create table {database}.t (id int primary key, a int)",
-        f"insert into {database}.t values (1, 10)",
-        f"alter table {database}.t change a b bigint unsigned",
-        f"insert into {database}.t values (2, 18446744073709551615)",
-        f"alter table {database}.t add column c varchar(3) default 'x' first, drop primary key, add primary key (b)",
-        f"update {database}.t set c = 'y' where id = 1",
-        f"rename table {database}.t to {database}.u",
-        f"delete from {database}.u where id = 2",
-        f"drop table {database}.u",
+    source.run(
+        "create table t (id int primary key, a int)",
+        "insert into t values (1, 10)",
+        "alter table t change a b bigint unsigned",
+        "insert into t values (2, 18446744073709551615)",
+        "alter table t add column c varchar(3) default 'x' first, drop primary key, add primary key (b)",
+        "update t set c = 'y' where id = 1",
+        "rename table t to u",
+        "delete from u where id = 2",
+        "drop table u",
     )
-    changes = mariadb.changes(here, f"{database}.*")
+    changes = source.changes()
     assert as_found(changes) == [
         ("insert", {"id": 1, "a": 10}),
         ("insert", {"id": 2, "b": 18446744073709551615}),
@@ -156,12 +145,10 @@ def test_a_table_may_change_between_its_rows(mariadb: MariaServer, database: str
     assert [change.key for change in changes] == [("id",), ("id",), ("b",), ("b",)]
 
 
-def test_what_comes_after_a_position_is_the_same_from_each_position_on(
-    mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(f"create table {database}.t (id int primary key)")
-    mariadb.run(*[f"insert into {database}.t values ({n}), ({n + 100})" for n in range(1, 9)])
-    reader, end, positions, seen = mariadb.reader(here, f"{database}.*"), mariadb.place(), [], []
+def test_what_comes_after_a_position_is_the_same_from_each_position_on(source: MariaSource) -> None:
+    source.run("create table t (id int primary key)")
+    source.run(*[f"insert into t values ({n}), ({n + 100})" for n in range(1, 9)])
+    reader, end, positions, seen = source.reader(), source.server.place(), [], []
     for item in reader.items():
         if isinstance(item, tuple):
             seen.append(item)
@@ -172,87 +159,56 @@ def test_what_comes_after_a_position_is_the_same_from_each_position_on(
     reader.close()
     assert len(seen) == 16
     for position, count in positions:
-        assert mariadb.changes(position, f"{database}.*") == seen[count:]
+        assert source.server.changes(position, source.every) == seen[count:]
 
 
-def test_inside_a_large_transaction_only_the_rest_comes_again(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"use {database}",
-        "create table t (id int primary key)",
-        "insert into t select seq from seq_1_to_5000",
-    )
-    whole = mariadb.changes(here, f"{database}.*")
-    before = mariadb.reader(here, f"{database}.*")
+def test_inside_a_large_transaction_only_the_rest_comes_again(source: MariaSource) -> None:
+    source.run("create table t (id int primary key)", "insert into t select seq from seq_1_to_5000")
+    whole = source.changes()
+    before = source.reader()
     next(item for item in before.items() if item is SourceMark.COMMITTED)  # the table's creation
     position = before.position()._replace(rows=4321, inside=whole[0].gtid)
     before.close()
-    assert mariadb.changes(position, f"{database}.*") == whole[4321:]
+    assert source.server.changes(position, source.every) == whole[4321:]
 
 
-def test_computed_columns_are_read_where_they_are_kept(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (id int primary key, v int as (id + 1) virtual, s int as (id + 2) stored, "
-        "i int invisible)",
-        f"insert into {database}.t (id, i) values (1, 7)",
-        f"update {database}.t set i = 8",
+def test_computed_columns_are_read_where_they_are_kept(source: MariaSource) -> None:
+    source.run(
+        "create table t (id int primary key, v int as (id + 1) virtual, s int as (id + 2) stored, i int invisible)",
+        "insert into t (id, i) values (1, 7)",
+        "update t set i = 8",
     )
-    rows = [change.values() for change in mariadb.changes(here, f"{database}.*")]
+    rows = [change.values() for change in source.changes()]
     assert [{name: row[name] for name in ("id", "s", "i")} for row in rows] == [
         {"id": 1, "s": 3, "i": 7},
         {"id": 1, "s": 3, "i": 8},
     ]
 
 
-def test_packed_binlogs_are_read(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run("set global log_bin_compress = on, global log_bin_compress_min_len = 10")
+def test_packed_binlogs_are_read(source: MariaSource) -> None:
+    source.run("set global log_bin_compress = on, global log_bin_compress_min_len = 10")
     try:
-        mariadb.run(
-            f"create table {database}.t (id int primary key, c text)",
-            f"insert into {database}.t values (1, repeat('a', 1000)), (2, null)",
-            f"update {database}.t set c = repeat('b', 500) where id = 1",
-            f"delete from {database}.t",
+        source.run(
+            "create table t (id int primary key, c text)",
+            "insert into t values (1, repeat('a', 1000)), (2, null)",
+            "update t set c = repeat('b', 500) where id = 1",
+            "delete from t",
         )
     finally:
-        mariadb.run("set global log_bin_compress = off, global log_bin_compress_min_len = 256")
-    changes = mariadb.changes(here, f"{database}.*")
+        source.run("set global log_bin_compress = off, global log_bin_compress_min_len = 256")
+    changes = source.changes()
     assert [change.type for change in changes] == ["insert", "insert", "update", "delete", "delete"]
     assert changes[2].values() == {"id": 1, "c": "b" * 500}
 
 
-def test_a_statement_instead_of_its_rows_is_refused_and_can_be_left_out(
-    mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(f"create table {database}.t (id int primary key)")
-    mariadb.run("set binlog_format = statement", f"insert into {database}.t values (1)")
-    bad = mariadb.place()
-    mariadb.run(f"insert into {database}.t values (2)")
+def test_a_statement_instead_of_its_rows_is_refused_and_can_be_left_out(source: MariaSource) -> None:
+    source.run("create table t (id int primary key)")
+    source.run("set binlog_format = statement", "insert into t values (1)")
+    bad = source.server.place()
+    source.run("insert into t values (2)")
     with pytest.raises(Unreadable, match=f"the statement 'insert into .*--skip {bad}"):
-        mariadb.changes(here, f"{database}.*")
-    assert as_found(mariadb.changes(here, f"{database}.*", skip=frozenset({bad}))) == [("insert", {"id": 2})]
-
-
-@pytest.mark.parametrize(
-    "wrote", ["set statement max_statement_time=9 for insert into t values (2)", "analyze update t set id = 3"]
-)
-def test_a_statement_that_hides_that_it_writes_is_refused(
-    wrote: str, mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(
-        f"use {database}",
-        "create table t (id int primary key)",
-        "insert into t values (1)",
-        "set binlog_format = statement",
-        wrote,
-    )
-    with pytest.raises(Unreadable, match="and not the rows it wrote"):
-        mariadb.changes(here, f"{database}.*")
-
-
-def test_a_prepared_transaction_is_refused(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(f"create table {database}.t (id int primary key)")
-    mariadb.run("xa start 'a'", f"insert into {database}.t values (1)", "xa end 'a'", "xa prepare 'a'", "xa commit 'a'")
-    with pytest.raises(Unreadable, match="XA transaction"):
-        mariadb.changes(here, f"{database}.*")
+        source.changes()
+    assert source.found(skip=frozenset({bad})) == [("insert", {"id": 2})]
 
 
 @pytest.mark.parametrize(
@@ -267,11 +223,8 @@ def test_a_prepared_transaction_is_refused(mariadb: MariaServer, database: str, 
     ],
 )
 @pytest.mark.parametrize("asked", ["*", "[uv]"])
-def test_rows_that_went_with_their_partition_are_refused(
-    altered: str, asked: str, mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(
-        f"use {database}",
+def test_rows_that_went_with_their_partition_are_refused(altered: str, asked: str, source: MariaSource) -> None:
+    source.run(
         "create table v (id int)",
         "create table t (id int)" + " partition by range (id) (partition a values less than (10), "
         "partition b values less than (20))" * ("partition" in altered),
@@ -281,23 +234,21 @@ def test_rows_that_went_with_their_partition_are_refused(
     )
     if asked == "*" or " table u" in altered or " table v" in altered:
         with pytest.raises(Unreadable, match="partitions"):
-            mariadb.changes(here, f"{database}.{asked}")
+            source.server.changes(source.here, f"{source.name}.{asked}")
     else:
-        assert mariadb.changes(here, f"{database}.{asked}") == []
+        assert source.server.changes(source.here, f"{source.name}.{asked}") == []
 
 
-def test_the_servers_own_tables_and_those_nobody_asked_for_are_left_out(
-    mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(
-        f"create table {database}.a (id int)",
-        f"create table {database}.b (id int)",
-        f"insert into {database}.a values (1)",
-        f"insert into {database}.b values (2)",
+def test_the_servers_own_tables_and_those_nobody_asked_for_are_left_out(source: MariaSource) -> None:
+    source.run(
+        "create table a (id int)",
+        "create table b (id int)",
+        "insert into a values (1)",
+        "insert into b values (2)",
         "create user if not exists somebody",
     )
-    assert as_found(mariadb.changes(here, f"{database}.b")) == [("insert", {"id": 2})]
-    assert [change.database for change in mariadb.changes(here)] == [database, database]
+    assert as_found(source.server.changes(source.here, f"{source.name}.b")) == [("insert", {"id": 2})]
+    assert [change.database for change in source.server.changes(source.here)] == [source.name, source.name]
 
 
 def test_a_gtid_that_the_server_does_not_have_is_said(mariadb: MariaServer) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cdc.mariadb import MariaServer
+from tests.cdc.mariadb import MariaSource
 from waterclock.changes.maxwell_message import JSON_NULL
 
 pytestmark = pytest.mark.mariadb
@@ -120,26 +120,20 @@ CASES: list[tuple[str, tuple[str, Callable[[Any], str]], list[str]]] = [
 
 @pytest.mark.parametrize(("declared", "how", "values"), CASES, ids=[case[0][:40] for case in CASES])
 def test_what_the_binlog_gives_is_what_select_shows(
-    declared: str,
-    how: tuple[str, Callable[[Any], str]],
-    values: list[str],
-    mariadb: MariaServer,
-    database: str,
-    here: str,
+    declared: str, how: tuple[str, Callable[[Any], str]], values: list[str], source: MariaSource
 ) -> None:
     asked, expected = how
-    table = f"{database}.t"
-    if declared == "inet4" and mariadb.run("select version() < '10.10'")[0][0]:
+    if declared == "inet4" and source.run("select version() < '10.10'")[0][0]:
         pytest.skip("this MariaDB has no INET4")
-    rows = [f"insert into {table} (c) values ({value})" for value in (*values, "null")]
-    shown = mariadb.run(
+    rows = [f"insert into t (c) values ({value})" for value in (*values, "null")]
+    shown = source.run(
         "set time_zone = '+00:00'",
         "set sql_mode = ''",
-        f"create table {table} (id int primary key auto_increment, c {declared})",
+        f"create table t (id int primary key auto_increment, c {declared})",
         *rows,
-        f"select {asked} from {table} order by id",
+        f"select {asked} from t order by id",
     )
-    found = [change.data["c"] for change in mariadb.changes(here, f"{database}.*")]
+    found = [change.data["c"] for change in source.changes()]
     assert found == ["null" if row[0] is None else expected(row[0]) for row in shown]
 
 
@@ -154,19 +148,17 @@ FLOATS = {
 
 
 @pytest.mark.parametrize("value", [*FLOATS, "-3.40282e38", "1.17549e-38", "1e-45", "3.4028234663852886e38"])
-def test_a_float_is_a_short_number_that_is_that_float(
-    value: str, mariadb: MariaServer, database: str, here: str
-) -> None:
-    mariadb.run(f"create table {database}.t (c float)", f"insert into {database}.t values ({value})")
-    (found,) = [change.data["c"] for change in mariadb.changes(here, f"{database}.*")]
+def test_a_float_is_a_short_number_that_is_that_float(value: str, source: MariaSource) -> None:
+    source.run("create table t (c float)", f"insert into t values ({value})")
+    (found,) = [change.data["c"] for change in source.changes()]
     assert struct.pack("<f", float(found)) == struct.pack("<f", float(value))
     assert found == FLOATS.get(value, found)
 
 
 @pytest.mark.parametrize("value", ["1.7976931348623157e308", "-2.2250738585072014e-308", "0.1", "1e22", "0", "5e-324"])
-def test_a_double_comes_as_it_is(value: str, mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(f"create table {database}.t (c double)", f"insert into {database}.t values ({value})")
-    (found,) = [change.data["c"] for change in mariadb.changes(here, f"{database}.*")]
+def test_a_double_comes_as_it_is(value: str, source: MariaSource) -> None:
+    source.run("create table t (c double)", f"insert into t values ({value})")
+    (found,) = [change.data["c"] for change in source.changes()]
     assert float(found) == float(value)
 
 
@@ -182,12 +174,11 @@ SHAPES = [
 ]
 
 
-def test_geometries_are_text_and_keep_their_reference_system(mariadb: MariaServer, database: str, here: str) -> None:
-    mariadb.run(
-        f"create table {database}.t (g geometry)",
-        *[f"insert into {database}.t values (st_geomfromtext('{shape}', 4326))" for shape in SHAPES],
+def test_geometries_are_text_and_keep_their_reference_system(source: MariaSource) -> None:
+    source.run(
+        "create table t (g geometry)", *[f"insert into t values (st_geomfromtext('{shape}', 4326))" for shape in SHAPES]
     )
-    found = [change.values()["g"] for change in mariadb.changes(here, f"{database}.*")]
+    found = [change.values()["g"] for change in source.changes()]
     plain = [re.sub(r"(, | (?=\())", lambda space: "," if "," in space[0] else "", shape) for shape in found]
     assert plain == [
         f"SRID=4326;{shape.replace('1e300', '1e+300').replace('(1 1,2 2)', '((1 1),(2 2))')}" for shape in SHAPES
@@ -208,28 +199,27 @@ LARGEST = {
 }
 
 
-def test_signs_are_told_right_in_a_table_of_all_kinds(mariadb: MariaServer, database: str, here: str) -> None:
+def test_signs_are_told_right_in_a_table_of_all_kinds(source: MariaSource) -> None:
     """The table map has a bit for every number, and does not say which columns are numbers: is YEAR, is BIT?"""
     for unsigned in LARGEST:
         if unsigned.startswith(("year", "bit")):
             continue
         columns = [f"c{n} {kind}{' unsigned' * (kind == unsigned)}" for n, kind in enumerate(LARGEST)]
         values = [LARGEST[kind] if kind in (unsigned, "year", "bit(3)") else -1 for kind in LARGEST]
-        mariadb.run(
-            f"create or replace table {database}.t ({', '.join(columns)})",
-            f"insert into {database}.t values ({','.join(map(str, values))})",
+        source.run(
+            f"create or replace table t ({', '.join(columns)})", f"insert into t values ({','.join(map(str, values))})"
         )
-        found = mariadb.changes(here, f"{database}.*")[-1].values()
+        found = source.changes()[-1].values()
         assert [Decimal(value) for value in found.values()] == values
 
 
-def test_character_sets_are_told_right_beside_a_geometry(mariadb: MariaServer, database: str, here: str) -> None:
+def test_character_sets_are_told_right_beside_a_geometry(source: MariaSource) -> None:
     """The table map counts character columns, and does not say which those are: MariaDB counts geometries."""
-    mariadb.run(
-        f"create table {database}.t (a text character set latin1, g geometry, b text character set utf8mb4, g2 point, "
+    source.run(
+        "create table t (a text character set latin1, g geometry, b text character set utf8mb4, g2 point, "
         "c varchar(9) character set ucs2, d blob, e enum('é') character set latin1, f char(3) character set cp1251)",
-        f"insert into {database}.t values ('é', point(1, 2), 'é', null, 'é', x'e9', 'é', 'я')",
+        "insert into t values ('é', point(1, 2), 'é', null, 'é', x'e9', 'é', 'я')",
     )
-    (found,) = mariadb.changes(here, f"{database}.*")
+    (found,) = source.changes()
     shown = {"a": "é", "g": "POINT (1 2)", "b": "é", "g2": None, "c": "é", "d": "6Q==", "e": "é", "f": "я"}
     assert found.values() == shown

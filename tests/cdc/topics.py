@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tests.cdc.mariadb import MariaServer
+from waterclock.cdc.capture import Capture
+from waterclock.cdc.position import Position
+from waterclock.cdc.produce import Publisher
+from waterclock.cdc.topics import Target
 from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.clock import SystemClock
 
 
 def shop(mariadb: MariaServer, database: str, rounds: int, odd: bool = False) -> None:
@@ -27,6 +33,18 @@ def shop(mariadb: MariaServer, database: str, rounds: int, odd: bool = False) ->
                 "commit",
             ):
                 cursor.execute(statement)
+
+
+def capture_of(
+    server: MariaServer, target: Target, begin: str, table: str, publisher: type[Publisher] = Publisher, **options: Any
+) -> Capture:
+    """From a server into a topic, under the topic's name; `options` are the reader's."""
+    return Capture(
+        lambda: publisher(target, target.topic),
+        lambda position: server.reader(position, table, **options),
+        SystemClock(),
+        start=Position(begin),
+    )
 
 
 def messages(changes: Iterable[MaxwellMessage]) -> list[tuple[bytes, bytes]]:

@@ -17,37 +17,10 @@ from waterclock.changes.row_change import Message, RowChange
 from waterclock.errors import Unreadable
 
 NAMES = [
-    "database",
-    "table",
-    "data",
-    "old",
-    "commit",
-    "position",
-    "sequence",
-    "xoffset",
-    "primary_key_columns",
-    "payload",
-    "schema",
-    "fields",
-    "field",
-    "source",
-    "lsn",
-    "file",
-    "pos",
-    "row",
-    "before",
-    "after",
-    "name",
-    "type",
-    "parameters",
-    "scale",
-    "pk.id",
-    "db",
-    "change_lsn",
-    "commit_lsn",
-    "ts_ms",
-    "status",
-]
+    "database", "table", "data", "old", "commit", "position", "sequence", "xoffset", "primary_key_columns",
+    "payload", "schema", "fields", "field", "source", "lsn", "file", "pos", "row", "before", "after", "name",
+    "type", "parameters", "scale", "pk.id", "db", "change_lsn", "commit_lsn", "ts_ms", "status"
+]  # fmt: skip
 WORDS = ["insert", "update", "delete", "truncate", "c", "r", "u", "d", "t", "m", "bootstrap-insert"]
 
 

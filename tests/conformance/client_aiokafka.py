@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from tests.conformance.clients import (
-    Door,
+    Endpoint,
     Message,
     Reader,
     Reading,
@@ -42,8 +42,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class AiokafkaProducer:
-    def __init__(self, door: Door, writing: Writing) -> None:
-        self._producer = run(self._started(writing_config(door, writing)))
+    def __init__(self, endpoint: Endpoint, writing: Writing) -> None:
+        self._producer = run(self._started(writing_config(endpoint, writing)))
 
     async def _started(self, settings: dict[str, Any]) -> aiokafka.AIOKafkaProducer:
         producer = aiokafka.AIOKafkaProducer(**settings)
@@ -85,12 +85,12 @@ class AiokafkaProducer:
 
 
 class AiokafkaReader:
-    def __init__(self, door: Door, reading: Reading) -> None:
+    def __init__(self, endpoint: Endpoint, reading: Reading) -> None:
         self.group = reading.group
-        self._consumer = run(self._started(door, reading))
+        self._consumer = run(self._started(endpoint, reading))
 
-    async def _started(self, door: Door, reading: Reading) -> aiokafka.AIOKafkaConsumer:
-        consumer = aiokafka.AIOKafkaConsumer(**reading_config(door, reading))
+    async def _started(self, endpoint: Endpoint, reading: Reading) -> aiokafka.AIOKafkaConsumer:
+        consumer = aiokafka.AIOKafkaConsumer(**reading_config(endpoint, reading))
         if reading.topics:
             consumer.subscribe(reading.topics)
         else:

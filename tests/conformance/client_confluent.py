@@ -8,16 +8,16 @@ from typing import Any
 
 import confluent_kafka as ck
 
-from tests.conformance.clients import Door, Message, Reader, Reading, Refused, Writing
+from tests.conformance.clients import Endpoint, Message, Reader, Reading, Refused, Writing
 
 WAIT_S = 20.0
 
 
-def config(door: Door) -> dict[str, Any]:
-    given: dict[str, Any] = {"bootstrap.servers": door.bootstrap, "log_level": 0, "error_cb": lambda error: None}
-    if door.mechanism:
-        given |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": door.mechanism}
-        given |= {"sasl.username": door.user, "sasl.password": door.password}
+def config(endpoint: Endpoint) -> dict[str, Any]:
+    given: dict[str, Any] = {"bootstrap.servers": endpoint.bootstrap, "log_level": 0, "error_cb": lambda error: None}
+    if endpoint.mechanism:
+        given |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": endpoint.mechanism}
+        given |= {"sasl.username": endpoint.user, "sasl.password": endpoint.password}
     return given
 
 
@@ -34,8 +34,8 @@ def refusals() -> Iterator[None]:
 
 
 class ConfluentProducer:
-    def __init__(self, door: Door, writing: Writing) -> None:
-        settings = {**config(door), "acks": writing.acks, "enable.idempotence": writing.idempotent}
+    def __init__(self, endpoint: Endpoint, writing: Writing) -> None:
+        settings = {**config(endpoint), "acks": writing.acks, "enable.idempotence": writing.idempotent}
         settings["compression.type"] = writing.compression or "none"
         if writing.transactional_id:
             settings |= {"transactional.id": writing.transactional_id, "enable.idempotence": True}
@@ -81,9 +81,9 @@ class ConfluentProducer:
 
 
 class ConfluentReader:
-    def __init__(self, door: Door, reading: Reading) -> None:
+    def __init__(self, endpoint: Endpoint, reading: Reading) -> None:
         settings = {
-            **config(door), "group.id": reading.group or "nobody", "enable.auto.commit": False,
+            **config(endpoint), "group.id": reading.group or "nobody", "enable.auto.commit": False,
             "auto.offset.reset": "latest" if reading.latest else "earliest",
             "isolation.level": "read_committed" if reading.isolated else "read_uncommitted",
             "heartbeat.interval.ms": 200, "session.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 1000,

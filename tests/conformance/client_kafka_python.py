@@ -11,7 +11,7 @@ from kafka.structs import OffsetAndMetadata
 
 import kafka
 from tests.conformance.clients import (
-    Door,
+    Endpoint,
     Message,
     Reader,
     Reading,
@@ -30,8 +30,8 @@ def refused(error: KafkaError) -> Refused:
 
 
 class KafkaPythonProducer:
-    def __init__(self, door: Door, writing: Writing) -> None:
-        self._producer = kafka.KafkaProducer(**writing_config(door, writing))
+    def __init__(self, endpoint: Endpoint, writing: Writing) -> None:
+        self._producer = kafka.KafkaProducer(**writing_config(endpoint, writing))
         if writing.transactional_id:
             self._producer.init_transactions()
 
@@ -73,8 +73,8 @@ class KafkaPythonProducer:
 
 
 class KafkaPythonReader:
-    def __init__(self, door: Door, reading: Reading) -> None:
-        self.consumer = kafka.KafkaConsumer(**reading_config(door, reading))
+    def __init__(self, endpoint: Endpoint, reading: Reading) -> None:
+        self.consumer = kafka.KafkaConsumer(**reading_config(endpoint, reading))
         self._poll_ms = 1000 if reading.topics else 100  # in a group: not less, see docs/broker.md
         if reading.topics:
             for topic in reading.topics:  # or it divides among nobody, see there

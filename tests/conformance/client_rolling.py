@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka as ck
 
 from tests.conformance.client_confluent import WAIT_S, config
-from tests.conformance.clients import Door
+from tests.conformance.clients import Endpoint
 from tests.conformance.waiting import until
 
 # a commit that comes too late: what it was for is read again by whoever has the partition now
@@ -26,14 +26,14 @@ class Rolling:
     """One topic, one group, its consumers at this moment, and what they have read."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, group: str) -> None:
-        self._door, self._topic, self._partitions, self._group = Door(bootstrap), topic, partitions, group
-        self._producer = ck.Producer({**config(self._door), "enable.idempotence": True})
+        self._endpoint, self._topic, self._partitions, self._group = Endpoint(bootstrap), topic, partitions, group
+        self._producer = ck.Producer({**config(self._endpoint), "enable.idempotence": True})
         self.owners: dict[int, str] = {}
         self.written = 0
         self.read: set[int] = set()
         self.twice = 0
         self._committed: dict[int, int] = {}
-        self._watcher = ck.Consumer({**config(self._door), "group.id": group})
+        self._watcher = ck.Consumer({**config(self._endpoint), "group.id": group})
         self.consumers: list[Rolled] = []
 
     def write(self, count: int) -> None:
@@ -46,7 +46,7 @@ class Rolling:
     def join(self, name: str, **settings: Any) -> Rolled:
         """One consumer more, which shares with the others once that has settled."""
         self.consumers.append(
-            Rolled(self, name, {**config(self._door), "group.id": self._group, **settings}, self._topic)
+            Rolled(self, name, {**config(self._endpoint), "group.id": self._group, **settings}, self._topic)
         )
         self.settle()
         return self.consumers[-1]

@@ -32,7 +32,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Door(NamedTuple):
+class Endpoint(NamedTuple):
     """Where the broker is, and how to get in."""
 
     bootstrap: str
@@ -101,16 +101,16 @@ class Reading(NamedTuple):
 # aiokafka and kafka-python have the same names for the same
 
 
-def config(door: Door) -> dict[str, Any]:
-    given: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
-    if door.mechanism:
-        given |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
-        given |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
+def config(endpoint: Endpoint) -> dict[str, Any]:
+    given: dict[str, Any] = {"bootstrap_servers": endpoint.bootstrap}
+    if endpoint.mechanism:
+        given |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": endpoint.mechanism}
+        given |= {"sasl_plain_username": endpoint.user, "sasl_plain_password": endpoint.password}
     return given
 
 
-def writing_config(door: Door, writing: Writing) -> dict[str, Any]:
-    given = {**config(door), "compression_type": writing.compression, "enable_idempotence": writing.idempotent}
+def writing_config(endpoint: Endpoint, writing: Writing) -> dict[str, Any]:
+    given = {**config(endpoint), "compression_type": writing.compression, "enable_idempotence": writing.idempotent}
     given["acks"] = "all" if writing.acks == -1 else writing.acks
     if writing.transactional_id:
         given |= {"transactional_id": writing.transactional_id, "transaction_timeout_ms": writing.timeout_ms}
@@ -118,9 +118,9 @@ def writing_config(door: Door, writing: Writing) -> dict[str, Any]:
     return given
 
 
-def reading_config(door: Door, reading: Reading) -> dict[str, Any]:
+def reading_config(endpoint: Endpoint, reading: Reading) -> dict[str, Any]:
     return {
-        **config(door), "group_id": reading.group, "group_instance_id": reading.instance, "enable_auto_commit": False,
+        **config(endpoint), "group_id": reading.group, "group_instance_id": reading.instance, "enable_auto_commit": False,
         "auto_offset_reset": "latest" if reading.latest else "earliest",
         "isolation_level": "read_committed" if reading.isolated else "read_uncommitted",
         "heartbeat_interval_ms": 200, "session_timeout_ms": 6000, "metadata_max_age_ms": 1000,

@@ -75,14 +75,15 @@ def _rows(some: Iterable[Part]) -> bytes:
     return data
 
 
-def subscription(topics: Iterable[str], owned: Iterable[Part] = ()) -> bytes:
-    """ConsumerProtocolSubscription, version 1."""
+def subscription(topics: Iterable[str], owned: Iterable[Part] = (), version: int = 1) -> bytes:
+    """What a consumer says of itself: ConsumerProtocolSubscription."""
     names = list(topics)
-    return struct.pack(">hi", 1, len(names)) + b"".join(map(_text, names)) + struct.pack(">i", -1) + _rows(owned)
+    data = struct.pack(">hi", version, len(names)) + b"".join(map(_text, names)) + struct.pack(">i", -1)
+    return data + (_rows(owned) if version >= 1 else b"")
 
 
 def assignment(some: Iterable[Part], user_data: bytes | None = None) -> bytes:
-    """ConsumerProtocolAssignment, version 1."""
+    """What a leader gives a consumer: ConsumerProtocolAssignment, version 1."""
     size = -1 if user_data is None else len(user_data)
     return struct.pack(">h", 1) + _rows(some) + struct.pack(">i", size) + (user_data or b"")
 

@@ -28,7 +28,7 @@ READ = "CAST(value AS STRING) AS value"
 class SparkTopics:
     def __init__(self, spark: SparkSession, bootstrap: str, folder: Path) -> None:
         self.spark, self._folder = spark, folder
-        self.door = {"kafka.bootstrap.servers": bootstrap}
+        self.endpoint = {"kafka.bootstrap.servers": bootstrap}
 
     def table(self, topic: str, **options: Any) -> DataFrame:
         """A topic as a table."""
@@ -44,11 +44,11 @@ class SparkTopics:
 
     def write(self, rows: str, **options: Any) -> None:
         """Append what a SELECT gives."""
-        self.spark.sql(rows).write.format("kafka").options(**self.door, **dotted(options)).save()
+        self.spark.sql(rows).write.format("kafka").options(**self.endpoint, **dotted(options)).save()
 
     def _source(self, topic: str, options: dict[str, Any]) -> dict[str, Any]:
         how = "subscribePattern" if topic.endswith("*") else "subscribe"
-        return {**self.door, **PATIENCE, how: topic, **dotted(options)}
+        return {**self.endpoint, **PATIENCE, how: topic, **dotted(options)}
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
         """A topic as a stream, from its first offset on."""

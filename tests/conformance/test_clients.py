@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.batches import LONG_AGO_MS, now_ms
 from tests.conformance.clients import (
-    Door,
+    Endpoint,
     Message,
     Producer,
     Reader,
@@ -38,22 +38,22 @@ HOUR_MS = 3_600_000
 class Closing:
     """A client whose producers and readers are closed when the test ends."""
 
-    def __init__(self, kind: str, door: Door, stack: ExitStack) -> None:
-        self._kind, self._door, self._stack = CLIENTS[kind], door, stack
+    def __init__(self, kind: str, endpoint: Endpoint, stack: ExitStack) -> None:
+        self._kind, self._endpoint, self._stack = CLIENTS[kind], endpoint, stack
 
     def producer(self, **settings: Any) -> Producer:
-        made: Producer = resolve_name(f"{self._kind}Producer")(self._door, Writing(**settings))
+        made: Producer = resolve_name(f"{self._kind}Producer")(self._endpoint, Writing(**settings))
         return self._stack.enter_context(closing(made))
 
     def reader(self, **settings: Any) -> Reader:
-        made: Reader = resolve_name(f"{self._kind}Reader")(self._door, Reading(**settings))
+        made: Reader = resolve_name(f"{self._kind}Reader")(self._endpoint, Reading(**settings))
         return self._stack.enter_context(closing(made))
 
 
 @pytest.fixture(params=ALL_CLIENTS)
 def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Closing]:
     with ExitStack() as stack:
-        yield Closing(request.param, Door(bootstrap), stack)
+        yield Closing(request.param, Endpoint(bootstrap), stack)
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
@@ -185,8 +185,8 @@ def test_a_static_member_comes_back_to_its_partitions(
 def test_a_name_and_password_open_the_door(server: Server, kind_of_client: str, mechanism: str, name: str) -> None:
     if server.guarded is None:
         pytest.skip("this broker was started without a listener that asks for a password")
-    door = Door(server.guarded, mechanism, "alice", USERS["alice"])
+    endpoint = Endpoint(server.guarded, mechanism, "alice", USERS["alice"])
     with ExitStack() as stack:
-        client = Closing(kind_of_client, door, stack)
+        client = Closing(kind_of_client, endpoint, stack)
         assert client.producer().write(name, [Message(b"a")]) == [0]
         assert [m.value for m in read(client.reader(partitions=[(name, 0)]), 1)] == [b"a"]

@@ -50,8 +50,9 @@ def test_a_time_behind_the_last_record_is_no_offset(dialogue: Dialogue, dated: s
     assert (reply.error_code.name, reply.offset, reply.timestamp) == ("none", -1, -1)
 
 
-def test_a_time_in_an_empty_log_is_no_offset(dialogue: Dialogue, topic: str) -> None:
-    reply = dialogue.offset(topic, LONG_AGO_MS)
+@pytest.mark.parametrize("at", [LONG_AGO_MS, MAX_TIMESTAMP])
+def test_a_time_in_an_empty_log_is_no_offset(dialogue: Dialogue, topic: str, at: int) -> None:
+    reply = dialogue.offset(topic, at)
     assert (reply.error_code.name, reply.offset, reply.timestamp) == ("none", -1, -1)
 
 
@@ -64,11 +65,6 @@ def test_the_record_of_the_highest_timestamp(dialogue: Dialogue, topic: str) -> 
     dialogue.produce(topic, batch(Record(b"v", timestamp_ms=LONG_AGO_MS + 50)))
     reply = dialogue.offset(topic, MAX_TIMESTAMP)
     assert (reply.offset, reply.timestamp) == (1, LONG_AGO_MS + 90)
-
-
-def test_the_highest_timestamp_of_an_empty_log_is_none(dialogue: Dialogue, topic: str) -> None:
-    reply = dialogue.offset(topic, MAX_TIMESTAMP)
-    assert (reply.error_code.name, reply.offset, reply.timestamp) == ("none", -1, -1)
 
 
 def test_the_first_of_two_records_with_the_highest_timestamp(dialogue: Dialogue, topic: str) -> None:
@@ -127,17 +123,13 @@ def test_the_current_epoch_ends_where_the_log_ends(dialogue: Dialogue, dated: st
     assert (reply.error_code.name, reply.leader_epoch, reply.end_offset) == ("none", 0, 5)
 
 
-def test_an_epoch_that_was_not_yet_has_no_end(dialogue: Dialogue, dated: str) -> None:
-    reply = end_of_epoch(dialogue, dated, 7)
+@pytest.mark.parametrize("epoch", [7, -1])
+def test_an_epoch_that_was_not_yet_or_is_undefined_has_no_end(dialogue: Dialogue, dated: str, epoch: int) -> None:
+    reply = end_of_epoch(dialogue, dated, epoch)
     assert (reply.error_code.name, reply.leader_epoch, reply.end_offset) == ("none", -1, -1)
 
 
-def test_an_undefined_epoch_has_no_end(dialogue: Dialogue, dated: str) -> None:
-    reply = end_of_epoch(dialogue, dated, -1)
-    assert (reply.error_code.name, reply.leader_epoch, reply.end_offset) == ("none", -1, -1)
-
-
-def test_who_asks_with_a_later_epoch_is_told_that_it_is_unknown(dialogue: Dialogue, dated: str) -> None:
+def test_a_request_with_a_later_epoch_is_answered_that_it_is_unknown(dialogue: Dialogue, dated: str) -> None:
     assert end_of_epoch(dialogue, dated, 0, current=3).error_code.name == "unknown_leader_epoch"
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from tests.broker.admin import log_in_by_scram, plain, say, shake
 from tests.conformance.wire import Closed, Wire
 from waterclock.bench.servers.server import USERS, Server
 
@@ -25,18 +22,6 @@ def guarded(server: Server) -> Iterator[Wire]:
         yield wire
 
 
-def shake(wire: Wire, mechanism: str = "PLAIN", version: int = 1) -> Any:
-    return wire.ask("sasl_handshake", version, mechanism=mechanism)
-
-
-def plain(name: str, password: str, acting_as: str = "") -> bytes:
-    return f"{acting_as}\0{name}\0{password}".encode()
-
-
-def authenticate(wire: Wire, data: bytes, version: int = 2) -> Any:
-    return wire.ask("sasl_authenticate", version, auth_bytes=data)
-
-
 def is_closed(wire: Wire) -> bool:
     try:
         wire.ask("metadata", 12, topics=[])
@@ -48,13 +33,13 @@ def is_closed(wire: Wire) -> bool:
 @pytest.mark.parametrize("version", range(3))
 def test_the_right_password_opens_the_door(guarded: Wire, version: int) -> None:
     assert shake(guarded).error_code.name == "none"
-    assert authenticate(guarded, plain("alice", ALICE), version).error_code.name == "none"
+    assert say(guarded, plain("alice", ALICE), version).error_code.name == "none"
     assert guarded.ask("metadata", 12, topics=[]).topics == ()
 
 
 def test_a_wrong_password_is_refused_and_the_connection_closed(guarded: Wire) -> None:
     shake(guarded)
-    answer = authenticate(guarded, plain("alice", "wrong"))
+    answer = say(guarded, plain("alice", "wrong"))
     assert answer.error_code.name == "sasl_authentication_failed"
     assert answer.error_message == "Authentication failed: Invalid username or password"
     assert is_closed(guarded)
@@ -62,19 +47,19 @@ def test_a_wrong_password_is_refused_and_the_connection_closed(guarded: Wire) ->
 
 def test_an_unknown_name_is_refused_in_the_same_words(guarded: Wire) -> None:
     shake(guarded)
-    answer = authenticate(guarded, plain("nobody", ALICE))
+    answer = say(guarded, plain("nobody", ALICE))
     assert answer.error_message == "Authentication failed: Invalid username or password"
 
 
 def test_nobody_acts_for_another(guarded: Wire) -> None:
     shake(guarded)
-    assert authenticate(guarded, plain("alice", ALICE, "bob")).error_code.name == "sasl_authentication_failed"
+    assert say(guarded, plain("alice", ALICE, "bob")).error_code.name == "sasl_authentication_failed"
 
 
 @pytest.mark.parametrize("data", [b"", b"alice", b"\0alice", b"\0\0", b"\0alice\0" + ALICE.encode() + b"\0more"])
 def test_words_that_are_no_password_are_refused(guarded: Wire, data: bytes) -> None:
     shake(guarded)
-    assert authenticate(guarded, data).error_code.name == "sasl_authentication_failed"
+    assert say(guarded, data).error_code.name == "sasl_authentication_failed"
     assert is_closed(guarded)
 
 
@@ -122,47 +107,23 @@ def test_a_wrong_password_after_the_handshake_of_old_closes_without_a_word(guard
 def test_a_session_lasts_for_ever_unless_a_setting_bounds_it(guarded: Wire) -> None:
     # connections.max.reauth.ms is 0
     shake(guarded)
-    assert authenticate(guarded, plain("alice", ALICE)).session_lifetime.total_seconds() == 0
-
-
-def scram(wire: Wire, mechanism: str, name: str, password: str) -> Any:
-    """SCRAM as RFC 5802 has it; the broker's signature is checked. The value is the last answer."""
-    digest = mechanism.replace("SCRAM-SHA-", "sha")
-    shake(wire, mechanism)
-    first = f"n={name},r=client"
-    challenge = authenticate(wire, f"n,,{first}".encode())
-    if challenge.error_code:
-        return challenge
-    reply = dict(part.split("=", 1) for part in challenge.auth_bytes.decode().split(","))
-    assert reply["r"].startswith("client")
-    assert int(reply["i"]) >= 4096
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(reply["s"]), int(reply["i"]))
-    client = hmac.digest(salted, b"Client Key", digest)
-    bare = f"c=biws,r={reply['r']}"
-    said = f"{first},{challenge.auth_bytes.decode()},{bare}".encode()
-    signature = hmac.digest(hashlib.new(digest, client).digest(), said, digest)
-    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client, signature, strict=True))).decode()
-    last = authenticate(wire, f"{bare},p={proof}".encode())
-    if last.error_code == 0:
-        expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), said, digest)
-        assert last.auth_bytes == b"v=" + base64.b64encode(expected)
-    return last
+    assert say(guarded, plain("alice", ALICE)).session_lifetime.total_seconds() == 0
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram_opens_the_door_without_telling_the_password(guarded: Wire, mechanism: str) -> None:
-    assert scram(guarded, mechanism, "alice", ALICE).error_code.name == "none"
+    assert log_in_by_scram(guarded, mechanism, "alice", ALICE) == "none"
     assert guarded.ask("metadata", 12, topics=[]).topics == ()
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram_refuses_a_wrong_password(guarded: Wire, mechanism: str) -> None:
-    assert scram(guarded, mechanism, "alice", "wrong").error_code.name == "sasl_authentication_failed"
+    assert log_in_by_scram(guarded, mechanism, "alice", "wrong") == "sasl_authentication_failed"
     assert is_closed(guarded)
 
 
 def test_scram_refuses_an_unknown_name(guarded: Wire) -> None:
-    assert scram(guarded, "SCRAM-SHA-256", "nobody", "x").error_code.name == "sasl_authentication_failed"
+    assert log_in_by_scram(guarded, "SCRAM-SHA-256", "nobody", "x") == "sasl_authentication_failed"
 
 
 def test_an_open_listener_knows_no_handshake(wire: Wire) -> None:
@@ -171,5 +132,5 @@ def test_an_open_listener_knows_no_handshake(wire: Wire) -> None:
 
 
 def test_an_open_listener_knows_no_password(wire: Wire) -> None:
-    answer = authenticate(wire, plain("alice", ALICE))
+    answer = say(wire, plain("alice", ALICE))
     assert answer.error_code.name == "illegal_sasl_state"

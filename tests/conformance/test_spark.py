@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.batches import LONG_AGO_MS, Record, batch
 from tests.conformance.client_confluent import ConfluentProducer, ConfluentReader
-from tests.conformance.clients import Door, Message, Reading, Writing, read
+from tests.conformance.clients import Endpoint, Message, Reading, Writing, read
 from tests.conformance.dialogue import LATEST, Dialogue
 from tests.conformance.spark_topics import READ, SparkTopics, at
 from tests.conformance.test_deleting import deleted
@@ -159,11 +159,11 @@ def test_what_spark_packs_others_unpack_and_the_other_way(
         f"SELECT concat('{long}', id) AS value FROM range(0, 20, 1, 1)", topic=topic, kafka_compression_type=codec
     )
     assert {b.attributes & 7 for b in dialogue.read(topic)} == {CODECS.index(codec)}
-    reader = ConfluentReader(Door(bootstrap), Reading(partitions=[(topic, 0)]))
+    reader = ConfluentReader(Endpoint(bootstrap), Reading(partitions=[(topic, 0)]))
     wanted = [f"{long}{number}" for number in range(20)]
     assert [(m.value or b"").decode() for m in read(reader, 20)] == wanted
     reader.close()
-    producer = ConfluentProducer(Door(bootstrap), Writing(compression=codec))
+    producer = ConfluentProducer(Endpoint(bootstrap), Writing(compression=codec))
     producer.write(back, [Message(value.encode()) for value in wanted])
     assert {b.attributes & 7 for b in dialogue.read(back)} == {CODECS.index(codec)}
     assert tables.values(back) == wanted

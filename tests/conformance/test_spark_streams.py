@@ -147,7 +147,7 @@ def test_a_stream_from_one_topic_to_another_keeps_count_keys_headers_and_partiti
         dialogue.produce(source, batch(*records), partition=partition)
     found = streams.stream(source, includeHeaders="true", maxOffsetsPerTrigger=150)
     rows = found.selectExpr("key", "value", "headers", "partition + 1 AS partition")
-    sink = rows.writeStream.format("kafka").options(**streams.door, topic=target)
+    sink = rows.writeStream.format("kafka").options(**streams.endpoint, topic=target)
     assert sum(finished(streams.begin(sink, availableNow=True))) == 400
     assert [dialogue.offset(target, LATEST, partition=p).offset for p in range(3)] == [0, 200, 200]
     for partition, answer in enumerate(wanted, 1):

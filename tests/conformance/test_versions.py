@@ -94,23 +94,14 @@ def test_after_a_refused_api_versions_the_connection_goes_on(wire: Wire) -> None
     assert wire.ask("api_versions", 0).error_code == 0
 
 
-@pytest.mark.parametrize("api", ["produce", "fetch", "metadata", "list_offsets", "join_group"])
-def test_a_version_nobody_knows_closes_the_connection(wire: Wire, api: str) -> None:
+UNKNOWN = [(api, 99) for api in ("produce", "fetch", "metadata", "list_offsets", "join_group")]
+DROPPED = [("produce", 2), ("fetch", 3), ("list_offsets", 0), ("create_topics", 1)]
+
+
+@pytest.mark.parametrize(("api", "version"), [*UNKNOWN, *DROPPED, ("of no name", 0)])
+def test_a_version_or_an_api_that_nobody_knows_closes_the_connection(wire: Wire, api: str, version: int) -> None:
     # Only ApiVersions has an answer for this (KIP-511).
-    wire.send_frame(struct.pack(">hhih", KEYS[api], 99, 1, -1) + b"\0" * 40)
-    with pytest.raises(Closed):
-        wire.receive_frame()
-
-
-@pytest.mark.parametrize(("api", "version"), [("produce", 2), ("fetch", 3), ("list_offsets", 0), ("create_topics", 1)])
-def test_a_version_that_was_dropped_closes_the_connection(wire: Wire, api: str, version: int) -> None:
-    wire.send_frame(struct.pack(">hhih", KEYS[api], version, 1, -1) + b"\0" * 40)
-    with pytest.raises(Closed):
-        wire.receive_frame()
-
-
-def test_an_api_nobody_knows_closes_the_connection(wire: Wire) -> None:
-    wire.send_frame(struct.pack(">hhih", 999, 0, 1, -1))
+    wire.send_frame(struct.pack(">hhih", KEYS.get(api, 999), version, 1, -1) + b"\0" * 40)
     with pytest.raises(Closed):
         wire.receive_frame()
 

@@ -11,10 +11,8 @@ from weakref import ref
 
 import pytest
 
-from tests.timer.timers import DRIVERS, Make, by_hand
+from tests.timer.timers import by_hand, every_driver
 from waterclock import ExpiringMap, Timer
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Key:
@@ -47,8 +45,7 @@ def collect(**named: Any) -> dict[str, Any]:
 
 
 @every_driver
-def test_a_copy_holds_all_that_was_there_when_it_began(make: Make, time_passes: Callable[[float], None]) -> None:
-    timer = by_hand(make)
+def test_a_copy_holds_all_that_was_there_when_it_began(timer: Any, time_passes: Callable[[float], None]) -> None:
     for copy in (lambda m: dict(m), lambda m: {**m}, lambda m: collected(m), lambda m: dict(m.items())):
         entries: ExpiringMap[Key, int] = ExpiringMap(timer, 5)
         for number in range(5):
@@ -67,8 +64,7 @@ def collected(entries: Any) -> Any:
 
 
 @every_driver
-def test_what_was_listed_is_not_read_by_another_instruction_when_its_time_has_come(make: Make) -> None:
-    timer = by_hand(make)
+def test_what_was_listed_is_not_read_by_another_instruction_when_its_time_has_come(timer: Any) -> None:
     entries: ExpiringMap[str, int] = ExpiringMap(timer, 5)
     entries["a"] = 1
     assert list(entries.keys()) == ["a"]
@@ -134,8 +130,7 @@ def test_an_entry_whose_time_comes_while_it_is_looked_at_is_passed_over(time_pas
 
 @every_driver
 @pytest.mark.parametrize("far", [1e18, 4.6e9, float("nan"), float("inf"), 0, -1])
-def test_a_time_that_is_refused_changes_nothing_whatever_the_verb(make: Make, far: float) -> None:
-    timer = by_hand(make)
+def test_a_time_that_is_refused_changes_nothing_whatever_the_verb(timer: Any, far: float) -> None:
     timer.advance(2e7)  # so that 4.6e9 seconds more lie beyond what a wheel holds
     told: list[Any] = []
     entries: ExpiringMap[str, int] = ExpiringMap(timer, 60, on_evict=lambda *line: told.append(line))

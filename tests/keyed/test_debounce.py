@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.timer.timers import DRIVERS, THREADED, Make, by_hand
+from tests.timer.timers import THREADED, Make, by_hand, every_driver
 from waterclock import Debounce, Timer, TimerClosed
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Runs:
@@ -29,8 +27,7 @@ class Runs:
 
 
 @every_driver
-def test_it_runs_once_when_a_key_has_become_quiet_with_the_latest_arguments(make: Make) -> None:
-    timer = by_hand(make)
+def test_it_runs_once_when_a_key_has_become_quiet_with_the_latest_arguments(timer: Any) -> None:
     runs = Runs(timer)
     save: Debounce[str, Any] = Debounce(timer, 2, runs)
     for at in range(4):
@@ -43,8 +40,7 @@ def test_it_runs_once_when_a_key_has_become_quiet_with_the_latest_arguments(make
 
 
 @every_driver
-def test_a_key_that_is_never_quiet_has_its_turn_at_the_most(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_key_that_is_never_quiet_has_its_turn_at_the_most(timer: Any) -> None:
     runs = Runs(timer)
     save: Debounce[str, Any] = Debounce(timer, 2, runs, most_s=4)
     for at in range(12):
@@ -55,8 +51,7 @@ def test_a_key_that_is_never_quiet_has_its_turn_at_the_most(make: Make) -> None:
 
 
 @every_driver
-def test_what_waits_is_run_now_or_forgotten(make: Make) -> None:
-    timer = by_hand(make)
+def test_what_waits_is_run_now_or_forgotten(timer: Any) -> None:
     runs = Runs(timer)
     save: Debounce[str, Any] = Debounce(timer, 2, runs)
     for key in "abcd":
@@ -68,8 +63,7 @@ def test_what_waits_is_run_now_or_forgotten(make: Make) -> None:
 
 
 @every_driver
-def test_a_call_from_inside_begins_anew(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_call_from_inside_begins_anew(timer: Any) -> None:
     times: list[float] = []
 
     def again(key: str, left: int) -> None:
@@ -101,8 +95,7 @@ def test_an_error_goes_where_the_timers_go_and_flush_raises_it(make: Make) -> No
 
 
 @every_driver
-def test_wrong_arguments_a_closed_timer_and_copies_are_refused(make: Make) -> None:
-    timer = by_hand(make)
+def test_wrong_arguments_a_closed_timer_and_copies_are_refused(timer: Any) -> None:
     with pytest.raises(ValueError, match="quiet_s must be"):
         Debounce(timer, 0, print)
     with pytest.raises(ValueError, match="most_s must be"):

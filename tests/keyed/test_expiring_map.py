@@ -14,11 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.timer.timers import DRIVERS, THREADED, Make, by_hand
+from tests.timer.timers import THREADED, Make, by_hand, every_driver
 from waterclock import AsyncTimer, ExpiringMap, ManualClock, Timer, TimerClosed
 from waterclock.timer.drive import Drive
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Told:
@@ -143,8 +141,7 @@ def test_what_its_user_takes_out_is_not_told(make: Make) -> None:
 
 
 @every_driver
-def test_a_callback_may_set_and_take_entries(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_callback_may_set_and_take_entries(timer: Any) -> None:
     back: list[float] = []
 
     def again(key: str, value: int, why: str) -> None:
@@ -189,8 +186,7 @@ def test_after_the_timers_close_entries_are_read_and_none_comes_in(make: Make) -
 
 
 @every_driver
-def test_wrong_arguments_are_refused_at_the_call(make: Make) -> None:
-    timer = by_hand(make)
+def test_wrong_arguments_are_refused_at_the_call(timer: Any) -> None:
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="ttl_s must be"):
             ExpiringMap(timer, wrong)
@@ -259,7 +255,10 @@ class Life(RuleBasedStateMachine):
     @initialize(most=st.sampled_from([None, 1, 2, 4]), tick_ms=st.sampled_from([1, 10]))
     def start(self, most: int | None, tick_ms: int) -> None:
         self.timer: Drive = type(self).make(tick_ms / 1000, clock=ManualClock())
-        self.told, self.most, self.now, self.tick = Told(), most, 0, tick_ms
+        self.told = Told()
+        self.most = most
+        self.now = 0
+        self.tick = tick_ms
         self.map: ExpiringMap[str, int] = ExpiringMap(self.timer, 0.03, max_entries=most, on_evict=self.told)  # type: ignore[arg-type]
         self.rows: list[tuple[str, int, int]] = []
         self.ghosts: list[tuple[str, int, int]] = []  # expired, made room for, and not told yet: the tick has not come

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.keyed.test_debounce import Runs
-from tests.timer.timers import DRIVERS, THREADED, Make, by_hand
+from tests.timer.timers import THREADED, Make, by_hand, every_driver
 from waterclock import Throttle, Timer, TimerClosed
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 def call_at(timer: Any, report: Throttle[str, Any], moments: list[int]) -> list[bool]:
@@ -27,8 +25,7 @@ def call_at(timer: Any, report: Throttle[str, Any], moments: list[int]) -> list[
 
 
 @every_driver
-def test_the_first_runs_at_once_and_the_latest_of_the_others_at_the_end_of_the_interval(make: Make) -> None:
-    timer = by_hand(make)
+def test_the_first_runs_at_once_and_the_latest_of_the_others_at_the_end_of_the_interval(timer: Any) -> None:
     runs = Runs(timer)
     report: Throttle[str, Any] = Throttle(timer, 5, runs)
     assert call_at(timer, report, [0, 1, 2, 9, 30]) == [True, False, False, False, True]
@@ -37,8 +34,7 @@ def test_the_first_runs_at_once_and_the_latest_of_the_others_at_the_end_of_the_i
 
 
 @every_driver
-def test_or_the_others_are_dropped(make: Make) -> None:
-    timer = by_hand(make)
+def test_or_the_others_are_dropped(timer: Any) -> None:
     runs = Runs(timer)
     report: Throttle[str, Any] = Throttle(timer, 5, runs, meanwhile="drop")
     assert call_at(timer, report, [0, 1, 2, 9, 13, 14]) == [True, False, False, True, False, True]
@@ -46,8 +42,7 @@ def test_or_the_others_are_dropped(make: Make) -> None:
 
 
 @every_driver
-def test_keys_know_nothing_of_each_other(make: Make) -> None:
-    timer = by_hand(make)
+def test_keys_know_nothing_of_each_other(timer: Any) -> None:
     runs = Runs(timer)
     report: Throttle[str, Any] = Throttle(timer, 5, runs)
     assert [report(key) for key in "abab"] == [True, True, False, False]
@@ -57,8 +52,7 @@ def test_keys_know_nothing_of_each_other(make: Make) -> None:
 
 
 @every_driver
-def test_what_was_put_off_is_forgotten_and_the_interval_goes_on(make: Make) -> None:
-    timer = by_hand(make)
+def test_what_was_put_off_is_forgotten_and_the_interval_goes_on(timer: Any) -> None:
     runs = Runs(timer)
     report: Throttle[str, Any] = Throttle(timer, 5, runs)
     assert (report("a"), report("a"), report.cancel("a"), report.cancel("a"), report("a")) == (
@@ -93,8 +87,7 @@ def test_an_error_is_the_callers_where_it_runs_at_once_and_else_the_timers(make:
 
 
 @every_driver
-def test_a_call_from_inside_is_put_off(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_call_from_inside_is_put_off(timer: Any) -> None:
     times: list[float] = []
 
     def again(key: str, left: int) -> None:
@@ -125,8 +118,7 @@ def test_where_the_timer_is_late_a_call_takes_the_place_of_what_was_put_off() ->
 
 
 @every_driver
-def test_wrong_arguments_a_closed_timer_and_copies_are_refused(make: Make) -> None:
-    timer = by_hand(make)
+def test_wrong_arguments_a_closed_timer_and_copies_are_refused(timer: Any) -> None:
     with pytest.raises(ValueError, match="interval_s must be"):
         Throttle(timer, 0, print)
     with pytest.raises(ValueError, match="meanwhile must be 'last' or 'drop', got 'first'"):

@@ -1,19 +1,15 @@
-"""The cases that Apache Kafka holds its purgatory to, by behaviour, in our names; plain and compiled."""
+"""The cases that Apache Kafka holds its purgatory to, by behaviour, in our names; plain and compiled.
+
+Cancelling for a key, the fourth of its cases, stands in test_purgatory.py (5).
+"""
 
 from __future__ import annotations
 
 from threading import Event
 from typing import Any
 
-import pytest
-
-from tests.purgatory.purgatories import KINDS, Bench
+from tests.purgatory.purgatories import Bench
 from waterclock import SystemClock, Timer
-
-
-@pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    return Bench(KINDS[request.param])
 
 
 def test_satisfaction_nobody_then_nobody_then_one_and_then_nobody_again(bench: Bench) -> None:
@@ -51,17 +47,6 @@ def test_accounting_of_three_operations_under_one_two_and_three_keys(bench: Benc
     for op, left in zip(ops, [(5, 2), (3, 1), (0, 0)], strict=True):
         op.force_complete()
         assert bench.counts()[:2] == left  # at once: no purge has to come first
-
-
-def test_cancel_for_a_key_takes_its_operations_and_leaves_the_others(bench: Bench) -> None:
-    first, second = bench.watch("a", "k"), bench.watch("b", "k")
-    other = bench.watch("c", "l")
-    assert bench.purgatory.cancel_for_key("k") == [first, second]
-    assert (bench.counts()[:2], other.outcome) == ((1, 1), None)
-
-
-def test_cancel_for_a_key_that_nobody_waits_for_takes_nobody(bench: Bench) -> None:
-    assert bench.purgatory.cancel_for_key("unknown") == []
 
 
 def test_a_group_may_complete_its_operations_under_its_own_lock(bench: Bench) -> None:

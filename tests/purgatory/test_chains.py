@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.purgatory.purgatories import KINDS, Bench
+from tests.purgatory.purgatories import Bench
 
 LONG = 2999
 LONGEST = 30_000
-
-
-@pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    return Bench(KINDS[request.param])
 
 
 def chain(bench: Bench, length: int, timeout_s: float | None = 60, **callables: Callable[[Any], Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.purgatory.purgatories import KINDS, Bench
+from tests.purgatory.purgatories import Bench
 from waterclock import ManualClock, Timer, TimerFull
 
 BOOM = RuntimeError("boom")
@@ -19,11 +19,6 @@ BOOM = RuntimeError("boom")
 
 def fail(op: Any) -> Any:
     raise BOOM
-
-
-@pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    return Bench(KINDS[request.param])
 
 
 @pytest.fixture

@@ -12,12 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.purgatory.purgatories import KINDS, Bench
-
-
-@pytest.fixture(params=KINDS)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    return Bench(KINDS[request.param])
+from tests.purgatory.purgatories import Bench
 
 
 @pytest.fixture(autouse=True)

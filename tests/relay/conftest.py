@@ -61,6 +61,13 @@ def world(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
+def wide(relay_broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world of as many partitions as the test's file says, or of two."""
+    with _world(relay_broker, tmp_path, getattr(request.module, "PARTITIONS", 2)) as made:
+        yield made
+
+
+@pytest.fixture
 def real(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
     """A world of two partitions whose time goes by itself."""
     from waterclock.clock import SystemClock

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
 
-from tests.relay.world import Seen
+from tests.relay.reader import Seen
 
 STEP_MS = 1_000  # rule 4
 REMEMBERED_MS = 7 * 24 * 3_600_000  # so long after it was due an id is known

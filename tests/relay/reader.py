@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from tests.relay.world import Seen
 from waterclock.kafka.settings import base_settings
 from waterclock.testing import Broker
+
+QUICK = {"reconnect.backoff.ms": 20}  # librdkafka holds back a new client's second connection for half of it
+
+
+class Seen(NamedTuple):
+    """A record as a reader of committed records sees it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int
 
 
 class Reader:
@@ -16,7 +29,7 @@ class Reader:
 
     def __init__(self, broker: Broker, topics: list[str]) -> None:
         reading = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-        self._consumer = Consumer({**base_settings(broker.bootstrap, {}), **reading, "fetch.wait.max.ms": 5})
+        self._consumer = Consumer({**base_settings(broker.bootstrap, QUICK), **reading, "fetch.wait.max.ms": 5})
         known = self._consumer.list_topics(timeout=10).topics
         self._at = {(topic, number): 0 for topic in topics for number in known[topic].partitions}
 

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from tests.relay.lapping import cut_off, lapping
 from tests.relay.world import World, step_until
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
@@ -63,9 +64,13 @@ def test_a_relay_has_one_client_that_asks_and_four_in_all(world: World, monkeypa
 
     before = set(threads())
     monkeypatch.setattr(AdminClient, "__init__", counted)
-    relay = world.started()
-    assert len(made) == 1
+    relay = lapping(world)
     step_until(lambda: [name for task, name in threads().items() if task not in before].count("rdk:main") == 4, relay)
+    cut_off(world, relay)  # targets, laps, snapshots and trims
+    world.advance_ms(600_000)
+    for _ in range(3):  # the group, the topics and their settings
+        relay.step(0.1)
+    assert made == [relay._watcher.client]
 
 
 def test_a_question_that_waits_for_kafka_uses_no_processor(world: World) -> None:

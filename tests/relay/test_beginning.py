@@ -13,8 +13,8 @@ from waterclock.broker import Access
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.cluster import beginning
-from waterclock.relay.cluster.beginning import begun
+from waterclock.relay import process
+from waterclock.relay.process import begun
 from waterclock.relay.relay import Relay, RelayOptions
 from waterclock.testing import Broker
 
@@ -22,8 +22,8 @@ from waterclock.testing import Broker
 @pytest.fixture
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """One of the test's own; nothing pauses."""
-    monkeypatch.setattr(beginning, "ATTEMPT_S", 0.0)
-    monkeypatch.setattr(beginning, "AGAIN_AFTER_S", 0.01)
+    monkeypatch.setattr(process, "ATTEMPT_S", 0.0)
+    monkeypatch.setattr(process, "AGAIN_AFTER_S", 0.01)
     with Broker(tmp_path / "broker", settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker
 
@@ -61,7 +61,7 @@ def test_so_does_one_that_loses_kafka_while_it_begins(broker: Broker) -> None:
 def test_when_that_lasts_it_ends_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beginning, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(process, "PATIENCE_S", 0.0)
     assert cli.main(["relay", "--bootstrap", "127.0.0.1:1", "--folder", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("waterclock: no broker answers at 127.0.0.1:1 (")

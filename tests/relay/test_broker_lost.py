@@ -21,7 +21,7 @@ QUICK = {"commit"}
 
 def settings_of(relay: Relay) -> list[Mapping[str, Any]]:
     """What its clients are made with."""
-    return [relay._settings, relay._around.settings, relay._logs._settings]
+    return [relay._settings, relay._context.settings, relay._logs._settings]
 
 
 def test_a_relays_clients_keep_the_coordinator_when_no_broker_answers_whatever_a_user_sets(world: World) -> None:

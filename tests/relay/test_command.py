@@ -134,18 +134,13 @@ def test_the_pages_have_the_numbers(running: Running) -> None:
 def test_a_series_is_sent_listed_and_cancelled(
     running: Running, where: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    series = (
+    series = [
         "--cron",
         "0 9 1 1 *",
-        "--zone",
-        "Europe/Berlin",
-        "--id",
-        "yearly",
         "--expires",
         "1 day",
-        "--missed",
-        "all",
-    )
+        *["--zone", "Europe/Berlin", "--id", "yearly", "--missed", "all"],
+    ]
     for _ in range(2):
         assert run(running, "send", "yearly", "new year", *series) == 0
     capsys.readouterr()
@@ -348,4 +343,4 @@ def test_what_nobody_asked_owns_is_said_to_be_missing(
             door = re.search(r"http://([0-9.:]+)/", capsys.readouterr().err)
             assert door is not None
             assert cli.main(["relay", "due", "--at", door[1]]) == 0
-    assert "of the partitions 0, 1 nothing is told" in capsys.readouterr().err
+    assert "nothing is known of the partitions 0, 1" in capsys.readouterr().err

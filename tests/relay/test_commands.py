@@ -21,37 +21,62 @@ def pass_s(world: World, relay: Relay, seconds: int) -> None:
     step_quietly(relay)
 
 
-def test_what_is_cancelled_is_not_delivered_and_the_others_are(world: World) -> None:
+REPLACE = {"delay_action": "replace"}
+SCENES: dict[str, tuple[list[tuple[object, ...]], list[str], list[tuple[str, str, int]]]] = {
+    # what is done: a message (value, id, in how many ms), one that replaces, a cancel of an id, or seconds that pass
+    # -> what is delivered, and what is answered
+    "what is cancelled is not delivered and the others are": (
+        [("a", "one", 5_000), ("b", "two", 5_000), ("one",), (5,)],
+        ["b"],
+        [("one", "cancelled", 1)],
+    ),
+    "all messages of an id are cancelled": (
+        [(each, "x", 86_400_000) for each in "abc"] + [("x",), (90_000,)],
+        [],
+        [("x", "cancelled", 3)],
+    ),
+    "what was delivered is said to be": (
+        [("a", "x", 1_000), (1,), ("x",), (0,)],
+        ["a"],
+        [("x", "already delivered", 0)],
+    ),
+    "an id that was never sent is unknown": ([("x",), (0,)], [], [("x", "unknown", 0)]),
+    "a second cancel hears that it is cancelled and that nothing was left to do": (
+        [("a", "x", 1_000), ("x",), ("x",), (0,), ("x",), (1,)],
+        [],
+        [("x", "cancelled", 1), ("x", "cancelled", 0), ("x", "cancelled", 0)],
+    ),
+    "a replace delivers the new one and not the old one": (
+        [("old", "x", 1_000), ("new", "x", 2_000, REPLACE), (2,)],
+        ["new"],
+        [("x", "replaced", 1)],
+    ),
+    "a replace of what was delivered or never sent is scheduled and answered so": (
+        [("old", "x", 1_000), (1,), ("new", "x", 1_000, REPLACE), ("first", "y", 1_000, REPLACE), (1,)],
+        ["old", "new", "first"],
+        [("x", "already delivered", 0), ("y", "unknown", 0)],
+    ),
+    "what replaced something can be cancelled and replaced itself": (
+        [(each, "x", 1_000, REPLACE) for each in "abc"] + [("x",), (1,)],
+        [],
+        [("x", "unknown", 0), ("x", "replaced", 1), ("x", "replaced", 1), ("x", "cancelled", 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_what_is_answered_is_what_is_done(scene: str, world: World) -> None:
+    deeds, delivered, replies = SCENES[scene]
     relay = world.started()
-    world.send("a", in_ms=5_000, id="one")
-    world.send("b", in_ms=5_000, id="two")
-    cancel(world, "one")
-    pass_s(world, relay, 5)
-    assert (world.values(), world.replies()) == (["b"], [("one", "cancelled", 1)])
-
-
-def test_all_messages_of_an_id_are_cancelled(world: World) -> None:
-    relay = world.started()
-    world.send("a", "b", "c", in_ms=86_400_000, id="x")
-    cancel(world, "x")
-    pass_s(world, relay, 90_000)
-    assert (world.values(), world.replies()) == ([], [("x", "cancelled", 3)])
-
-
-def test_what_was_delivered_is_said_to_be(world: World) -> None:
-    relay = world.started()
-    world.send("a", in_ms=1_000, id="x")
-    pass_s(world, relay, 1)
-    cancel(world, "x")
-    step_quietly(relay)
-    assert (world.values(), world.replies()) == (["a"], [("x", "already delivered", 0)])
-
-
-def test_an_id_that_was_never_sent_is_unknown(world: World) -> None:
-    relay = world.started()
-    cancel(world, "x")
-    step_quietly(relay)
-    assert world.replies() == [("x", "unknown", 0)]
+    for deed in deeds:
+        match deed:
+            case (int(seconds),):
+                pass_s(world, relay, seconds)
+            case (str(id),):
+                cancel(world, id)
+            case (value, id, in_ms, *more):
+                world.send(value, in_ms=in_ms, id=id, **(more[0] if more else {}))
+    assert (world.values(), world.replies()) == (delivered, replies)
 
 
 def test_a_cancel_takes_only_what_stands_before_it_in_the_input(world: World) -> None:
@@ -63,18 +88,6 @@ def test_a_cancel_takes_only_what_stands_before_it_in_the_input(world: World) ->
     relay = world.started()
     pass_s(world, relay, 1)
     assert (world.values(), world.replies()) == (["b"], [("x", "unknown", 0), ("x", "cancelled", 1)])
-
-
-def test_a_second_cancel_hears_that_it_is_cancelled_and_that_nothing_was_left_to_do(world: World) -> None:
-    relay = world.started()
-    world.send("a", in_ms=1_000, id="x")
-    cancel(world, "x")
-    cancel(world, "x")
-    step_quietly(relay)
-    cancel(world, "x")
-    pass_s(world, relay, 1)
-    assert world.values() == []
-    assert world.replies() == [("x", "cancelled", 1), ("x", "cancelled", 0), ("x", "cancelled", 0)]
 
 
 def test_a_message_that_is_due_in_the_same_turn_is_cancelled_before_it_is_delivered(world: World) -> None:
@@ -89,35 +102,6 @@ def test_a_message_that_is_due_in_the_same_turn_is_cancelled_before_it_is_delive
             relay._ingest(relay._read(0.1))
     step_quietly(relay)
     assert (world.values(), world.replies()) == ([], [("x", "cancelled", 1)])
-
-
-def test_a_replace_delivers_the_new_one_and_not_the_old_one(world: World) -> None:
-    relay = world.started()
-    world.send("old", in_ms=1_000, id="x")
-    world.send("new", in_ms=2_000, id="x", delay_action="replace")
-    pass_s(world, relay, 2)
-    assert (world.values(), world.replies()) == (["new"], [("x", "replaced", 1)])
-
-
-def test_a_replace_of_what_was_delivered_or_never_sent_is_scheduled_and_told_so(world: World) -> None:
-    relay = world.started()
-    world.send("old", in_ms=1_000, id="x")
-    pass_s(world, relay, 1)
-    world.send("new", in_ms=1_000, id="x", delay_action="replace")
-    world.send("first", in_ms=1_000, id="y", delay_action="replace")
-    pass_s(world, relay, 1)
-    assert world.values() == ["old", "new", "first"]
-    assert world.replies() == [("x", "already delivered", 0), ("y", "unknown", 0)]
-
-
-def test_what_replaced_something_can_be_cancelled_and_replaced_itself(world: World) -> None:
-    relay = world.started()
-    for value in ("a", "b", "c"):
-        world.send(value, in_ms=1_000, id="x", delay_action="replace")
-    cancel(world, "x")
-    pass_s(world, relay, 1)
-    assert world.values() == []
-    assert world.replies() == [("x", "unknown", 0), ("x", "replaced", 1), ("x", "replaced", 1), ("x", "cancelled", 1)]
 
 
 def test_a_reply_names_the_request_and_has_the_id_as_its_key(world: World) -> None:

@@ -12,10 +12,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.relay.brokers import BOTH, chosen, relays
+from tests.relay.reader import Seen
 from tests.relay.test_process_kills import check
-from tests.relay.world import Seen, World
+from tests.relay.world import World
 from waterclock.clock import SystemClock
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.cluster.group import SESSION_MS
 
 PARTITIONS: Final = 4
@@ -42,7 +42,7 @@ def shares(admin: AdminClient, group_id: str) -> dict[str, set[int]]:
 
 
 def wait_until_shared(world: World, *names: str) -> dict[str, set[int]]:
-    admin, until_s = AdminClient(base_settings(world.broker.bootstrap, {})), time.monotonic() + 60
+    admin, until_s = world.admin.client, time.monotonic() + 60
     while True:
         found = shares(admin, world.topic)
         if set(found) == set(names) and all(len(each) == PARTITIONS // len(names) for each in found.values()):

@@ -10,17 +10,14 @@ import psycopg
 import pytest
 
 from tests.postgres_server import PostgresServer
-from tests.relay.test_handlers import Failing, deliver, handle, requests
-from tests.relay.test_kills import Death
+from tests.relay.handler_steps import Failing, death, deliver, handle, making, requests
 from tests.relay.world import World, step_until
-from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, UsageError
-from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.postgres.session import Session
 from waterclock.relay import Delivery
 from waterclock.relay.handlers.handled_offsets import TABLE
-from waterclock.relay.handlers.handler import Handler, HandlerOptions
+from waterclock.relay.handlers.handler import Handler
 
 pytestmark = pytest.mark.postgres
 
@@ -38,17 +35,8 @@ def table(postgres: PostgresServer, world: World) -> str:
 
 @pytest.fixture
 def own(world: World, postgres: PostgresServer) -> Iterator[Callable[..., Handler]]:
-    made: list[Handler] = []
-
-    def one(function: Callable[..., Any]) -> Handler:
-        options = HandlerOptions(world.target, function, f"{world.topic}.group", postgres.url(), ("1 s",))
-        made.append(Handler(base_settings(world.broker.bootstrap, {}), world.topic, options, SystemClock()))
-        return made[-1]
-
-    yield one
-    for handler in made:
-        with suppress(RuntimeError):  # closed by the test
-            handler.close()
+    with making(world, database=postgres.url(), waits=("1 s",)) as one:
+        yield one
 
 
 def writing(table: str, *errors: Exception | None) -> Callable[[Delivery, Any], None]:
@@ -106,17 +94,8 @@ def test_a_death_at_each_step_leaves_what_it_writes_once(
     send(world, "a", "b")
     handler = own(writing(table))
     step_until(lambda: handler._consumer.assignment() or handler.take(0.05))
-    with monkeypatch.context() as patch:
-        real = getattr(Session, step)
-
-        def dying(self: Session, *arguments: Any) -> Any:
-            if when == "after":
-                real(self, *arguments)
-            raise Death
-
-        patch.setattr(Session, step, dying)
-        with pytest.raises(Death):
-            handle(handler)
+    with death(monkeypatch, Session, step, when):
+        handle(handler)
     handler._next.clear()
     handler.close()
     again = own(writing(table))
@@ -165,17 +144,8 @@ def test_a_death_around_the_commit_that_sends_it_on_leaves_one_of_it(
     relay = send(world, "first", "bad")
     handler = own(writing(table, None, ValueError("no")))
     handle(handler)
-    with monkeypatch.context() as patch:
-        real = TransactionalProducer.commit
-
-        def dying(self: TransactionalProducer) -> None:
-            if when == "after":
-                real(self)
-            raise Death
-
-        patch.setattr(TransactionalProducer, "commit", dying)
-        with pytest.raises(Death):
-            handle(handler)
+    with death(monkeypatch, TransactionalProducer, "commit", when):
+        handle(handler)
     handler.close()
     again = own(writing(table))
     if when == "before":

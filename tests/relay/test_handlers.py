@@ -5,75 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
-from functools import partial
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.relay.test_kills import Death
-from tests.relay.world import World, step_quietly, step_until
-from waterclock.clock import SystemClock
+from tests.relay.handler_steps import Failing, death, deliver, handle, making, requests
+from tests.relay.world import World, step_until
 from waterclock.errors import ConnectionLost, UsageError
-from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
 from waterclock.relay.client.async_delays import WasCancelled, _called
 from waterclock.relay.handlers.handler import Handler, HandlerOptions
-from waterclock.relay.handlers.handlers import Worker
+from waterclock.relay.handlers.handlers import HandlerWorker
 from waterclock.testing import Broker
-
-Function = Callable[..., Any]
 
 
 @pytest.fixture
 def own(world: World) -> Iterator[Callable[..., Handler]]:
     """Makes a handler for the world's target, of a group of the test's own."""
-    made: list[Handler] = []
-
-    def one(function: Function, **more: Any) -> Handler:
-        named = {"topic": world.target, "group": f"{world.topic}.group", "waits": ("1 s", "1 min"), **more}
-        options = HandlerOptions(function=function, **named)
-        made.append(Handler(base_settings(world.broker.bootstrap, {}), world.topic, options, SystemClock()))
-        return made[-1]
-
-    yield one
-    for handler in made:
-        with suppress(RuntimeError):  # closed by the test
-            handler.close()
-
-
-def handle(handler: Handler, count: int = 1) -> None:
-    """Until so many messages were handled."""
-    for _ in range(count):
-        step_until(lambda: handler.step(0.05))
-
-
-def deliver(world: World, relay: Any, after_ms: int) -> None:
-    step_quietly(relay)
-    world.advance_ms(after_ms)
-    for owner in relay.owners.values():
-        owner.keep_up()
-    step_quietly(relay)
-
-
-def requests(world: World) -> int:
-    """How many requests there are to try again."""
-    return sum(dict(seen.headers).get("retry-attempts") is not None for seen in world.seen(world.topic))
-
-
-class Failing:
-    """A handler that raises what it is told to, and remembers what it was called with."""
-
-    def __init__(self, *errors: Exception | None) -> None:
-        self.errors, self.seen = list(errors), list[Delivery]()
-
-    def __call__(self, delivery: Delivery) -> None:
-        self.seen.append(delivery)
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
+    with making(world, waits=("1 s", "1 min")) as one:
+        yield one
 
 
 def test_it_is_called_with_each_message_in_order_and_once(world: World, own: Callable[..., Handler]) -> None:
@@ -147,17 +100,8 @@ def test_a_death_while_it_is_sent_on_leaves_one_retry(
     deliver(world, relay, 0)
     handler = own(seen)
     handle(handler)
-    with monkeypatch.context() as patch:
-        real = getattr(TransactionalProducer, step)
-
-        def dying(self: TransactionalProducer, *arguments: Any, **named: Any) -> None:
-            if when == "after":
-                real(self, *arguments, **named)
-            raise Death
-
-        patch.setattr(TransactionalProducer, step, dying)
-        with pytest.raises(Death):
-            handle(handler)
+    with death(monkeypatch, TransactionalProducer, step, when):
+        handle(handler)
     handler.close()  # what is open is thrown away, as Kafka does when time is over
     again = own(seen)
     step_until(lambda: again.step(0.05) or requests(world))
@@ -185,8 +129,16 @@ def test_two_of_a_group_share_the_partitions_and_what_one_gives_back_is_done(
     world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waterclock.relay.handlers.handler.COMMIT_S", 1000.0)
-    Admin(base_settings(world.broker.bootstrap, {})).make(topic := f"{world.topic}.two", 4)
-    write = partial(written, world, topic)
+    world.admin.make(topic := f"{world.topic}.two", 4)
+
+    def write(numbers: Iterable[int]) -> None:
+        for number in numbers:
+            world._producer.produce(topic, str(number), partition=number % 4)
+        assert world._producer.flush(10) == 0
+
+    def topics_of(handler: Handler) -> set[str]:
+        return {each.topic for each in handler._consumer.assignment()}
+
     write(range(40))
     one, two = Failing(), Failing()
     first = own(one, topic=topic)
@@ -202,21 +154,15 @@ def test_two_of_a_group_share_the_partitions_and_what_one_gives_back_is_done(
     assert sorted(int(each.text) for each in [*one.seen, *two.seen]) == list(range(44))
 
 
-def topics_of(handler: Handler) -> set[str]:
-    return {each.topic for each in handler._consumer.assignment()}
-
-
-def written(world: World, topic: str, numbers: Iterable[int]) -> None:
-    for number in numbers:
-        world._producer.produce(topic, str(number), partition=number % 4)
-    assert world._producer.flush(10) == 0
-
-
 def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waterclock.relay.handlers.handlers.RECONNECTING_S", (0.0,))
+
+    def lost(producer: TransactionalProducer) -> None:
+        raise ConnectionLost("gone")
+
     relay, seen = world.started(), Failing(ValueError("once"))
     options = HandlerOptions(world.target, seen, f"{world.topic}.group")
-    worker = Worker(base_settings(world.broker.bootstrap, {}), world.topic, options)
+    worker = HandlerWorker(base_settings(world.broker.bootstrap, {}), world.topic, options)
     world.send("bad", in_ms=0)
     deliver(world, relay, 0)
     with monkeypatch.context() as patch, closing(worker):
@@ -230,12 +176,8 @@ def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytes
     assert requests(world) == 1
 
 
-def lost(producer: TransactionalProducer) -> None:
-    raise ConnectionLost("gone")
-
-
 def test_what_cannot_be_at_the_start_is_an_error() -> None:
-    worker = Worker({"bootstrap.servers": "h:1"}, "delays", HandlerOptions("t", print, "g"))
+    worker = HandlerWorker({"bootstrap.servers": "h:1"}, "delays", HandlerOptions("t", print, "g"))
     with pytest.raises(ConnectionLost):
         worker.lost(ConnectionLost("nobody"))
 
@@ -245,16 +187,53 @@ def test_a_message_that_is_too_large_to_be_sent_on_is_named_in_its_letter(
 ) -> None:
     import os
 
-    from tests.relay.test_letters import limit
-
     relay, seen = world.started(), Failing(ValueError("bad"))
     handler = own(seen)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms)
     deliver(world, relay, 0)
-    limit(world, world.topic, 5_000)
+    world.alter(world.topic, "max.message.bytes", 5_000)
     handle(handler)
     (letter,) = world.seen(f"{world.topic}.group.dead")
     assert dict(letter.headers)["dead-record"] == f"it stands at {world.target}-0-0".encode()
+
+
+# Groups
+
+
+def test_what_is_to_be_tried_again_by_another_function_of_the_group_is_put_aside_and_said(
+    world: World, own: Callable[..., Handler], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two programs had given one group to the handlers of two topics: a message that the one could not handle came to
+    the other, which took it for one of its own."""
+    relay, seen = world.started(), Failing()
+    handler = own(Failing(ValueError("first"), ValueError("second")))
+    world.send("bad", in_ms=0, key=b"k")
+    deliver(world, relay, 0)
+    handle(handler)
+    handler.close()
+    deliver(world, relay, 120_000)
+    other = own(seen, topic=f"{world.topic}.two")
+    world._producer.produce(f"{world.topic}.two", "good")
+    step_until(lambda: other.step(0.05) < 0 or (seen.seen and world.seen(f"{world.topic}.group.dead")))
+    assert [one.text for one in seen.seen] == ["good"]
+    (letter,) = world.seen(f"{world.topic}.group.dead")
+    told = dict(letter.headers)
+    assert (letter.key, letter.value, told["retry-attempts"]) == (b"k", b"bad", b"1")
+    assert told["dead-reason"].decode() == (
+        f"OfAnother: it is for the handler of {world.target}, and came to that of {world.topic}.two: "
+        "give each a group= of its own"
+    )
+    assert "is put aside: OfAnother: it is for the handler of" in caplog.text
+
+
+def test_it_knows_its_topic_when_it_looks_for_the_coordinator(
+    world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a topic's name librdkafka waits for half a second in one of five cases."""
+    fenced = list[str | None]()
+    monkeypatch.setattr(TransactionalProducer, "fence", lambda self, topic=None: fenced.append(topic))
+    own(print)._open_producer()
+    assert fenced == [world.target]
 
 
 # Delays.handler and Delays.run
@@ -287,7 +266,7 @@ def test_run_calls_the_handlers_of_several_topics_until_it_is_stopped(world: Wor
 
 
 def world_topics(world: World) -> dict[str, int]:
-    return Admin(base_settings(world.broker.bootstrap, {})).topics()
+    return world.admin.topics()
 
 
 def test_coroutine_functions_are_awaited_and_tried_again_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

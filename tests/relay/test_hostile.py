@@ -10,11 +10,10 @@ from unittest.mock import patch
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.broker import raw_client
 from tests.broker.raw_client import RawClient
-from tests.relay.test_letters import limit
+from tests.conformance import batches
 from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
 from waterclock.errors import UsageError
@@ -38,19 +37,17 @@ def goes_on(world: World, *relays: object) -> None:
 # Records
 
 
-def with_a_header(place: int, value: bytes) -> bytes:
-    """A record with the header 0xFF = "x"."""
-    number = raw_client._varint
-    header = number(1) + number(1) + b"\xff" + number(1) + b"x"
-    body = b"\0" + number(0) + number(place) + number(-1) + number(len(value)) + value + header
-    return number(len(body)) + body
+def with_a_header(*values: bytes) -> bytes:
+    """A batch of records with the header 0xFF = "x"."""
+    made = batches.batch(*(batches.Record(value, headers=(("~", b"x"),)) for value in values))
+    return made.but(records=made.records.replace(b"\x02~\x02x", b"\x02\xff\x02x")).encode()
 
 
 def test_a_header_whose_name_is_no_text_stops_nobody(world: World) -> None:
     relay = world.started()
     world.send(*map(str, range(50)), in_ms=0, trace="x")  # enough to warm Python up
     step_quietly(relay)
-    with RawClient(world.broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):
+    with RawClient(world.broker.bootstrap) as raw, patch.object(raw_client, "batch", with_a_header):
         assert raw.produce(world.topic, b"a", b"b") == (0, 50)
     goes_on(world, relay)
     assert reasons(world) == ["its headers cannot be read: a name in them is not UTF-8."] * 2
@@ -151,7 +148,7 @@ def test_topics_that_are_made_up_hold_nobody_back(world: World) -> None:
 def test_many_messages_that_their_target_refuses(count: int, size: int, world: World) -> None:
     """A turn by themselves finds a few, those that are on their way together: no other one was tried, for ever."""
     relay = world.started()
-    limit(world, world.target, 5_000)
+    world.alter(world.target, "max.message.bytes", 5_000)
     for _ in range(count):
         world.put(os.urandom(size), deliver_to=world.target, deliver_at=world.now_ms)
     goes_on(world, relay)
@@ -186,24 +183,17 @@ def test_a_topic_of_its_own_that_is_deleted_is_made_again(name: str, world: Worl
     """Each turn was refused for it: nothing was delivered any more."""
     relay = world.started()
     topic = f"{world.topic}.{name}"
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([topic])[topic].result()
+    world.remove(topic)
     world.put(b"bad")
     world.put(None, delay_id="a", delay_action="cancel")
     goes_on(world, relay)
     assert (len(world.letters()), world.replies()) == (1, [("a", "unknown", 0)])
 
 
-@pytest.mark.parametrize("setting", [("cleanup.policy", "compact"), ("retention.ms", "1000"), ("retention.bytes", "9")])
-@pytest.mark.parametrize("which", ["", ".settled"])
-def test_topics_that_lose_records_are_refused(setting: tuple[str, str], which: str, world: World) -> None:
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    entry = ConfigEntry(*setting, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, world.topic + which, incremental_configs=[entry])
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.incremental_alter_configs([resource])[resource].result()
-    with pytest.raises(UsageError, match=re.escape(f"The topic {world.topic}{which} has {setting[0]}={setting[1]}")):
+def test_a_relay_does_not_start_on_topics_that_lose_records(world: World) -> None:
+    """Which settings lose some: test_topics.py."""
+    world.alter(world.topic, "retention.ms", "1000")
+    with pytest.raises(UsageError, match=re.escape(f"The topic {world.topic} has retention.ms=1000")):
         world.relay()
 
 
@@ -284,8 +274,9 @@ def test_two_relays_of_one_folder_and_one_name_are_one_too_many(world: World) ->
 # The input
 
 
+@pytest.mark.parametrize(("end", "hoped"), [("commit_transaction", ["in"]), ("abort_transaction", [])])
 def test_a_transaction_that_a_user_leaves_open_in_the_input_holds_back_what_is_behind_it_and_nothing_else(
-    world: World,
+    end: str, hoped: list[str], world: World
 ) -> None:
     relay = world.started()
     world.send("before", in_ms=1_000)
@@ -299,9 +290,9 @@ def test_a_transaction_that_a_user_leaves_open_in_the_input_holds_back_what_is_b
     world.advance_ms(1_000)
     step_until(world.values, relay)
     assert world.values() == ["before"]
-    hung.commit_transaction(10)
-    step_until(lambda: len(world.values()) == 3, relay)
-    assert world.values() == ["before", "in", "behind"]
+    getattr(hung, end)(10)
+    step_until(lambda: "behind" in world.values(), relay)
+    assert world.values() == ["before", *hoped, "behind"]
 
 
 def test_what_strangers_write_to_a_target_is_printed_too(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.take_over import TakeOver
@@ -124,7 +123,7 @@ def test_a_death_at_each_step_about_a_refusal_loses_nothing_and_doubles_nothing(
 ) -> None:
     """The second message that is too large is only tried, in a turn that is thrown away whatever Kafka says."""
     relay = world.started()
-    limit(world, world.target, 5_000)
+    world.alter(world.target, "max.message.bytes", 5_000)
     world.send("a", "b", in_ms=1_000)
     for _ in range(2):
         world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.relay.lapping import (
     LAP_BYTES,
@@ -28,8 +28,6 @@ from waterclock.relay.relay import Relay
 from waterclock.relay.store import manifest
 from waterclock.relay.upkeep.lap import LapTurn
 from waterclock.relay.upkeep.snapshots import SnapshotTurn
-from waterclock.relay.upkeep.trim import Cutter
-from waterclock.testing import Broker
 
 LAP = ("choose", "copy", "settle", "commit", "mark")
 SNAPSHOT = ("write", "commit", "mark")
@@ -94,8 +92,8 @@ def check(world: World, relay: Relay) -> None:
     [
         *(pytest.param(LapTurn, *one.values, marks=one.marks) for one in each(LAP)),
         *(pytest.param(SnapshotTurn, *one.values, marks=one.marks) for one in each(SNAPSHOT)),
-        pytest.param(Cutter, "cut", "before", marks=pytest.mark.long(seconds=4)),
-        pytest.param(Cutter, "cut", "after"),
+        pytest.param(AdminClient, "delete_records", "before", marks=pytest.mark.long(seconds=4)),
+        pytest.param(AdminClient, "delete_records", "after"),
     ],
 )
 def test_a_death_at_each_step_of_a_lap_a_snapshot_and_a_trim_loses_nothing_and_doubles_nothing(
@@ -176,7 +174,7 @@ def test_a_cancel_that_stands_before_the_copy_is_not_answered_before_the_copy_is
         patch.setattr(LapTurn, "copy", cancelled_meanwhile)
         dying(patch, LapTurn, "commit", "after")
         until_death(world, relay)
-    relay._upkeep._cutter.cut(world.topic, 0, lows[0]).result()  # as far as it is swept, and answered
+    world.cut(lows[0])  # as far as it is swept, and answered
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)
     monkeypatch.setattr("waterclock.relay.owner.turns.MOST_WAITING", 0)
     relay = lapping(world, folder=world.folder / "empty")
@@ -210,13 +208,6 @@ def test_a_zombie_in_a_lap_moves_nothing(world: World, monkeypatch: pytest.Monke
     step_until(lambda: heir._counts.laps, heir)
     world.advance_ms(YEAR_MS)
     until_delivered(world, heir, "far", "too")
-
-
-@pytest.fixture
-def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    """A world of two partitions."""
-    with World(relay_broker, tmp_path, f"laps-{tmp_path.name}", 2) as made:
-        yield made
 
 
 @pytest.mark.long(seconds=8)

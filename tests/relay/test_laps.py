@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping, owner_of, until_delivered
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.watching.view import Bounds, View
+from waterclock.relay.watching.view import LogBounds, View
 
 LARGE = random.Random(0).randbytes(3_000)  # it cannot be compressed
 
@@ -237,11 +235,7 @@ def test_a_copy_that_kafka_does_not_take_stays_where_it_is_and_the_log_from_ther
     world.send("far", in_ms=YEAR_MS)
     world.put(LARGE, deliver_to=world.target, deliver_at=world.now_ms + YEAR_MS)
     step_quietly(relay)
-    limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, world.topic, incremental_configs=[limit])
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    (changed,) = admin.incremental_alter_configs([resource]).values()
-    changed.result()
+    world.alter(world.topic, "max.message.bytes", 2_000)
     for _ in range(15):
         fill(world, relay, 10)
     step_until(lambda: "stays where it is" in caplog.text, relay)
@@ -261,8 +255,7 @@ def test_a_dead_letter_of_what_was_cut_off_holds_what_the_files_have(world: Worl
     world.put_raw(b"value", [*headers, ("delay-id", b"an id")], b"key")
     step_quietly(relay)
     cut_off(world, relay)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([target])[target].result()
+    world.remove(target)
     relay._context.targets._fresh_until_s = 0.0
     world.advance_ms(YEAR_MS)
     step_until(world.letters, relay)
@@ -283,6 +276,6 @@ def test_the_view_of_what_is_pending_has_what_was_moved_on_once(world: World) ->
     logs, topics = relay._logs, relay.topics
     assert logs.bounds(topics.input, 0)[0] > 2
     settled = 0, logs.bounds(topics.settled, 0)[1]
-    bounds = Bounds(0, logs.bounds(topics.input, 0), settled, relay._context.mark)
+    bounds = LogBounds(0, logs.bounds(topics.input, 0), settled, relay._context.mark)
     seen = [(one.origin, one.message.value(), one.request.id) for one in View(logs, topics, bounds).pending()]
     assert seen == [(0, b"far", b"x"), (1, b"farther", b"x")]

@@ -9,27 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.relay.bystander import Beside, followed, until
 from tests.relay.lapping import LAP_BYTES, fill, lapping, owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
-from waterclock.kafka.admin import Admin
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.relay.store.salvage import Salvage
-from waterclock.relay.wire.topics import Topics, prepare
 
 FAR_MS = 86_400_000
-
-
-def cut(world: World, offset: int, topic: str = "") -> None:
-    """Delete what stands before it."""
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    asked = TopicPartition(topic or world.topic, 0, offset)
-    admin.delete_records([asked])[asked].result(10)
 
 
 def filed(world: World, *values: str, stop: Callable[[Relay], object]) -> Path:
@@ -52,9 +40,8 @@ def goes_on(world: World) -> list[str]:
 
 
 def made_again(world: World, topic: str) -> None:
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([topic])[topic].result()
-    prepare(Admin(base_settings(world.broker.bootstrap, {})), Topics.of(world.topic), 1, world.broker.bootstrap)
+    world.remove(topic)
+    world.prepare()
 
 
 def test_files_whose_log_begins_at_their_position_are_the_last_copy_and_are_used(
@@ -63,7 +50,7 @@ def test_files_whose_log_begins_at_their_position_are_the_last_copy_and_are_used
     """The story: somebody's retention deleted the input while the relay ran. It went on from its files. Started again it
     threw these away, since the record filed last was "not the one that was filed": it was not there any more."""
     filed(world, "a", "b", "c", stop=world.close)
-    cut(world, 3)
+    world.cut(3)
     assert goes_on(world) == ["a", "b", "c"]
     assert (
         "begins at offset 3: somebody deleted what was before. Of the 3 messages that are pending, 3 stand"
@@ -73,7 +60,7 @@ def test_files_whose_log_begins_at_their_position_are_the_last_copy_and_are_used
 
 def test_files_whose_log_begins_in_the_middle_of_them_are_used(world: World, caplog: pytest.LogCaptureFixture) -> None:
     filed(world, "a", "b", "c", stop=world.close)
-    cut(world, 2)
+    world.cut(2)
     world.send("d", in_ms=FAR_MS)
     assert goes_on(world) == ["a", "b", "c", "d"]
     assert "Of the 3 messages that are pending, 2 stand" in caplog.text
@@ -84,7 +71,7 @@ def test_files_whose_log_begins_behind_them_are_used_and_what_stands_in_neither_
 ) -> None:
     filed(world, "a", "b", stop=world.close)
     world.send("lost", "lost too", "c", in_ms=FAR_MS)
-    cut(world, 4)
+    world.cut(4)
     assert goes_on(world) == ["a", "b", "c"]
     assert "begins at offset 4, and the files hold it up to 2: what stood at the 2 offsets between" in caplog.text
 
@@ -99,7 +86,7 @@ def test_what_was_filed_and_in_no_checkpoint_is_kept_where_the_log_lost_it(
         world.crash(relay)
 
     folder = filed(world, "a", stop=crashed)
-    cut(world, 2)
+    world.cut(2)
     assert goes_on(world) == ["a"]
     (aside,) = folder.parent.glob("*.aside.*")
     assert {saved.payload.value for saved in Salvage(aside).messages()} == {b"a", b"b"}
@@ -138,7 +125,7 @@ def test_damaged_files_that_were_the_last_copy_are_set_aside_and_that_is_said(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = filed(world, "a", "b", stop=world.close)
-    cut(world, 2)
+    world.cut(2)
     (index,) = folder.glob("*.index")
     index.write_bytes(index.read_bytes()[:-1] + b"?")
     assert goes_on(world) == []
@@ -157,7 +144,7 @@ def test_settlements_that_are_lost_with_a_log_that_was_cut_off_are_no_reason_to_
         world.close(relay)
 
     folder = filed(world, "a", stop=delivers_one)
-    cut(world, 2)
+    world.cut(2)
     before = {path.name for path in folder.iterdir()}
     made_again(world, f"{world.topic}.settled")
     with pytest.raises(UsageError, match="does not hold what was settled"):
@@ -178,7 +165,7 @@ def test_the_files_of_a_topic_that_was_made_again_stay_and_each_start_says_so(
 def test_there_is_no_lap_while_the_files_are_the_last_copy(world: World) -> None:
     """It would say that the input has all that is pending; who begins without these files would believe it."""
     filed(world, "a", stop=world.close)
-    cut(world, 1)
+    world.cut(1)
     relay = lapping(world)
     fill(world, relay, 2 * LAP_BYTES // 100)
     step_quietly(relay)
@@ -198,7 +185,7 @@ def test_what_is_followed_and_is_the_last_copy_makes_no_room(
     two.follower.checkpoint()
     before = {path.name for path in two.follower.store.folder.iterdir()}
     folder = two.follower.store.folder
-    cut(world, 1)
+    world.cut(1)
     owner_of(one).disk.is_refusing = True
     until(lambda: not two.is_there, two)
     owner_of(one).disk.took()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.owner.turn import Turn
 
 BAD = [
@@ -23,15 +21,13 @@ BAD = [
     ({"deliver_to": "t", "delay": 1, "delay_id": ""}, "delay-id must have 1 to 255 bytes, got 0."),
     ({"deliver_to": "t", "delay": 1, "delay_id": "x" * 256}, "delay-id must have 1 to 255 bytes, got 256."),
     ({"deliver_to": "nobody", "delay": 1}, "there is no topic nobody to deliver to."),
-    ({"deliver_to": "delays.settled", "delay": 1}, "is the relay's own: nothing is delivered there."),
 ]
 
 
 def test_each_bad_request_goes_aside_with_its_reason_and_the_good_ones_are_delivered(world: World) -> None:
     relay = world.started()
     for headers, _ in BAD:
-        own = {"deliver_to": f"{world.topic}.settled"} if headers.get("deliver_to") == "delays.settled" else {}
-        world.put(b"value", key=b"key", **{**headers, **own})
+        world.put(b"value", key=b"key", **headers)
         world.send("good", in_ms=0)
     world.put_raw(b"value", None)
     world.put_raw(b"value", [("deliver-to", b"t"), ("deliver-to", b"t"), ("delay", b"1")])
@@ -84,8 +80,7 @@ def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(worl
     world.put(b"value", deliver_to=gone, deliver_at=world.now_ms + 5_000)
     world.send("good", in_ms=5_000)
     step_quietly(relay)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([gone])[gone].result()
+    world.remove(gone)
     relay._context.targets.forget([gone])  # five seconds later
     world.advance_ms(5_000)
     step_until(world.values, relay)
@@ -107,8 +102,7 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
         if n == 30:
             world.send("good", in_ms=5_000)
     step_quietly(relay)
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([gone])[gone].result()
+    world.remove(gone)
     relay._context.targets.forget([gone])  # five seconds later
     real, readings = relay._logs.read, []
     monkeypatch.setattr(relay._logs, "read", lambda *where: readings.append(where) or real(*where))
@@ -121,16 +115,9 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
     assert len(readings) == 3
 
 
-def limit(world: World, topic: str, size: int) -> None:
-    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.incremental_alter_configs([resource])[resource].result()
-
-
 def test_a_message_that_its_target_refuses_is_put_aside_alone(world: World) -> None:
     relay = world.started()
-    limit(world, world.target, 5_000)
+    world.alter(world.target, "max.message.bytes", 5_000)
     world.send("before", in_ms=1_000)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
@@ -153,7 +140,7 @@ def turned(world: World) -> bool:
 
 def test_a_letter_that_is_too_large_itself_is_written_without_the_record(world: World) -> None:
     relay = world.started()
-    limit(world, f"{world.topic}.dead", 5_000)
+    world.alter(f"{world.topic}.dead", "max.message.bytes", 5_000)
     world.put(os.urandom(20_000), no_target=1)
     world.send("good", in_ms=0)
     step_until(lambda: world.advance_ms(50) or world.letters(), relay)
@@ -169,7 +156,7 @@ def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_
 ) -> None:
     monkeypatch.setattr("waterclock.relay.owner.context._PRODUCER", {"transaction.timeout.ms": 1_000})
     relay = world.started()
-    limit(world, world.target, 5_000)
+    world.alter(world.target, "max.message.bytes", 5_000)
     world.send("before", in_ms=1_000)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
     world.send("after", in_ms=1_000)

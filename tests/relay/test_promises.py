@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -94,13 +93,6 @@ def test_and_so_does_one_that_dies_at_each_step_in_turn(world: World, monkeypatc
 
 
 # 3. In order
-
-
-@pytest.fixture
-def wide(relay_broker: Any, tmp_path: Path) -> Iterator[World]:
-    """A world of two partitions."""
-    with World(relay_broker, tmp_path, f"wide-{tmp_path.name}", 2) as made:
-        yield made
 
 
 @pytest.mark.always

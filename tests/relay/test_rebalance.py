@@ -5,23 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.relay.world import World, step_until
 from waterclock.relay.relay import Relay
-from waterclock.testing import Broker
 
 PARTITIONS = 4
-
-
-@pytest.fixture
-def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    """A world of four partitions."""
-    with World(relay_broker, tmp_path, f"wide-{tmp_path.name}", PARTITIONS) as made:
-        yield made
 
 
 def share(*relays: Relay) -> None:

@@ -9,12 +9,9 @@ import os
 import pytest
 from confluent_kafka import KafkaError
 
-from tests.relay.test_letters import limit
-from tests.relay.world import QUICK, World, step_quietly, step_until
+from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
-from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import CODES, VERDICTS, Meaning, Verdict, verdict_of
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 
@@ -90,11 +87,10 @@ def test_a_target_that_was_deleted_gets_what_comes_when_it_is_made_again(world: 
     was put aside."""
     relay, gone = world.started(), other_topic(world)
     relay._context.targets.refusing([gone])  # it is there, and is believed to be
-    admin = Admin(base_settings(world.broker.bootstrap, QUICK))
-    admin.remove([gone])
+    world.admin.remove([gone])
     world.put(b"too early", deliver_to=gone, deliver_at=world.now_ms)
     step_until(lambda: passes(world) or world.letters(), relay)
-    admin.make(gone, 1)
+    world.admin.make(gone, 1)
     relay._context.targets.forget([gone])  # five seconds later
     world.put(b"in time", deliver_to=gone, deliver_at=world.now_ms)
     step_until(lambda: passes(world) or world.values(gone) or len(world.letters()) > 1, relay)
@@ -125,7 +121,7 @@ def test_those_that_are_too_large_cost_their_target_a_transaction_each_and_what_
 ) -> None:
     """Each had cost a take-over: ten of them held everything for a minute."""
     relay = world.started()
-    limit(world, world.target, 5_000)
+    world.alter(world.target, "max.message.bytes", 5_000)
     values = [os.urandom(20_000), b"fits" * 5_000, *(os.urandom(20_000) for _ in range(8)), b"fits too" * 2_500]
     for number, value in enumerate(values):
         world.put(value, deliver_to=world.target, deliver_at=world.now_ms + 1_000)
@@ -143,7 +139,7 @@ def test_a_limit_that_cannot_be_known_is_found_by_halving(world: World, monkeypa
     """A relay that may not see a topic's settings."""
     relay = world.started()
     monkeypatch.setattr(relay._context.targets, "limit", lambda topic: None)
-    limit(world, world.target, 5_000)
+    world.alter(world.target, "max.message.bytes", 5_000)
     world.send(*(os.urandom(300).hex() for _ in range(40)), in_ms=1_000)
     world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
     step_quietly(relay)

@@ -42,8 +42,8 @@ def relay_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture
-def admin(relay_broker: Any) -> AdminClient:
-    return AdminClient({"bootstrap.servers": relay_broker.bootstrap})
+def admin(world: World) -> AdminClient:
+    return world.admin.client
 
 
 def make(admin: AdminClient, topic: str, **settings: str) -> str:

@@ -11,29 +11,6 @@ from waterclock.relay.owner.pace import Pace
 from waterclock.relay.relay import Relay
 
 
-def test_a_message_is_delivered_when_it_is_due_and_not_a_millisecond_before(world: World) -> None:
-    relay = world.started()
-    world.send("hello", in_ms=3_600_000)
-    step_quietly(relay)
-    world.advance_ms(3_599_999)
-    step_quietly(relay)
-    assert world.values() == []
-    world.advance_ms(1)
-    step_quietly(relay)
-    assert world.values() == ["hello"]
-
-
-def test_due_order_then_the_order_of_the_input_and_nothing_overtakes(world: World) -> None:
-    relay = world.started()
-    world.send("c", "d", in_ms=2_000)
-    world.send("a", "b", in_ms=1_000)
-    world.send("e", in_ms=2_000)
-    step_quietly(relay)
-    world.advance_ms(60_000)
-    step_quietly(relay)
-    assert world.values() == ["a", "b", "c", "d", "e"]
-
-
 def test_what_is_due_already_when_it_comes_is_delivered_at_once(world: World) -> None:
     relay = world.started()
     world.send("late", in_ms=-86_400_000)
@@ -160,28 +137,6 @@ def test_nothing_is_delivered_before_the_input_is_read_to_where_it_ended(
     relay = world.started()
     step_quietly(relay)
     assert world.values() == ["a", "b", "c", "d"]
-
-
-def test_an_open_transaction_of_a_user_is_waited_for_and_an_aborted_one_never_seen(world: World) -> None:
-    from waterclock.errors import WaterclockError
-    from waterclock.kafka.settings import base_settings
-    from waterclock.kafka.transactions import TransactionalProducer
-
-    relay = world.started()
-    settings = base_settings(world.broker.bootstrap, {})
-    user = TransactionalProducer(settings, world.topic + "-user", lambda error: WaterclockError(error.str()))
-    headers = [("deliver-to", world.target.encode()), ("delay", b"0")]
-    user.fence()
-    user.begin()
-    user.send(world.topic, b"aborted", headers=headers, partition=0)
-    user.producer.flush(10)
-    world.send("behind it", in_ms=0)
-    step_quietly(relay)
-    assert world.values() == []
-    user.abort()
-    step_until(world.values, relay)
-    user.close()
-    assert world.values() == ["behind it"]
 
 
 @pytest.mark.long(seconds=2)

@@ -5,21 +5,11 @@ from __future__ import annotations
 import logging
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.cluster.retention import AGAIN_NS, LOOK_NS
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
-
-
-def alter(world: World, topic: str, name: str, value: str) -> None:
-    """As `kafka-configs.sh --alter` does."""
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result()
 
 
 def look(world: World, relay: Relay, after_ns: int = LOOK_NS) -> None:
@@ -37,7 +27,7 @@ def test_a_retention_that_somebody_sets_is_said_with_what_mends_it_and_the_relay
     topic = getattr(relay.topics, which)
     look(world, relay)
     assert not caplog.records
-    alter(world, topic, "retention.ms", "86400000")
+    world.alter(topic, "retention.ms", "86400000")
     look(world, relay)
     (told,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert f"The topic {topic} has retention.ms=86400000: Kafka would delete what is pending. Mend it" in told.message
@@ -49,11 +39,11 @@ def test_a_retention_that_somebody_sets_is_said_with_what_mends_it_and_the_relay
     assert len(caplog.records) == 1  # not each minute
     look(world, relay, AGAIN_NS)
     assert len(caplog.records) == 2
-    alter(world, topic, "cleanup.policy", "compact")
+    world.alter(topic, "cleanup.policy", "compact")
     look(world, relay)
     assert "has cleanup.policy=compact and retention.ms=86400000" in caplog.records[-1].message
-    alter(world, topic, "retention.ms", "-1")
-    alter(world, topic, "cleanup.policy", "delete")
+    world.alter(topic, "retention.ms", "-1")
+    world.alter(topic, "cleanup.policy", "delete")
     look(world, relay)
     look(world, relay)
     assert [record.message for record in caplog.records[3:]] == [f"{topic} keeps all that it has again"]
@@ -66,7 +56,7 @@ def test_what_kafka_does_not_tell_is_asked_again(world: World, caplog: pytest.Lo
     """And is not taken for mended."""
     relay = world.started()
     refused = Error.TOPIC_AUTHORIZATION_FAILED
-    alter(world, world.topic, "retention.ms", "1000000000")
+    world.alter(world.topic, "retention.ms", "1000000000")
     for _ in range(2):
         with world.broker.faults.answer("DescribeConfigs", refused, times=None):
             look(world, relay)

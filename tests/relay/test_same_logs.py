@@ -6,12 +6,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import NewPartitions
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import ConnectionLost, UsageError
-from waterclock.kafka.admin import Admin
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.cluster.same_logs import LOOK_NS, SameLogs
 from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.relay import Relay
@@ -31,14 +29,9 @@ def delivered(world: World) -> Relay:
     return relay
 
 
-def remove(world: World, topic: str) -> None:
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([topic])[topic].result()
-
-
 def make_again(world: World, topic: str) -> None:
-    remove(world, topic)
-    Admin(base_settings(world.broker.bootstrap, {})).make(topic, 1, KEPT)
+    world.remove(topic)
+    world.admin.make(topic, 1, KEPT)
 
 
 def look(world: World, relay: Relay) -> None:
@@ -91,13 +84,12 @@ def test_partitions_that_the_input_alone_was_given_hold_nobody_up_and_are_delive
 ) -> None:
     """For half a minute at each attempt nothing was delivered: the end of what is not there was waited for."""
     relay = world.started(settings={"topic.metadata.refresh.interval.ms": 100})
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    add_partitions(admin, world.topic)
+    add_partitions(world, world.topic)
     step_until(lambda: world.lost, relay)
     assert f"{world.topic}.settled has 1 partitions, so {world.topic}-1 cannot be delivered." in str(world.lost[0])
     world.send("other", in_ms=0)
     step_until(lambda: world.values() == ["other"], relay)
-    add_partitions(admin, f"{world.topic}.settled")
+    add_partitions(world, f"{world.topic}.settled")
     world.send("waited", in_ms=0, partition=1)
     step_until(lambda: world.advance_ms(100) or world.values() == ["other", "waited"], relay)
     world.advance_ms(1_000)
@@ -105,16 +97,15 @@ def test_partitions_that_the_input_alone_was_given_hold_nobody_up_and_are_delive
     assert relay.statistics().partitions_of_topic == 2
 
 
-def add_partitions(admin: AdminClient, topic: str) -> None:
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+def add_partitions(world: World, topic: str) -> None:
+    world.admin.client.create_partitions([NewPartitions(topic, 2)])[topic].result()
 
 
 def test_a_topic_that_is_gone_is_not_another_one(world: World) -> None:
-    admin = Admin(base_settings(world.broker.bootstrap, {}))
-    watcher = Watcher(admin.client, world.clock)
-    same_logs = SameLogs(watcher, {world.target: admin.topic_id(world.target)})
+    watcher = Watcher(world.admin.client, world.clock)
+    same_logs = SameLogs(watcher, {world.target: world.admin.topic_id(world.target)})
     same_logs.check()
-    remove(world, world.target)
+    world.remove(world.target)
     with pytest.raises(ConnectionLost, match=f"Kafka does not describe the topic {world.target}"):
         same_logs.check()
     world.clock.advance_s(LOOK_NS / 1e9)

@@ -274,15 +274,13 @@ def test_a_death_at_each_step_of_a_turn_leaves_each_occurrence_once_and_one_next
 def test_a_series_whose_next_one_the_input_refuses_ends_with_a_letter(world: World) -> None:
     import os
 
-    from tests.relay.test_letters import limit
-
     relay = world.started()
     first_ms = world.now_ms + 1_000
     series = {"delay_cron": HOURLY, "delay_id": "x", "deliver_at": first_ms}
     world.put(os.urandom(20_000), deliver_to=world.target, **series)
     world.send("good", in_ms=1_000)
     step_quietly(relay)
-    limit(world, world.topic, 5_000)
+    world.alter(world.topic, "max.message.bytes", 5_000)
     world.advance_ms(1_000)
     while not world.values():
         world.advance_ms(50)

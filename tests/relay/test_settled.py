@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from waterclock.relay.logs.settled import SettledOrigins
 from waterclock.relay.store.origins import CHUNK, Origins, State
-from waterclock.relay.store.slots import Slots
+from waterclock.relay.store.slots import SpanSlots
 from waterclock.relay.wire.moves import Move
 from waterclock.relay.wire.settlement import Settlement, mark_of
-from waterclock.relay.wire.snapshot import Part, Snapshot, part_of
+from waterclock.relay.wire.snapshot import SettledSnapshot, SnapshotPart, part_of
 
 MARK, OTHER = mark_of("an id"), mark_of("another")
 PLACES = st.lists(st.integers(0, 4 * CHUNK), max_size=8)
@@ -23,7 +23,7 @@ def settlement(*origins: int, mark: bytes = MARK) -> Settlement:
     return Settlement(State.FIRED, 12, mark, np.array(origins, "<i8"))
 
 
-def parts(snapshot: Snapshot, mark: bytes = MARK) -> list[Part]:
+def parts(snapshot: SettledSnapshot, mark: bytes = MARK) -> list[SnapshotPart]:
     return [part_of(value) for value in snapshot.parts(mark)]
 
 
@@ -37,12 +37,12 @@ def chunk(*settled: int) -> bytes:
 def test_it_has_what_the_files_have_after_the_same_snapshot(
     before: list[int], behind: list[int], named: set[int], end: int
 ) -> None:
-    """`Ledger.begin_with` is what the files make of it."""
+    """`OriginLedger.begin_with` is what the files make of it."""
     chunks = {number: chunk(3, 5, 4_000) for number in named if number * CHUNK < end}
-    settled, files = SettledOrigins(MARK, 1), Origins(Slots())
+    settled, files = SettledOrigins(MARK, 1), Origins(SpanSlots())
     settled.take(settlement(*before))
     files.settle(np.unique(np.array(before, "<i8")), State.FIRED, range(0))
-    for part in parts(Snapshot(1, 12, end, 0, [], chunks)):
+    for part in parts(SettledSnapshot(1, 12, end, 0, [], chunks)):
         settled.take(part)
     below = end - end % CHUNK
     for number in {*chunks, *files.numbers(below)}:
@@ -59,7 +59,7 @@ def test_it_has_what_the_files_have_after_the_same_snapshot(
 def test_what_was_cut_off_is_known_through_a_snapshot_that_covers_it_and_through_no_other() -> None:
     settled = SettledOrigins(MARK, 100)
     assert not settled.is_known
-    snapshots = [Snapshot(at, 0, 0, 0, [], {}) for at in (99, 100)]
+    snapshots = [SettledSnapshot(at, 0, 0, 0, [], {}) for at in (99, 100)]
     for snapshot, is_known in zip(snapshots, (False, True), strict=True):
         for part in parts(snapshot):
             settled.take(part)
@@ -69,7 +69,7 @@ def test_what_was_cut_off_is_known_through_a_snapshot_that_covers_it_and_through
 
 def test_that_of_an_earlier_input_settles_nothing_and_says_that_nothing_was_cut_off() -> None:
     settled = SettledOrigins(MARK, 100)
-    for part in parts(Snapshot(100, 7, 4 * CHUNK, 9, [(1, 2)], {}), OTHER):
+    for part in parts(SettledSnapshot(100, 7, 4 * CHUNK, 9, [(1, 2)], {}), OTHER):
         settled.take(part)
     settled.take(settlement(5, mark=OTHER))
     settled.take(Move(7, 9, OTHER, [(1, 2)]))
@@ -79,7 +79,7 @@ def test_that_of_an_earlier_input_settles_nothing_and_says_that_nothing_was_cut_
 
 def test_a_snapshot_tells_what_was_moved_and_how_far_commands_are_answered() -> None:
     settled = SettledOrigins(MARK, 100)
-    for part in parts(Snapshot(100, 77, 50, 40, [(45, 50)], {0: chunk(41)})):
+    for part in parts(SettledSnapshot(100, 77, 50, 40, [(45, 50)], {0: chunk(41)})):
         settled.take(part)
     assert (settled.answered, settled.moves.swept, settled.moves.end) == (77, 40, 50)
     assert [settled.state(origin) for origin in (41, 42)] == [State.CANCELLED, State.UNKNOWN]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from waterclock.relay.store import State
 from waterclock.relay.wire.moves import Move, move_of
 from waterclock.relay.wire.settlement import MOST, NoSettlement, mark_of, settlement_of, settlements
-from waterclock.relay.wire.snapshot import Snapshot, part_of
+from waterclock.relay.wire.snapshot import SettledSnapshot, part_of
 
 MARK = mark_of("an id")
 
@@ -34,7 +34,7 @@ def test_many_origins_are_several_records_each_below_a_topics_limit() -> None:
 KINDS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "settlement": (next(settlements(State.FIRED, np.array([5, 7], "<i8"), 12, MARK)), settlement_of),
     "move": (Move(12, 9, MARK, [(20, 23), (30, 31)]).packed(), move_of),
-    "snapshot": (Snapshot(4, 12, 70_000, 9, [(20, 23)], {0: b"states"}).parts(MARK)[0], part_of),
+    "snapshot": (SettledSnapshot(4, 12, 70_000, 9, [(20, 23)], {0: b"states"}).parts(MARK)[0], part_of),
 }
 
 

@@ -23,7 +23,6 @@ from tests.relay.lapping import (
     saved,
     until_delivered,
 )
-from tests.relay.test_last_copy import cut
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
@@ -31,15 +30,15 @@ from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.relay.wire.moves import Move, move_of
 from waterclock.relay.wire.settlement import NoSettlement, mark_of
-from waterclock.relay.wire.snapshot import Assembly, Snapshot, part_of
+from waterclock.relay.wire.snapshot import Assembly, SettledSnapshot, part_of
 from waterclock.relay.wire.topics import Topics, prepare
 
 MARK = mark_of("an id")
 STRETCHES = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=5)
 
 
-def made(chunks: dict[int, bytes], stretches: list[tuple[int, int]]) -> Snapshot:
-    return Snapshot(5, 12, 70_000, 3, stretches, chunks)
+def made(chunks: dict[int, bytes], stretches: list[tuple[int, int]]) -> SettledSnapshot:
+    return SettledSnapshot(5, 12, 70_000, 3, stretches, chunks)
 
 
 @given(st.dictionaries(st.integers(0, 2**40), st.binary(max_size=40), max_size=4), STRETCHES)
@@ -235,7 +234,7 @@ def test_what_was_deleted_by_hand_is_said(world: World, caplog: pytest.LogCaptur
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS)
     fill(world, relay, 10)
-    cut(world, 5)
+    world.cut(5)
     empty(world, relay)
     assert "begins at offset 5: nothing is known of what was before" in caplog.text
 

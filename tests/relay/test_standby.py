@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
-from pathlib import Path
-
 import pytest
-from confluent_kafka import Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Message
 
 from tests.relay.bystander import Beside, Bystander, Time, followed, handed_over, until
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, owner_of, until_delivered
 from tests.relay.test_kills import dying, run_until_death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
-from waterclock.kafka.settings import base_settings
-from waterclock.relay.options import StandsBy
 from waterclock.relay.owner.turn import Turn
-from waterclock.relay.relay import Relay
+from waterclock.relay.relay import Relay, StandsBy
 from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
-from waterclock.testing import Broker
-
-_numbers = count()
-
-
-@pytest.fixture
-def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    with World(relay_broker, tmp_path, f"standby{next(_numbers)}", 2) as made:
-        yield made
 
 
 def test_what_is_filed_and_settled_elsewhere_is_filed_and_settled_here(world: World, beside: Beside) -> None:
@@ -199,12 +183,6 @@ def test_it_follows_through_laps_snapshots_and_trims(world: World, beside: Besid
     until_delivered(world, last, "far")
 
 
-def cut(world: World, topic: str, offset: int) -> None:
-    """Delete what stands before it."""
-    admin, asked = AdminClient(base_settings(world.broker.bootstrap, {})), TopicPartition(topic, 0, offset)
-    admin.delete_records([asked])[asked].result(10)
-
-
 def test_files_that_end_before_the_log_begins_are_kept_and_what_stood_between_is_said(
     world: World, beside: Beside, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,7 +192,7 @@ def test_files_that_end_before_the_log_begins_are_kept_and_what_stood_between_is
     followed(one, two)
     two.standby.let_go(0)
     world.send("b", "c", in_ms=YEAR_MS)
-    cut(world, one.topics.input, 2)
+    world.cut(2, one.topics.input)
     until(two.has(3), two)
     assert "begins at offset 2, and the files hold it up to 1: what stood at the 1 offsets between" in caplog.text
     assert two.follower.store.pending == 2
@@ -249,7 +227,7 @@ def test_what_nobody_knows_of_any_more_is_not_followed(
     world.send("a", in_ms=0)
     step_until(world.values, one)
     settled = one.topics.settled
-    cut(world, settled, one._logs.bounds(settled, 0)[1])
+    world.cut(one._logs.bounds(settled, 0)[1], settled)
     two = beside(one)
     until(lambda: "no snapshot of what was settled" in caplog.text, two)
     assert not two.is_there

@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
-from waterclock.kafka.admin import Admin
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
-from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker
 
 
@@ -88,9 +84,8 @@ def test_a_topic_that_was_made_again_has_nothing_to_do_with_the_old_files_and_se
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.close(filled(world))
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([world.topic])[world.topic].result()
-    prepare(Admin(base_settings(world.broker.bootstrap, {})), Topics.of(world.topic), 1, world.broker.bootstrap)
+    world.remove(world.topic)
+    world.prepare()
     world.send("of the new one", in_ms=1_000)
     relay = world.started()
     world.advance_ms(1_000)
@@ -102,8 +97,7 @@ def test_a_topic_that_was_made_again_has_nothing_to_do_with_the_old_files_and_se
 def test_settlements_that_are_lost_are_no_reason_to_deliver_everything_again(world: World) -> None:
     world.close(filled(world))
     settled = f"{world.topic}.settled"
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    admin.delete_topics([settled])[settled].result()
+    world.remove(settled)
     with pytest.raises(UsageError, match="does not hold what was settled"):
         world.started()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -20,7 +19,6 @@ from waterclock.relay.owner import context
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.owner.turns import AT_ONCE
 from waterclock.relay.relay import Relay
-from waterclock.testing import Broker
 
 PARTITIONS = 6
 PATIENCE_S = 20
@@ -54,13 +52,6 @@ def test_what_kafka_sends_away_is_asked_for_again_soon_unless_a_user_says_otherw
 
 
 # Side by side
-
-
-@pytest.fixture
-def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    """A world of several partitions, each with a message that is due."""
-    with World(relay_broker, tmp_path, f"turns-{tmp_path.name}", PARTITIONS) as made:
-        yield made
 
 
 def due_in_each(world: World, partitions: int) -> tuple[Relay, list[str]]:

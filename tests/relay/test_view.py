@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 
 from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
-from tests.relay.test_last_copy import cut
 from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
+from waterclock.kafka.settings import base_settings
+from waterclock.relay.logs.logs import Logs
+from waterclock.relay.watching.view import View, bounds_of
+from waterclock.relay.wire.request import Action
+from waterclock.relay.wire.topics import Topics
 
 
 def ask(world: World, *command: str) -> int:
@@ -60,16 +65,32 @@ def test_what_was_moved_on_is_listed_once_and_what_is_due_next_is_said(
     assert (message["origin"], message["state"], message["due_ms"]) == (f"{world.topic}-0-0", "pending", due_ms)
 
 
-def test_a_message_and_its_copy_are_one(
+def test_a_message_and_its_copy_are_one_and_what_was_delivered_before_is_shown_for_as_long_as_the_log_has_it(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waterclock.relay.upkeep.trim.Trims.step", lambda trims: None)  # both stand in the log
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS, id="a")
+    world.send("now", in_ms=0, id="b")
     step_quietly(relay)
     fill(world, relay)
     step_until(lambda: relay._counts.laps, relay)
     assert len(told(capsys, world, "show", "a")["messages"]) == 1
+    assert [one["state"] for one in told(capsys, world, "show", "b")["messages"]] == ["fired"]
+
+
+def test_what_was_asked_of_a_message_and_not_answered_yet_came_behind_it(world: World) -> None:
+    world.close(world.started())
+    for id, value in (("b", "before its cancel"), ("a", None), ("a", "after its cancel"), ("b", None)):
+        if value is None:
+            world.put(None, delay_id=id, delay_action="cancel")
+        else:
+            world.send(value, in_ms=YEAR_MS, id=id)
+    with closing(Logs(base_settings(world.broker.bootstrap, {}))) as logs:
+        topics = Topics.of(world.topic)
+        (bounds,) = bounds_of(world.admin, logs, topics)
+        seen = [(one.message.value(), one.asked) for one in View(logs, topics, bounds).pending()]
+    assert seen == [(b"before its cancel", Action.CANCEL), (b"after its cancel", None)]
 
 
 def test_where_no_snapshot_says_what_was_settled_before_nothing_is_listed(
@@ -79,7 +100,7 @@ def test_where_no_snapshot_says_what_was_settled_before_nothing_is_listed(
     relay = world.started()
     step_until(world.values, relay)
     step_quietly(relay)
-    cut(world, 1, f"{world.topic}.settled")
+    world.cut(1, f"{world.topic}.settled")
     assert ask(world, "ls") == 2
     assert "no snapshot of what was settled before can be read" in capsys.readouterr().err
 

@@ -1,15 +1,11 @@
-"""What is asked of the cluster is heard in a later step; one AdminClient asks for all of a relay."""
+"""What is asked of the cluster is heard in a later step. That a relay has one AdminClient: test_away.py."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from tests.relay.lapping import cut_off, lapping
-from tests.relay.world import World
 from waterclock.clock import ManualClock
 from waterclock.relay.cluster.watcher import Answers, Watcher
 
@@ -59,21 +55,3 @@ def test_what_was_asked_once_is_heard_once(clock: ManualClock) -> None:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
-
-
-def test_a_relay_has_one_admin_client_whatever_it_does(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each had four threads of its own; there were six."""
-    made: list[AdminClient] = []
-    begin = AdminClient.__init__
-
-    def count(client: AdminClient, *arguments: Any, **named: Any) -> None:
-        made.append(client)
-        begin(client, *arguments, **named)
-
-    monkeypatch.setattr(AdminClient, "__init__", count)
-    relay = lapping(world)
-    cut_off(world, relay)  # targets, laps, snapshots and trims
-    world.advance_ms(600_000)
-    for _ in range(3):  # the group, the topics and their settings
-        relay.step(0.1)
-    assert made == [relay._watcher.client]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from tests.relay.reader import QUICK, Reader, Seen
 from waterclock.clock import ManualClock, WallClock
 from waterclock.errors import WaterclockError
 from waterclock.kafka.admin import Admin
@@ -23,18 +25,6 @@ from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker
 
 PATIENCE_S = 30
-QUICK = {"reconnect.backoff.ms": 20}  # librdkafka holds back a new client's second connection for half of it
-
-
-class Seen(NamedTuple):
-    """A record as a reader of committed records sees it."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-    timestamp_ms: int
 
 
 class World:
@@ -47,9 +37,9 @@ class World:
         self.lost: list[WaterclockError] = []
         self._relays: list[Relay] = []
         self._producer = Producer({**base_settings(broker.bootstrap, QUICK), "linger.ms": 0})
-        admin = Admin(base_settings(broker.bootstrap, QUICK))
-        admin.make(self.target, 1)
-        prepare(admin, Topics.of(topic), partitions, broker.bootstrap)
+        self.admin = Admin(base_settings(broker.bootstrap, QUICK))
+        self.admin.make(self.target, 1)
+        self.prepare()
 
     def __enter__(self) -> World:
         return self
@@ -130,11 +120,35 @@ class World:
     def advance_ms(self, ms: int) -> None:
         self.clock.advance_s(ms / 1000)
 
+    # Topics
+
+    def prepare(self) -> None:
+        """The relay's topics are there."""
+        prepare(self.admin, Topics.of(self.topic), self.partitions, self.broker.bootstrap)
+
+    def alter(self, topic: str, name: str, value: object) -> None:
+        """As `kafka-configs.sh --alter` does."""
+        entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        self.admin.client.incremental_alter_configs([resource])[resource].result()
+
+    def remove(self, topic: str) -> None:
+        """Delete it."""
+        self.admin.client.delete_topics([topic])[topic].result()
+
+    def cut(self, offset: int, topic: str = "") -> None:
+        """Delete what stands before the offset, of the input by default."""
+        place = TopicPartition(topic or self.topic, 0, offset)
+        self.admin.client.delete_records([place])[place].result(10)
+
     # What readers see
 
     def seen(self, topic: str = "") -> list[Seen]:
-        """All that is committed in a topic, the target by default."""
-        return list(read(self.broker, topic or self.target))
+        """All that is committed in a topic, the target by default: partition by partition."""
+        reader = Reader(self.broker, [topic or self.target])
+        found = sorted(reader.news()[topic or self.target], key=lambda one: one.partition)
+        reader.close()
+        return found
 
     def values(self, topic: str = "") -> list[str]:
         return [(seen.value or b"").decode() for seen in self.seen(topic)]
@@ -149,29 +163,6 @@ class World:
 
 def _headers(named: dict[str, Any]) -> list[tuple[str, bytes]]:
     return [(name.replace("_", "-"), str(text).encode()) for name, text in named.items()]
-
-
-def read(broker: Broker, topic: str) -> Iterable[Seen]:
-    """Partition by partition, up to the end of what is committed."""
-    reading = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({**base_settings(broker.bootstrap, QUICK), **reading, "fetch.wait.max.ms": 5})
-    for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        while True:
-            message = consumer.poll(10)
-            assert message is not None
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF
-                break
-            yield Seen(
-                partition,
-                message.offset(),
-                message.key(),
-                message.value(),
-                message.headers() or [],
-                message.timestamp()[1],
-            )
-    consumer.close()
 
 
 def step_until(condition: Callable[[], object], *relays: Relay) -> None:

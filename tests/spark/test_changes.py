@@ -20,10 +20,9 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from tests.sinks.stores import PostgresStore
 from tests.spark.topic_contract import run
 from tests.spark.topics import Sender
-from waterclock.cdc.naming import topic_of
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.topics import PER_TABLE, Target
+from waterclock.cdc.topics import PER_TABLE, Target, topic_of
 from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.testing import Broker
 

@@ -24,12 +24,10 @@ from tests.relay.life import Life
 from tests.relay.world import World, step_quietly, step_until
 from tests.test_readme import ROOT, blocks, run_block
 from waterclock.errors import ConnectionLost, UsageError
-from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.store import State
-from waterclock.relay.upkeep.trim import Cutter
-from waterclock.relay.watching.view import Bounds
+from waterclock.relay.watching.view import LogBounds
 from waterclock.relay.wire.settlement import mark_of, settlements
 from waterclock.relay.wire.topics import Topics
 from waterclock.spark import pending
@@ -197,8 +195,8 @@ def test_the_rows_are_the_same_when_both_logs_were_cut_off_behind_a_snapshot(spa
 def part_of(logs: Logs, world: World) -> PendingPart:
     """The only partition, as it is planned now."""
     topics = Topics.of(world.topic)
-    mark = mark_of(Admin(base_settings(world.broker.bootstrap, {})).topic_id(world.topic))
-    return PendingPart(Bounds(0, logs.bounds(topics.input, 0), logs.bounds(topics.settled, 0), mark))
+    mark = mark_of(world.admin.topic_id(world.topic))
+    return PendingPart(LogBounds(0, logs.bounds(topics.input, 0), logs.bounds(topics.settled, 0), mark))
 
 
 def values_of(logs: Logs, world: World, part: PendingPart) -> list[bytes]:
@@ -241,15 +239,14 @@ def test_where_no_snapshot_says_what_was_settled_before_the_view_is_refused(worl
     world.send("later")
     step_quietly(world.started())
     settled = f"{world.topic}.settled"
-    admin = Admin(base_settings(world.broker.bootstrap, {}))
-    Cutter(admin.client).cut(settled, 0, 1).result(10)
+    world.cut(1, settled)
     with pytest.raises(UsageError, match=f"{settled}-0 begins at offset 1, and no snapshot"):
         values_of(logs, world, part_of(logs, world))
 
 
 def settle(world: World, state: State, origin: int, mark: bytes = b"", damage: bool = False) -> None:
     """A settlement of the first partition, as a relay writes it."""
-    known = Admin(base_settings(world.broker.bootstrap, {})).topic_id(world.topic)
+    known = world.admin.topic_id(world.topic)
     (value,) = settlements(state, np.array([origin], "<i8"), 0, mark or mark_of(known))
     world._producer.produce(f"{world.topic}.settled", value[:-1] + b"\xff" if damage else value, partition=0)
     assert world._producer.flush(10) == 0

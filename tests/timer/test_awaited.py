@@ -73,8 +73,7 @@ def nothing_ran() -> None:
 @every_verb
 @pytest.mark.parametrize("fn", [*ASYNCHRONOUS.values(), generate], ids=[*ASYNCHRONOUS, "generator"])
 @pytest.mark.parametrize("make", THREADED)
-def test_a_timer_refuses_a_coroutine_function_where_it_is_handed_over(make: Make, fn: Any, verb: Any) -> None:
-    timer = by_hand(make)
+def test_a_timer_refuses_a_coroutine_function_where_it_is_handed_over(timer: Any, fn: Any, verb: Any) -> None:
     with pytest.raises(TypeError, match=r"nobody awaits.*use an AsyncTimer"):
         verb(timer, fn)
     assert len(timer) == 0

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.timer.timers import DRIVERS, THREADED, Diary, Make, by_hand, nothing
+from tests.timer.timers import Diary, Make, by_hand, every_driver, every_thread, nothing, nothing_of
 from waterclock import AsyncTimer, TimerClosed, TimerFull
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
-threaded = pytest.mark.parametrize("make", THREADED)
 
 
 @every_driver
@@ -96,7 +93,7 @@ FREE: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
-@threaded
+@every_thread
 @pytest.mark.parametrize("free", FREE.values(), ids=FREE)
 def test_block_waits_until_there_is_room(make: Make, free: Callable[[Any, Any], object]) -> None:
     timer = by_hand(make, max_pending=1, when_full="block")
@@ -108,7 +105,7 @@ def test_block_waits_until_there_is_room(make: Make, free: Callable[[Any, Any], 
     assert (len(added), len(timer), added[0].pending) == (1, 1, True)
 
 
-@threaded
+@every_thread
 def test_block_ends_with_the_cancel_of_a_periodic_one(make: Make) -> None:
     timer = by_hand(make, max_pending=1, when_full="block")
     handle = timer.every(1, nothing)
@@ -118,7 +115,7 @@ def test_block_ends_with_the_cancel_of_a_periodic_one(make: Make) -> None:
     assert len(timer) == 1
 
 
-@threaded
+@every_thread
 def test_who_waits_for_room_is_told_of_the_close(make: Make) -> None:
     timer = by_hand(make, max_pending=1, when_full="block")
     handle, errors = timer.call_later(1, nothing), []
@@ -136,7 +133,7 @@ def test_who_waits_for_room_is_told_of_the_close(make: Make) -> None:
     assert (len(errors), len(timer)) == (3, 0)
 
 
-@threaded
+@every_thread
 def test_a_callback_is_refused_where_it_would_wait_for_itself(make: Make) -> None:
     errors: list[BaseException] = []
     timer = by_hand(make, max_pending=1, when_full="block", on_error=errors.append)
@@ -153,7 +150,7 @@ def test_a_callback_is_refused_where_it_would_wait_for_itself(make: Make) -> Non
     assert timer.statistics().fired == 2
 
 
-@threaded
+@every_thread
 def test_handles_of_a_capped_timer_are_the_ones_that_close_gives_back(make: Make) -> None:
     timer = by_hand(make, max_pending=3, when_full="block")
     diary = Diary(timer)
@@ -166,7 +163,7 @@ def test_handles_of_a_capped_timer_are_the_ones_that_close_gives_back(make: Make
     assert (waits.pending, waits.cancelled()) == (False, True)
 
 
-@threaded
+@every_thread
 def test_two_threads_never_share_the_last_place(make: Make) -> None:
     """Each looks, is held up, and then takes what it saw: unless looking and taking is one step."""
     timer = by_hand(make, max_pending=1)
@@ -194,7 +191,7 @@ def test_two_threads_never_share_the_last_place(make: Make) -> None:
     assert (sorted(answers), len(timer)) == (["full", "taken"], 1)
 
 
-@threaded
+@every_thread
 @pytest.mark.parametrize("when_full", ["raise", "block", "run"])
 def test_many_threads_never_take_more_than_there_is_room(make: Make, when_full: str) -> None:
     timer = make(tick_s=0.0001, max_pending=5, when_full=when_full, on_error=nothing_of)
@@ -223,10 +220,6 @@ def test_many_threads_never_take_more_than_there_is_room(make: Make, when_full: 
         wait_for(lambda: timer.statistics().fired == sum(ran))
         assert sum(ran) + sum(refused) + left == 1600
     assert when_full == "raise" or refused == [0] * 8
-
-
-def nothing_of(error: BaseException) -> None:
-    pass
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -14,9 +14,7 @@ from waterclock.errors import UsageError
 pytestmark = pytest.mark.parametrize("make", DRIVERS)
 
 
-def test_close_gives_back_what_waited_and_none_of_it_runs(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_close_gives_back_what_waited_and_none_of_it_runs(timer: Any, diary: Diary) -> None:
     ran, cancelled = timer.call_later(0, nothing), timer.call_later(5, diary("cancelled"))
     waiting = {timer.call_later(delay_s, diary("never")) for delay_s in (0.5, 2, 3, 500, 10**8)}
     waiting |= {timer.every(0.7, diary("never"))}
@@ -31,8 +29,7 @@ def test_close_gives_back_what_waited_and_none_of_it_runs(make: Make) -> None:
     assert (len(timer), timer.advance(10**9), diary.lines) == (0, 0, [])
 
 
-def test_after_close_every_add_raises_also_one_that_is_due(make: Make) -> None:
-    timer = by_hand(make)
+def test_after_close_every_add_raises_also_one_that_is_due(timer: Any) -> None:
     timer.close()
     for add in (timer.call_later, timer.call_at, timer.every):
         for seconds in (0.0001, 60):
@@ -53,15 +50,12 @@ def test_a_closed_timer_with_a_cap_is_closed_too(make: Make, settings: dict[str,
         timer.call_later(1, nothing)
 
 
-def test_closing_again_gives_an_empty_list(make: Make) -> None:
-    timer = by_hand(make)
+def test_closing_again_gives_an_empty_list(timer: Any) -> None:
     timer.call_later(1, nothing)
     assert [len(timer.close()), timer.close(), timer.close()] == [1, [], []]
 
 
-def test_close_from_inside_a_callback_ends_also_the_rest_of_its_tick(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_close_from_inside_a_callback_ends_also_the_rest_of_its_tick(timer: Any, diary: Diary) -> None:
     closed: list[Any] = []
     timer.call_later(1, lambda: closed.extend(timer.close()))
     rest = [timer.call_later(1, diary("same tick")) for _ in range(100)]
@@ -85,16 +79,14 @@ def test_a_callback_that_closes_cannot_add(make: Make) -> None:
     assert [type(error) for error in errors] == [TimerClosed]
 
 
-def test_close_from_inside_a_periodic_callback_ends_it_and_gives_it_back(make: Make) -> None:
-    timer = by_hand(make)
+def test_close_from_inside_a_periodic_callback_ends_it_and_gives_it_back(timer: Any) -> None:
     closed: list[Any] = []
     handle = timer.every(1, lambda: closed.extend(timer.close()))
     assert timer.advance(5) == 1
     assert (closed, handle.pending, handle.cancelled(), handle.cancel()) == ([handle], False, True, False)
 
 
-def test_with_closes_at_the_end_also_behind_an_error(make: Make) -> None:
-    timer = by_hand(make)
+def test_with_closes_at_the_end_also_behind_an_error(timer: Any) -> None:
     handle = timer.call_later(1, nothing)
     with pytest.raises(KeyError), timer as same:
         raise KeyError(same is timer)
@@ -103,8 +95,7 @@ def test_with_closes_at_the_end_also_behind_an_error(make: Make) -> None:
         timer.call_later(1, nothing)
 
 
-def test_a_paused_timer_closes_and_a_closed_one_can_be_paused(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_paused_timer_closes_and_a_closed_one_can_be_paused(timer: Any) -> None:
     handle = timer.call_later(1, nothing)
     timer.pause()
     assert timer.close() == [handle]

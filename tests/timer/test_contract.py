@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing
+from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing, nothing_of
 from waterclock import ManualClock, SystemClock, Timer
 from waterclock.errors import UsageError
 
@@ -17,9 +17,7 @@ pytestmark = pytest.mark.parametrize("make", DRIVERS)
 
 
 @pytest.mark.parametrize("delay_s", [0.001, 0.0011, 0.07, 0.57, 1.1, 2.3, 60, 86_400, 10.0000000005])
-def test_a_callback_runs_at_the_first_tick_not_before_its_delay(make: Make, delay_s: float) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_callback_runs_at_the_first_tick_not_before_its_delay(timer: Any, diary: Diary, delay_s: float) -> None:
     timer.call_later(delay_s, diary("ran"))
     timer.advance(delay_s + 0.001)
     (_, at_s) = diary.lines[0]
@@ -27,9 +25,9 @@ def test_a_callback_runs_at_the_first_tick_not_before_its_delay(make: Make, dela
 
 
 @pytest.mark.parametrize("delay_s", [0.07, 0.57, 1.1, 2.3, 60])
-def test_a_delay_of_whole_ticks_is_not_a_tick_longer_for_how_floats_are_written(make: Make, delay_s: float) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_delay_of_whole_ticks_is_not_a_tick_longer_for_how_floats_are_written(
+    timer: Any, diary: Diary, delay_s: float
+) -> None:
     timer.call_later(delay_s, diary("later"))
     timer.call_at(delay_s, diary("at"))
     timer.advance(delay_s)
@@ -56,9 +54,7 @@ def test_call_at_counts_in_the_time_of_the_timer(make: Make) -> None:
 # Kafka's: tasks that are due already; many tasks, each once
 
 
-def test_what_is_due_when_it_is_added_runs_at_the_next_turn(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_what_is_due_when_it_is_added_runs_at_the_next_turn(timer: Any, diary: Diary) -> None:
     timer.advance(7)
     for name, delay_s in (("zero", 0), ("negative", -1), ("before the clock", -60)):
         timer.call_later(delay_s, diary(name))
@@ -67,8 +63,7 @@ def test_what_is_due_when_it_is_added_runs_at_the_next_turn(make: Make) -> None:
     assert diary.lines == [("zero", 7.0), ("negative", 7.0), ("before the clock", 7.0), ("past", 7.0)]
 
 
-def test_each_of_many_runs_exactly_once_and_by_tick(make: Make) -> None:
-    timer = by_hand(make)
+def test_each_of_many_runs_exactly_once_and_by_tick(timer: Any) -> None:
     delays_ms = [*range(5), *range(10, 100), *range(10, 100), *range(100, 500)]
     ran: list[int] = []
     for ms in delays_ms:
@@ -78,8 +73,7 @@ def test_each_of_many_runs_exactly_once_and_by_tick(make: Make) -> None:
     assert (len(timer), timer.advance(60)) == (0, 0)
 
 
-def test_callbacks_of_one_tick_run_in_the_order_of_adding(make: Make) -> None:
-    timer = by_hand(make)
+def test_callbacks_of_one_tick_run_in_the_order_of_adding(timer: Any) -> None:
     ran: list[str] = []
     timer.call_at(0.0109, ran.append, "later in the tick, added first")
     timer.advance(0.005)
@@ -91,9 +85,7 @@ def test_callbacks_of_one_tick_run_in_the_order_of_adding(make: Make) -> None:
 # 2: one code under every clock
 
 
-def test_the_clock_shows_the_tick_while_its_callbacks_run(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_the_clock_shows_the_tick_while_its_callbacks_run(timer: Any, diary: Diary) -> None:
     for delay_s in (3, 1, 2):
         timer.call_later(delay_s, diary("ran"))
     timer.advance(10)
@@ -101,16 +93,13 @@ def test_the_clock_shows_the_tick_while_its_callbacks_run(make: Make) -> None:
     assert timer.time() == 10.0
 
 
-def test_what_a_callback_adds_within_the_time_turned_runs_in_the_same_call(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_what_a_callback_adds_within_the_time_turned_runs_in_the_same_call(timer: Any, diary: Diary) -> None:
     timer.call_later(1, lambda: timer.call_later(1, diary("second")))
     assert timer.advance(2) == 2
     assert diary.lines == [("second", 2.0)]
 
 
-def test_a_callback_that_adds_itself_again_and_again_runs_once_a_tick(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_callback_that_adds_itself_again_and_again_runs_once_a_tick(timer: Any) -> None:
     ran: list[float] = []
 
     def again() -> None:
@@ -123,9 +112,7 @@ def test_a_callback_that_adds_itself_again_and_again_runs_once_a_tick(make: Make
     assert ran == [0.0, 0.001, 0.002, 0.003]
 
 
-def test_advance_to_next_jumps_from_deadline_to_deadline(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_advance_to_next_jumps_from_deadline_to_deadline(timer: Any, diary: Diary) -> None:
     for name, delay_s in (("day", 86_400), ("two of a second", 1), ("the other", 1)):
         timer.call_later(delay_s, diary(name))
     assert [timer.advance_to_next(), timer.time()] == [2, 1.0]
@@ -133,9 +120,7 @@ def test_advance_to_next_jumps_from_deadline_to_deadline(make: Make) -> None:
     assert [timer.advance_to_next(), timer.time()] == [0, 86_400.0]
 
 
-def test_advance_runs_what_became_due_because_a_callback_turned_the_clock(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_advance_runs_what_became_due_because_a_callback_turned_the_clock(timer: Any, diary: Diary) -> None:
     timer.call_later(1, lambda: timer._clock.advance_s(60))
     timer.call_later(30, diary("late"))
     assert timer.advance(1) == 2
@@ -152,10 +137,7 @@ def test_two_timers_on_one_clock_each_run_their_own(make: Make) -> None:
     assert diary.lines == [("other", 5.0)]
 
 
-def test_advance_from_inside_a_callback_raises_there_and_the_turn_goes_on(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
-
+def test_advance_from_inside_a_callback_raises_there_and_the_turn_goes_on(timer: Any, diary: Diary) -> None:
     def turn() -> None:
         for advance in (lambda: timer.advance(1), timer.advance_to_next):
             with pytest.raises(RuntimeError, match="being turned"):
@@ -176,8 +158,7 @@ def test_only_a_manual_clock_is_turned_by_hand(make: Make) -> None:
             turn()
 
 
-def test_a_manual_clock_needs_no_thread_and_wakes_nobody(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_manual_clock_needs_no_thread_and_wakes_nobody(timer: Any) -> None:
     timer.call_later(1, nothing)
     timer.advance(1)
     assert getattr(timer, "_thread", None) is None
@@ -187,8 +168,7 @@ def test_a_manual_clock_needs_no_thread_and_wakes_nobody(make: Make) -> None:
 # Handles
 
 
-def test_arguments_reach_the_callback(make: Make) -> None:
-    timer = by_hand(make)
+def test_arguments_reach_the_callback(timer: Any) -> None:
     calls: list[tuple[Any, ...]] = []
     for args in ((), (1,), (None,), (1, 2), ((1, 2),), (1, 2, 3)):
         timer.call_later(1, lambda *args: calls.append(args), *args)
@@ -197,8 +177,7 @@ def test_arguments_reach_the_callback(make: Make) -> None:
     assert calls == [(), (1,), (None,), (1, 2), ((1, 2),), (1, 2, 3)] * 2
 
 
-def test_a_handle_tells_its_moment_and_whether_it_waits(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_handle_tells_its_moment_and_whether_it_waits(timer: Any) -> None:
     inside: list[bool] = []
     handle = timer.call_later(1.5, lambda: inside.append(handle.pending))
     assert (handle.when(), handle.pending, handle.cancelled()) == (1.5, True, False)
@@ -207,9 +186,7 @@ def test_a_handle_tells_its_moment_and_whether_it_waits(make: Make) -> None:
     assert (handle.when(), handle.pending, handle.cancelled(), handle.cancel()) == (1.5, False, False, False)
 
 
-def test_cancel_is_true_once_and_then_the_callback_never_runs(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_cancel_is_true_once_and_then_the_callback_never_runs(timer: Any, diary: Diary) -> None:
     handle = timer.call_later(1, diary("cancelled"))
     timer.call_later(1, diary("stays"))
     assert [handle.cancel(), handle.cancel(), handle.cancelled(), handle.pending] == [True, False, True, False]
@@ -218,9 +195,7 @@ def test_cancel_is_true_once_and_then_the_callback_never_runs(make: Make) -> Non
     assert diary.lines == [("stays", 1.0)]
 
 
-def test_a_callback_may_cancel_another_one_of_its_own_tick(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_callback_may_cancel_another_one_of_its_own_tick(timer: Any, diary: Diary) -> None:
     timer.call_later(1, lambda: handle.cancel())
     handle = timer.call_later(1, diary("cancelled in time"))
     assert timer.advance(1) == 1
@@ -231,16 +206,14 @@ def test_a_callback_may_cancel_another_one_of_its_own_tick(make: Make) -> None:
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e12])
-def test_a_time_that_is_no_number_of_seconds_is_refused_and_leaves_nothing(make: Make, wrong: float) -> None:
-    timer = by_hand(make)
+def test_a_time_that_is_no_number_of_seconds_is_refused_and_leaves_nothing(timer: Any, wrong: float) -> None:
     for add in (timer.call_later, timer.call_at, timer.every):
         with pytest.raises(ValueError, match=r"must (be a number|lie within)"):
             add(wrong, nothing)
     assert (len(timer), timer.close()) == (0, [])
 
 
-def test_what_cannot_be_called_is_refused(make: Make) -> None:
-    timer = by_hand(make)
+def test_what_cannot_be_called_is_refused(timer: Any) -> None:
     for add in (timer.call_later, timer.call_at, timer.every):
         with pytest.raises(TypeError):
             add(1, None)
@@ -273,10 +246,6 @@ def test_statistics_count_what_happened(make: Make) -> None:
     told = timer.statistics()
     assert (told.added, told.fired, told.cancelled, told.pending, told.failed) == (5, 3, 1, 1, 1)
     assert (told.lateness.count, told.lateness.max_s) == (3, 0.0)
-
-
-def nothing_of(error: BaseException) -> None:
-    pass
 
 
 def test_the_tick_of_the_drivers_is_a_millisecond(make: Make) -> None:

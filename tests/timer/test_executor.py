@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing
+from tests.timer.timers import Diary, Make, by_hand, every_driver, nothing
 from waterclock.timer.lateness import Histogram, bucket_of, top_of
 from waterclock.timer.statistics import Lateness
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 class Later(Executor):
@@ -120,8 +118,7 @@ def test_lateness_counts_to_the_start_in_the_executor(make: Make) -> None:
 
 
 @every_driver
-def test_a_slow_callback_delays_the_others_and_is_seen(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_slow_callback_delays_the_others_and_is_seen(timer: Any) -> None:
     timer.call_later(1, timer._clock.advance_s, 2)
     for _ in range(99):
         timer.call_later(1, nothing)
@@ -132,8 +129,7 @@ def test_a_slow_callback_delays_the_others_and_is_seen(make: Make) -> None:
 
 
 @every_driver
-def test_a_slow_callback_in_the_midst_of_quick_ones_is_seen(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_slow_callback_in_the_midst_of_quick_ones_is_seen(timer: Any) -> None:
     for place in range(1000):
         timer.call_later(1, nothing) if place != 500 else timer.call_later(1, timer._clock.advance_s, 2)
     timer.advance(1)
@@ -144,8 +140,7 @@ def test_a_slow_callback_in_the_midst_of_quick_ones_is_seen(make: Make) -> None:
 
 
 @every_driver
-def test_behind_a_slow_callback_each_start_is_measured_by_itself(make: Make) -> None:
-    timer = by_hand(make)
+def test_behind_a_slow_callback_each_start_is_measured_by_itself(timer: Any) -> None:
     for _ in range(1000):
         timer.call_later(0, nothing)
     timer.call_later(1, timer._clock.advance_s, 1)
@@ -158,8 +153,7 @@ def test_behind_a_slow_callback_each_start_is_measured_by_itself(make: Make) -> 
 
 
 @every_driver
-def test_a_slow_tick_makes_the_next_one_late(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_slow_tick_makes_the_next_one_late(timer: Any) -> None:
     timer.call_later(1, timer._clock.advance_s, 0.5)
     timer.call_later(1.1, nothing)
     timer.advance(1)

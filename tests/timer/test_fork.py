@@ -112,7 +112,7 @@ def test_a_fork_while_the_locks_are_held_leaves_a_child_that_works(kind: str) ->
     script = """
 timer = make(max_pending=5, when_full="block")
 timer.call_later(60, print)
-locks = [timer._lock, timer._cap._freed, getattr(timer._wheel, "_lock", threading.RLock())]
+locks = [timer.lock, timer._cap._freed, getattr(timer._wheel, "_lock", threading.RLock())]
 held, let_go = threading.Event(), threading.Event()
 
 def hold():

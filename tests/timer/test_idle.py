@@ -13,16 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.timer.timers import DRIVERS, THREADED, Diary, Make, by_hand, nothing, run
+from tests.timer.timers import THREADED, Diary, Make, by_hand, every_driver, nothing, run
 from waterclock import AsyncTimer, IdleTimeout, Timer, TimerClosed
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 @every_driver
-def test_it_runs_once_when_nothing_was_touched_for_so_long(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_it_runs_once_when_nothing_was_touched_for_so_long(timer: Any, diary: Diary) -> None:
     idle = IdleTimeout(timer, 30, diary("idle"))
     for _ in range(5):
         timer.advance(29.999)
@@ -33,8 +29,7 @@ def test_it_runs_once_when_nothing_was_touched_for_so_long(make: Make) -> None:
 
 
 @every_driver
-def test_the_wheel_is_asked_once_in_a_while_however_often_it_is_touched(make: Make) -> None:
-    timer = by_hand(make)
+def test_the_wheel_is_asked_once_in_a_while_however_often_it_is_touched(timer: Any) -> None:
     idle = IdleTimeout(timer, 10, nothing)
     for _ in range(1000):
         idle.touch()
@@ -44,9 +39,7 @@ def test_the_wheel_is_asked_once_in_a_while_however_often_it_is_touched(make: Ma
 
 
 @every_driver
-def test_a_touch_after_its_end_does_nothing(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_touch_after_its_end_does_nothing(timer: Any, diary: Diary) -> None:
     ran, cancelled = IdleTimeout(timer, 1, diary("ran")), IdleTimeout(timer, 1, diary("cancelled"))
     assert (cancelled.cancel(), cancelled.cancel(), cancelled.cancelled()) == (True, False, True)
     timer.advance(1)
@@ -57,10 +50,7 @@ def test_a_touch_after_its_end_does_nothing(make: Make) -> None:
 
 
 @every_driver
-def test_its_callback_may_touch_cancel_and_make_another(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
-
+def test_its_callback_may_touch_cancel_and_make_another(timer: Any, diary: Diary) -> None:
     def over() -> None:
         first.touch()
         assert (first.pending, first.cancel()) == (False, False)
@@ -72,8 +62,7 @@ def test_its_callback_may_touch_cancel_and_make_another(make: Make) -> None:
 
 
 @every_driver
-def test_a_block_cancels_it_at_its_end(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_block_cancels_it_at_its_end(timer: Any) -> None:
     with IdleTimeout(timer, 5, nothing) as idle:
         assert idle.pending
     assert (idle.pending, idle.cancelled(), len(timer)) == (False, True, 0)
@@ -81,9 +70,7 @@ def test_a_block_cancels_it_at_its_end(make: Make) -> None:
 
 @every_driver
 @pytest.mark.parametrize("touched", [False, True])
-def test_it_is_moved_until_the_next_touch(make: Make, touched: bool) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_it_is_moved_until_the_next_touch(timer: Any, diary: Diary, touched: bool) -> None:
     idle = IdleTimeout(timer, 30, diary("idle"))
     timer.advance(10)
     assert (idle.reschedule(2), idle.when()) == (True, 12.0)
@@ -112,8 +99,7 @@ def test_a_touch_counts_from_then_on_also_where_it_was_moved_far_away_before(
 
 
 @every_driver
-def test_one_that_is_over_is_not_moved_whatever_the_delay(make: Make) -> None:
-    timer = by_hand(make)
+def test_one_that_is_over_is_not_moved_whatever_the_delay(timer: Any) -> None:
     handles = [IdleTimeout(timer, 5, nothing), timer.call_later(5, nothing), timer.every(5, nothing)]
     for handle in handles:
         handle.cancel()
@@ -121,9 +107,7 @@ def test_one_that_is_over_is_not_moved_whatever_the_delay(make: Make) -> None:
 
 
 @every_driver
-def test_a_pause_stops_its_time(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_pause_stops_its_time(timer: Any, diary: Diary) -> None:
     idle = IdleTimeout(timer, 10, diary("idle"))
     timer.advance(5)
     timer.pause()
@@ -156,8 +140,7 @@ def test_what_is_over_keeps_nothing_alive(make: Make) -> None:
 
 
 @every_driver
-def test_wrong_arguments_are_refused_at_the_call(make: Make) -> None:
-    timer = by_hand(make)
+def test_wrong_arguments_are_refused_at_the_call(timer: Any) -> None:
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="idle_s must be"):
             IdleTimeout(timer, wrong, nothing)
@@ -173,8 +156,7 @@ def test_wrong_arguments_are_refused_at_the_call(make: Make) -> None:
 
 
 @every_driver
-def test_a_closed_timer_ends_it(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_closed_timer_ends_it(timer: Any) -> None:
     idle = IdleTimeout(timer, 1, nothing)
     timer.close()
     idle.touch()
@@ -182,8 +164,7 @@ def test_a_closed_timer_ends_it(make: Make) -> None:
 
 
 @every_driver
-def test_a_close_in_the_tick_at_which_it_would_go_back_ends_it(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_close_in_the_tick_at_which_it_would_go_back_ends_it(timer: Any) -> None:
     timer.call_later(1, timer.close)
     idle = IdleTimeout(timer, 1, nothing)
     timer.advance(0.5)
@@ -193,8 +174,7 @@ def test_a_close_in_the_tick_at_which_it_would_go_back_ends_it(make: Make) -> No
 
 
 @every_driver
-def test_it_says_what_it_is_and_when_it_is_due(make: Make) -> None:
-    timer = by_hand(make)
+def test_it_says_what_it_is_and_when_it_is_due(timer: Any) -> None:
     idle = IdleTimeout(timer, 30, nothing)
     assert repr(idle) == f"<IdleTimeout, waiting, when=30.0, idle=30.0, callback={nothing!r}>"
     idle.cancel()

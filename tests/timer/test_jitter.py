@@ -12,8 +12,7 @@ from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing
 pytestmark = pytest.mark.parametrize("make", DRIVERS)
 
 
-def test_a_beat_is_put_off_by_its_jitter_and_the_next_is_counted_from_the_beat_itself(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_beat_is_put_off_by_its_jitter_and_the_next_is_counted_from_the_beat_itself(timer: Any) -> None:
     diary, jitters = Diary(timer), iter([1, 0, 3, 10])
     handle = timer.every(10, diary("beat"), jitter=lambda: next(jitters))
     assert handle.when() == 11.0
@@ -21,9 +20,7 @@ def test_a_beat_is_put_off_by_its_jitter_and_the_next_is_counted_from_the_beat_i
     assert ([at for _, at in diary.lines], handle.when()) == ([11.0, 20.0, 33.0], 50.0)
 
 
-def test_a_jitter_of_seconds_is_drawn_evenly_from_zero_to_it(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_jitter_of_seconds_is_drawn_evenly_from_zero_to_it(timer: Any, diary: Diary) -> None:
     timer.every(10, diary("beat"), jitter=4)
     timer.advance(10 * 500)
     late = [at - 10 * (beat + 1) for beat, (_, at) in enumerate(diary.lines)]
@@ -33,8 +30,7 @@ def test_a_jitter_of_seconds_is_drawn_evenly_from_zero_to_it(make: Make) -> None
 
 
 @pytest.mark.parametrize("missed", ["skip", "burst", "delay"])
-def test_calls_with_jitter_never_come_before_their_beat_and_never_overlap(make: Make, missed: str) -> None:
-    timer = by_hand(make)
+def test_calls_with_jitter_never_come_before_their_beat_and_never_overlap(timer: Any, missed: str) -> None:
     diary, clock = Diary(timer), timer._clock
     note = diary("beat")
 
@@ -49,9 +45,7 @@ def test_calls_with_jitter_never_come_before_their_beat_and_never_overlap(make: 
     assert all(later - earlier >= 3000 for earlier, later in pairwise(times_ms))
 
 
-def test_a_moved_beat_is_where_it_was_moved_to_and_the_next_has_its_jitter_again(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_moved_beat_is_where_it_was_moved_to_and_the_next_has_its_jitter_again(timer: Any, diary: Diary) -> None:
     handle = timer.every(10, diary("beat"), jitter=lambda: 2)
     assert (handle.reschedule(3), handle.when()) == (True, 3.0)
     timer.advance(30)
@@ -69,8 +63,7 @@ def test_a_jitter_that_is_none_is_reported_and_the_beat_comes_in_time(make: Make
     assert (len(errors) >= 1, type(errors[0]) in (ValueError, TypeError)) == (True, True)
 
 
-def test_a_wrong_jitter_is_refused_at_the_call(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_wrong_jitter_is_refused_at_the_call(timer: Any) -> None:
     for wrong in (-1, 11, float("nan")):
         with pytest.raises(ValueError, match="jitter must"):
             timer.every(10, nothing, jitter=wrong)

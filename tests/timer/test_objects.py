@@ -10,10 +10,8 @@ from weakref import ref
 
 import pytest
 
-from tests.timer.timers import DRIVERS, Make, by_hand, nothing
+from tests.timer.timers import Make, by_hand, every_driver, nothing
 from waterclock import AsyncTimer, DelayedOperation, IdleTimeout, ManualClock, Purgatory, SystemClock, Timer
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
 
 
 def name_of(make: Any) -> str:
@@ -34,8 +32,7 @@ def test_a_driver_says_how_many_wait_and_when_the_next_is_due(make: Make) -> Non
 
 
 @every_driver
-def test_a_handle_says_when_in_seconds_and_how_it_ended(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_handle_says_when_in_seconds_and_how_it_ended(timer: Any) -> None:
     handle, beat = timer.call_later(1.5, nothing), timer.every(10, nothing)
     assert repr(handle).endswith(f"Handle, waiting, when=1.5, callback={nothing!r}>")
     assert repr(beat) == f"<PeriodicHandle, waiting, when=10.0, every=10.0, callback={nothing!r}>"

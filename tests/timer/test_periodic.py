@@ -26,9 +26,7 @@ def slow_once(timer: Any, starts: list[float], for_s: float) -> Callable[[], Non
     return call
 
 
-def test_every_calls_first_after_one_interval_and_then_on_the_beat(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_every_calls_first_after_one_interval_and_then_on_the_beat(timer: Any, diary: Diary) -> None:
     handle = timer.every(10, diary("beat"))
     assert (handle.when(), handle.pending, handle.cancelled()) == (10.0, True, False)
     assert timer.advance(35) == 3
@@ -36,16 +34,14 @@ def test_every_calls_first_after_one_interval_and_then_on_the_beat(make: Make) -
     assert handle.when() == 40.0
 
 
-def test_beats_count_from_the_first_and_do_not_drift(make: Make) -> None:
-    timer = by_hand(make)
+def test_beats_count_from_the_first_and_do_not_drift(timer: Any) -> None:
     timer.advance(0.0005)  # between two ticks: each call starts half a tick after its beat
     handle = timer.every(0.0107, nothing)
     assert timer.advance(10.7) == 999
     assert handle.when() == 0.0005 + 1000 * 0.0107
 
 
-def test_arguments_reach_each_call(make: Make) -> None:
-    timer = by_hand(make)
+def test_arguments_reach_each_call(timer: Any) -> None:
     calls: list[tuple[int, int]] = []
     timer.every(1, lambda *args: calls.append(args), 1, 2)
     timer.advance(2)
@@ -55,64 +51,42 @@ def test_arguments_reach_each_call(make: Make) -> None:
 @pytest.mark.parametrize(
     ("missed", "starts"),
     [
-        ("skip", [10, 40, 50]),
-        ("burst", [10, 35, 35, 40, 50]),
-        ("delay", [10, 45, 55]),
+        ({}, [10, 40, 50]),  # skip is what one gets without saying
+        ({"missed": "skip"}, [10, 40, 50]),
+        ({"missed": "burst"}, [10, 35, 35, 40, 50]),
+        ({"missed": "delay"}, [10, 45, 55]),
     ],
 )
-def test_calls_missed_behind_a_slow_one(make: Make, missed: str, starts: list[int]) -> None:
-    timer = by_hand(make)
+def test_calls_missed_behind_a_slow_one(timer: Any, missed: dict[str, str], starts: list[int]) -> None:
     seen: list[float] = []
-    timer.every(10, slow_once(timer, seen, for_s=25), missed=missed)
+    timer.every(10, slow_once(timer, seen, for_s=25), **missed)
     timer.advance(58)
     assert seen == starts
 
 
 @pytest.mark.parametrize("missed", ["skip", "burst", "delay"])
-def test_a_call_that_ends_right_on_the_next_beat_has_missed_nothing(make: Make, missed: str) -> None:
-    timer = by_hand(make)
+@pytest.mark.parametrize("for_s", [9, 10])  # the second ends right on the next beat
+def test_a_slow_call_that_misses_no_beat_moves_none(timer: Any, missed: str, for_s: int) -> None:
     seen: list[float] = []
-    timer.every(10, slow_once(timer, seen, for_s=10), missed=missed)
+    timer.every(10, slow_once(timer, seen, for_s), missed=missed)
     timer.advance(40)
     assert seen == [10, 20, 30, 40]
 
 
-@pytest.mark.parametrize("missed", ["skip", "burst", "delay"])
-def test_a_slow_call_that_misses_no_beat_moves_none(make: Make, missed: str) -> None:
-    timer = by_hand(make)
-    seen: list[float] = []
-    timer.every(10, slow_once(timer, seen, for_s=9), missed=missed)
-    timer.advance(40)
-    assert seen == [10, 20, 30, 40]
-
-
-def test_skip_is_what_one_gets_without_saying(make: Make) -> None:
-    timer = by_hand(make)
-    seen: list[float] = []
-    timer.every(10, slow_once(timer, seen, for_s=25))
-    timer.advance(45)
-    assert seen == [10, 40]
-
-
-def test_an_interval_below_the_tick_is_called_once_a_tick_with_skip(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_an_interval_below_the_tick_is_called_once_a_tick_with_skip(timer: Any, diary: Diary) -> None:
     timer.every(0.0007, diary("beat"))
     timer.advance(0.005)
     assert [at_s for _, at_s in diary.lines] == [0.001, 0.002, 0.003, 0.004, 0.005]
 
 
-def test_cancel_ends_it_and_is_true_once(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_cancel_ends_it_and_is_true_once(timer: Any, diary: Diary) -> None:
     handle = timer.every(1, diary("beat"))
     timer.advance(2)
     assert [handle.cancel(), handle.cancel(), handle.cancelled(), handle.pending] == [True, False, True, False]
     assert (len(timer), timer.advance(5)) == (0, 0)
 
 
-def test_cancel_from_inside_the_callback_ends_it(make: Make) -> None:
-    timer = by_hand(make)
+def test_cancel_from_inside_the_callback_ends_it(timer: Any) -> None:
     answers: list[bool] = []
     handle = timer.every(1, lambda: answers.append(handle.cancel()))
     timer.advance(1)
@@ -129,8 +103,7 @@ def test_an_error_in_a_call_is_reported_and_the_beat_goes_on(make: Make) -> None
     assert [type(error) for error in errors] == [ValueError] * 3
 
 
-def test_another_word_for_missed_or_an_interval_of_nothing_is_refused(make: Make) -> None:
-    timer = by_hand(make)
+def test_another_word_for_missed_or_an_interval_of_nothing_is_refused(timer: Any) -> None:
     with pytest.raises(ValueError, match="missed must be 'skip', 'burst' or 'delay', got 'catch up'"):
         timer.every(1, nothing, missed="catch up")
     for interval_s in (0, -1, 1e-10):
@@ -139,8 +112,7 @@ def test_another_word_for_missed_or_an_interval_of_nothing_is_refused(make: Make
     assert len(timer) == 0
 
 
-def test_pausing_moves_the_beats(make: Make) -> None:
-    timer = by_hand(make)
+def test_pausing_moves_the_beats(timer: Any) -> None:
     ran: list[float] = []
     timer.every(10, lambda: ran.append(timer._clock.monotonic_s()))
     timer.advance(12)

@@ -122,7 +122,7 @@ def test_a_periodic_call_that_is_cancelled_when_its_beat_has_come_does_not_begin
     timer, ran = by_hand(make), []
     handle = timer.every(1, ran.append, 1)
     turning = threading.Thread(target=timer.advance, args=(1,), daemon=True)
-    with timer._lock:  # A comes as far as the beginning of the call
+    with timer.lock:  # A comes as far as the beginning of the call
         turning.start()
         settle(lambda: not handle._inner.pending)
         assert handle.cancel()
@@ -213,8 +213,7 @@ def test_pauses_and_resumes_amid_adding_lose_nothing(make: Make) -> None:
         settle(lambda: len(ran) == (THREADS - 1) * EACH)
 
 
-def test_a_clock_is_turned_by_hand_from_one_thread_at_a_time(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_clock_is_turned_by_hand_from_one_thread_at_a_time(timer: Any) -> None:
     inside, most, ran = [0], [0], [0]
 
     def count() -> None:
@@ -228,8 +227,7 @@ def test_a_clock_is_turned_by_hand_from_one_thread_at_a_time(make: Make) -> None
     assert (most[0], ran[0], timer.time()) == (1, 1600, 1.6)
 
 
-def test_advance_to_next_jumps_once_for_each_call_whatever_the_thread(make: Make) -> None:
-    timer = by_hand(make)
+def test_advance_to_next_jumps_once_for_each_call_whatever_the_thread(timer: Any) -> None:
     for place in range(100):
         timer.call_later(place, nothing)
     ran: list[int] = []

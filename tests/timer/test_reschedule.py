@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.timer.timers import DRIVERS, THREADED, Diary, Make, by_hand, nothing, run
+from tests.timer.timers import Diary, Make, by_hand, every_driver, every_thread, nothing, run
 from tests.wheel.wheels import WHEELS
 from waterclock import AsyncTimer
 from waterclock.timer import thread as thread_module
 from waterclock.timer.locked import LockedWheel
-
-every_driver = pytest.mark.parametrize("make", DRIVERS)
-every_thread = pytest.mark.parametrize("make", THREADED)
 
 FOR_EVER_S = 10.0  # what a test waits for something that comes at once, or never
 
@@ -39,18 +36,14 @@ def test_a_handle_is_moved_by_seconds_from_now(make: Make, delay_s: float) -> No
 
 
 @every_driver
-def test_a_handle_of_call_at_is_moved_by_seconds_from_now_too(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_handle_of_call_at_is_moved_by_seconds_from_now_too(timer: Any, diary: Diary) -> None:
     timer.advance(5)
     handle = timer.call_at(60, diary("ran"), *[])
     assert (handle.reschedule(1), timer.advance_to_next(), diary.lines) == (True, 1, [("ran", 6.0)])
 
 
 @every_driver
-def test_zero_and_less_mean_the_next_turn(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_zero_and_less_mean_the_next_turn(timer: Any, diary: Diary) -> None:
     handles = [timer.call_later(10, diary(name)) for name in ("zero", "less")]
     timer.advance(2)
     assert [handle.reschedule(delay_s) for handle, delay_s in zip(handles, (0, -5), strict=True)] == [True, True]
@@ -59,9 +52,7 @@ def test_zero_and_less_mean_the_next_turn(make: Make) -> None:
 
 
 @every_driver
-def test_a_moved_one_runs_behind_those_added_for_its_tick_before(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_moved_one_runs_behind_those_added_for_its_tick_before(timer: Any, diary: Diary) -> None:
     first = timer.call_later(5, diary("first"))
     timer.call_later(5, diary("second"))
     first.reschedule(5)
@@ -70,8 +61,7 @@ def test_a_moved_one_runs_behind_those_added_for_its_tick_before(make: Make) -> 
 
 
 @every_driver
-def test_a_handle_that_is_over_is_not_moved(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_handle_that_is_over_is_not_moved(timer: Any) -> None:
     inside: list[bool] = []
     ran = timer.call_later(1, lambda: inside.append(ran.reschedule(1)))
     cancelled, closed = timer.call_later(1, nothing), timer.call_later(9, nothing)
@@ -84,9 +74,7 @@ def test_a_handle_that_is_over_is_not_moved(make: Make) -> None:
 
 @every_driver
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e12])
-def test_a_wrong_delay_is_refused_and_leaves_it_where_it_was(make: Make, wrong: float) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_wrong_delay_is_refused_and_leaves_it_where_it_was(timer: Any, diary: Diary, wrong: float) -> None:
     once, beat = timer.call_later(3, diary("once")), timer.every(4, diary("beat"))
 
     def move() -> None:
@@ -103,9 +91,7 @@ def test_a_wrong_delay_is_refused_and_leaves_it_where_it_was(make: Make, wrong: 
 
 
 @every_driver
-def test_it_counts_in_the_time_of_the_timer_which_stands_still_in_a_pause(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_it_counts_in_the_time_of_the_timer_which_stands_still_in_a_pause(timer: Any, diary: Diary) -> None:
     handle = timer.call_later(10, diary("ran"))
     timer.pause()
     timer.advance(60)
@@ -115,9 +101,7 @@ def test_it_counts_in_the_time_of_the_timer_which_stands_still_in_a_pause(make: 
 
 
 @every_driver
-def test_a_callback_may_move_others_in_both_directions(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_callback_may_move_others_in_both_directions(timer: Any, diary: Diary) -> None:
     near, far = timer.call_later(2, diary("near")), timer.call_later(50, diary("far"))
     timer.call_later(1, lambda: diary.lines.append((near.reschedule(9), far.reschedule(1))))
     timer.advance(20)
@@ -173,9 +157,7 @@ def test_a_driver_is_freed_without_the_collector(make: Make) -> None:
 
 @every_driver
 @pytest.mark.parametrize("missed", ["skip", "burst", "delay"])
-def test_a_periodic_timer_is_moved_and_its_beats_are_counted_from_there(make: Make, missed: str) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_periodic_timer_is_moved_and_its_beats_are_counted_from_there(timer: Any, diary: Diary, missed: str) -> None:
     handle = timer.every(10, diary("beat"), missed=missed)
     timer.advance(12)
     assert (handle.reschedule(3), handle.when()) == (True, 15.0)
@@ -184,9 +166,7 @@ def test_a_periodic_timer_is_moved_and_its_beats_are_counted_from_there(make: Ma
 
 
 @every_driver
-def test_a_periodic_timer_that_is_moved_to_the_past_beats_from_now_on(make: Make) -> None:
-    timer = by_hand(make)
-    diary = Diary(timer)
+def test_a_periodic_timer_that_is_moved_to_the_past_beats_from_now_on(timer: Any, diary: Diary) -> None:
     handle = timer.every(10, diary("beat"))
     timer.advance(2)
     handle.reschedule(-10)
@@ -195,8 +175,7 @@ def test_a_periodic_timer_that_is_moved_to_the_past_beats_from_now_on(make: Make
 
 
 @every_driver
-def test_a_periodic_timer_may_move_its_next_call_from_inside_the_call(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_periodic_timer_may_move_its_next_call_from_inside_the_call(timer: Any) -> None:
     times: list[float] = []
 
     def beat() -> None:
@@ -211,8 +190,7 @@ def test_a_periodic_timer_may_move_its_next_call_from_inside_the_call(make: Make
 
 
 @every_driver
-def test_a_periodic_timer_that_was_cancelled_or_closed_is_not_moved(make: Make) -> None:
-    timer = by_hand(make)
+def test_a_periodic_timer_that_was_cancelled_or_closed_is_not_moved(timer: Any) -> None:
     cancelled, closed = timer.every(10, nothing), timer.every(10, nothing)
     cancelled.cancel()
     timer.close()
@@ -226,7 +204,7 @@ def asleep_until(timer: Any, when_s: float) -> None:
     """Return when the thread sleeps for a tick at or after this moment."""
     pause = threading.Event()
     for _ in range(2000):
-        with timer._lock:
+        with timer.lock:
             if (
                 timer._alarm_ns not in (thread_module.AWAKE, thread_module.NEVER)
                 and timer._alarm_ns > when_s * 1e9 - 1e8
@@ -237,20 +215,11 @@ def asleep_until(timer: Any, when_s: float) -> None:
 
 
 @every_thread
-def test_an_earlier_deadline_wakes_the_thread(make: Make) -> None:
+@pytest.mark.parametrize("add", ["call_later", "every"])
+def test_an_earlier_deadline_or_beat_wakes_the_thread(make: Make, add: str) -> None:
     ran = threading.Event()
     with make() as timer:
-        handle = timer.call_later(3600, ran.set)
-        asleep_until(timer, handle.when())
-        assert handle.reschedule(0.001)
-        assert ran.wait(FOR_EVER_S)
-
-
-@every_thread
-def test_an_earlier_beat_wakes_the_thread(make: Make) -> None:
-    ran = threading.Event()
-    with make() as timer:
-        handle = timer.every(3600, ran.set)
+        handle = getattr(timer, add)(3600, ran.set)
         asleep_until(timer, handle.when())
         assert handle.reschedule(0.001)
         assert ran.wait(FOR_EVER_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,7 @@ def test_the_tick_is_that_of_now_and_the_next_due_one_the_earliest_that_waits(ma
     assert moment(timer.statistics()) == (1_050_000_000, None)
 
 
-def test_the_tick_of_a_timer_that_is_late_lies_before_now(make: Make) -> None:
-    timer = by_hand(make)
+def test_the_tick_of_a_timer_that_is_late_lies_before_now(timer: Any) -> None:
     seen: list[TimerStatistics] = []
     timer.call_later(1, lambda: (timer._clock.advance_s(5), seen.append(timer.statistics())))
     timer.call_later(2, nothing)
@@ -42,8 +42,7 @@ def test_the_tick_of_a_timer_that_is_late_lies_before_now(make: Make) -> None:
     assert moment(seen[0]) == (6_000_000_000, 2_000_000_000)
 
 
-def test_in_a_pause_both_stand_still(make: Make) -> None:
-    timer = by_hand(make)
+def test_in_a_pause_both_stand_still(timer: Any) -> None:
     timer.call_later(2, nothing)
     timer.advance(1)
     timer.pause()

@@ -29,7 +29,7 @@ def lies_down(timer: Any) -> None:
     """Return when the thread sleeps: its alarm is set, and not for now."""
     pause = threading.Event()
     for _ in range(2000):
-        with timer._lock:
+        with timer.lock:
             if timer._alarm_ns != thread_module.AWAKE:
                 return
         pause.wait(0.005)
@@ -84,7 +84,7 @@ def test_close_ends_the_thread_once(make: Make) -> None:
 def test_a_close_before_the_thread_has_looked_for_the_first_time_ends_it(make: Make) -> None:
     """The ring of the close is heard together with that of the first timer."""
     timer, pause = make(), threading.Event()
-    with timer._lock:
+    with timer.lock:
         timer.call_later(60, nothing)
         while timer.statistics().wakeups == 0:
             pause.wait(0.001)
@@ -113,7 +113,7 @@ def test_a_timer_added_between_the_threads_last_look_and_its_sleep_wakes_it(make
 
         def next_deadline(self) -> int | None:
             found: int | None = wheel.next_deadline()
-            if found is None and timer._lock._is_owned() and timer._wheel is self:
+            if found is None and timer.lock._is_owned() and timer._wheel is self:
                 timer._wheel = wheel  # once
                 threading.Thread(target=add, daemon=True).start()
                 added.wait(0.1)
@@ -310,7 +310,7 @@ def test_a_destructor_that_adds_and_cancels_may_run_anywhere(make: Make) -> None
             waiting.pop().cancel()
 
     def drop() -> None:
-        with timer._lock:
+        with timer.lock:
             Last()  # gone at once
 
     dropping = threading.Thread(target=drop, daemon=True)

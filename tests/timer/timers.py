@@ -51,6 +51,9 @@ THREADED = [pytest.param(Timer, id="thread"), pytest.param(LockedTimer, id="thre
 PLAIN = [pytest.param(PlainTimer, id="thread-plain"), pytest.param(PlainAsyncTimer, id="asyncio-plain")]
 DRIVERS = [*THREADED, pytest.param(AsyncTimer, id="asyncio"), *PLAIN]
 
+every_driver = pytest.mark.parametrize("make", DRIVERS)
+every_thread = pytest.mark.parametrize("make", THREADED)
+
 Make = Callable[..., Any]
 
 
@@ -60,6 +63,10 @@ def by_hand(make: Make, tick_s: float = 0.001, **settings: Any) -> Any:
 
 
 def nothing() -> None:
+    pass
+
+
+def nothing_of(error: BaseException) -> None:
     pass
 
 

@@ -176,6 +176,7 @@ def test_clients_that_say_nothing_keep_nobody_waiting(server: PageServer) -> Non
 
 
 def test_a_client_that_says_nothing_for_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module._Handler.timeout == 10  # seconds, as docs/operations.md says
     monkeypatch.setattr(module._Handler, "timeout", 0.2)
     with PageServer({}, 0) as server, connected(server) as silent:
         silent.sendall(b"GET /met")

@@ -17,7 +17,9 @@ class ModelWheel:
     """Timers in a plain list; the tick of one is its deadline rounded, or the present one when it passed."""
 
     def __init__(self, tick: int, start: int, rounding: str) -> None:
-        self.tick, self.now, self.late = tick, start, rounding == "late"
+        self.tick = tick
+        self.now = start
+        self.late = rounding == "late"
         self.waiting: list[ModelTimer] = []
         self.sequence = 0
 

@@ -74,8 +74,7 @@ def test_an_empty_wheel_is_saved_too(make: Make) -> None:
 
 @both
 @each_other
-def test_an_id_comes_again_when_all_2_31_generations_of_its_place_have_passed(make: Make, load: Make) -> None:
-    wheel = make()
+def test_an_id_comes_again_when_all_2_31_generations_of_its_place_have_passed(wheel: Any, load: Make) -> None:
     (first,) = schedule(wheel, 5)
     assert cancel(wheel, first) == [True]
     wheel = load.from_bytes(altered(wheel.to_bytes(), -4 - saved.DIGEST, (2**31 - 1).to_bytes(4, "little")))  # type: ignore[attr-defined]

@@ -28,8 +28,7 @@ with_numpy = pytest.mark.skipif(np is None, reason="is about NumPy")
 
 @both
 @with_numpy
-def test_with_numpy_arrays_go_in_and_come_out(make: Make) -> None:
-    wheel = make()
+def test_with_numpy_arrays_go_in_and_come_out(wheel: Any) -> None:
     ids = wheel.schedule(np.arange(5, 0, -1))
     done = wheel.cancel(ids[2:4])
     due, deadlines = wheel.advance(10)
@@ -47,16 +46,14 @@ def test_with_numpy_arrays_go_in_and_come_out(make: Make) -> None:
 
 @both
 @with_numpy
-def test_what_comes_out_of_a_bucket_that_is_due_in_part_is_no_view_of_something_longer(make: Make) -> None:
-    wheel = make()
+def test_what_comes_out_of_a_bucket_that_is_due_in_part_is_no_view_of_something_longer(wheel: Any) -> None:
     wheel.schedule(np.array([300, 400, 310]))
     assert [(column.tolist(), column.base) for column in wheel.advance(350)] == [([1, 3], None), ([300, 310], None)]
 
 
 @both
 @pytest.mark.skipif(np is not None, reason="is about its absence")
-def test_without_numpy_arrays_of_the_standard_library_come_out(make: Make) -> None:
-    wheel = make()
+def test_without_numpy_arrays_of_the_standard_library_come_out(wheel: Any) -> None:
     ids = wheel.schedule(row(3, 1, 2))
     done = wheel.cancel(array("q", [ids[0], 77]))
     assert (type(ids), ids.typecode, type(done), done) == (array, "q", bytes, b"\x01\x00")
@@ -78,8 +75,7 @@ BUFFERS: dict[str, Callable[[], Any]] = {
 
 @both
 @pytest.mark.parametrize("buffer", BUFFERS)
-def test_any_buffer_of_64_bit_integers_is_taken(make: Make, buffer: str) -> None:
-    wheel = make()
+def test_any_buffer_of_64_bit_integers_is_taken(wheel: Any, buffer: str) -> None:
     ids = wheel.schedule(BUFFERS[buffer]())
     assert len(ids) == 2
     assert list(wheel.cancel(BUFFERS[buffer]())) == [False, False]
@@ -97,8 +93,7 @@ def test_numpy_arrays_of_any_stride_are_taken_and_not_changed(make: Make) -> Non
 
 
 @both
-def test_an_unsigned_deadline_beyond_the_signed_ones_is_out_of_range_and_such_an_id_unknown(make: Make) -> None:
-    wheel = make()
+def test_an_unsigned_deadline_beyond_the_signed_ones_is_out_of_range_and_such_an_id_unknown(wheel: Any) -> None:
     with pytest.raises(ValueError, match=f"got {2**64 - 1}$"):
         wheel.schedule(array("Q", [5, 2**64 - 1]))
     schedule(wheel, 5)
@@ -120,8 +115,7 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 @both
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_no_row_of_64_bit_integers_is_a_type_error_that_names_the_argument(make: Make, wrong: str) -> None:
-    wheel = make()
+def test_what_is_no_row_of_64_bit_integers_is_a_type_error_that_names_the_argument(wheel: Any, wrong: str) -> None:
     with pytest.raises(TypeError, match="deadlines must be one row of 64-bit integers"):
         wheel.schedule(WRONG[wrong]())
     with pytest.raises(TypeError, match="ids must be one row of 64-bit integers"):
@@ -207,8 +201,7 @@ def test_while_one_thread_is_inside_another_runs_and_is_refused_at_the_door(make
 
 
 @both
-def test_a_refused_or_failed_call_leaves_the_door_open(make: Make) -> None:
-    wheel = make()
+def test_a_refused_or_failed_call_leaves_the_door_open(wheel: Any) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="now"):
             wheel.advance(2**63)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.wheel.array_wheels import ARRAY_WHEELS, Make, advance, cancel, schedule
@@ -107,22 +109,19 @@ def test_a_clock_that_steps_back_does_nothing(make: Make) -> None:
     assert advance(wheel, 100) == [90, 95]
 
 
-def test_no_empty_tick_is_walked(make: Make) -> None:
-    wheel = make()
+def test_no_empty_tick_is_walked(wheel: Any) -> None:
     schedule(wheel, 2**60, 3)
     assert advance(wheel, 2**61) == [3, 2**60]
 
 
-def test_after_a_rest_a_short_timer_needs_one_level(make: Make) -> None:
-    wheel = make()
+def test_after_a_rest_a_short_timer_needs_one_level(wheel: Any) -> None:
     schedule(wheel, 5)
     wheel.advance(2**40 - 3)
     schedule(wheel, 2**40 + 50)
     assert wheel.statistics().levels == 1
 
 
-def test_after_a_rest_a_short_timer_goes_down_no_level_while_a_long_one_waits(make: Make) -> None:
-    wheel = make()
+def test_after_a_rest_a_short_timer_goes_down_no_level_while_a_long_one_waits(wheel: Any) -> None:
     schedule(wheel, 2**40)
     wheel.advance(70_000)
     schedule(wheel, 70_001)
@@ -143,8 +142,7 @@ def test_ids_are_positive_and_none_is_given_twice(make: Make) -> None:
     assert len(set(seen)) == len(seen) == 600
 
 
-def test_an_unknown_an_old_and_a_repeated_id_cancel_nothing(make: Make) -> None:
-    wheel = make()
+def test_an_unknown_an_old_and_a_repeated_id_cancel_nothing(wheel: Any) -> None:
     assert cancel(wheel, 1, 0, -1, 2**32) == [False] * 4
     ran, gone, kept = schedule(wheel, 1, 50, 50)
     wheel.advance(1)
@@ -171,8 +169,7 @@ def test_one_deadline_out_of_range_is_named_and_nothing_is_scheduled(make: Make,
     assert wheel.to_bytes() == before
 
 
-def test_wrong_arguments_of_advance_are_named_and_change_nothing(make: Make) -> None:
-    wheel = make()
+def test_wrong_arguments_of_advance_are_named_and_change_nothing(wheel: Any) -> None:
     schedule(wheel, 5)
     for wrong in (2**63, -(2**63), 2**62 + 2**61 + 1):
         with pytest.raises(ValueError, match="now must lie within"):
@@ -197,8 +194,7 @@ def test_a_wrong_argument_of_a_wheel_is_named(make: Make, name: str, arguments: 
 # 4: limit
 
 
-def test_a_limit_stops_within_a_tick_and_what_it_holds_back_comes_first_next_time(make: Make) -> None:
-    wheel = make()
+def test_a_limit_stops_within_a_tick_and_what_it_holds_back_comes_first_next_time(wheel: Any) -> None:
     ids = schedule(wheel, *[5] * 200, 6, 300)
     assert wheel.advance(400, 3)[0].tolist() == ids[:3]
     assert (wheel.now, wheel.next_deadline(), len(wheel)) == (400, 400, 199)
@@ -210,15 +206,13 @@ def test_a_limit_stops_within_a_tick_and_what_it_holds_back_comes_first_next_tim
 
 
 @pytest.mark.parametrize("limit", [20, 39, 40, 41])
-def test_a_limit_stops_within_a_block_that_is_due_as_a_whole(make: Make, limit: int) -> None:
-    wheel = make()
+def test_a_limit_stops_within_a_block_that_is_due_as_a_whole(wheel: Any, limit: int) -> None:
     schedule(wheel, *range(300, 340))
     assert advance(wheel, 1000, limit) == list(range(300, 300 + min(limit, 40)))
     assert advance(wheel, 1000) == list(range(300 + min(limit, 40), 340))
 
 
-def test_a_limit_of_nothing_gives_nothing_and_moves_the_clock(make: Make) -> None:
-    wheel = make()
+def test_a_limit_of_nothing_gives_nothing_and_moves_the_clock(wheel: Any) -> None:
     schedule(wheel, 5, 70_000)
     assert advance(wheel, 80_000, 0) == []
     assert (wheel.now, wheel.next_deadline()) == (80_000, 80_000)
@@ -226,8 +220,7 @@ def test_a_limit_of_nothing_gives_nothing_and_moves_the_clock(make: Make) -> Non
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
-def test_the_late_stand_behind_what_was_due_and_before_what_becomes_due(make: Make, limit: int) -> None:
-    wheel = make()
+def test_the_late_stand_behind_what_was_due_and_before_what_becomes_due(wheel: Any, limit: int) -> None:
     schedule(wheel, 10, 300, 20, 70_000)
     found = advance(wheel, 30, 1)
     schedule(wheel, 8, 29)  # late, while 20 is held back
@@ -239,8 +232,7 @@ def test_the_late_stand_behind_what_was_due_and_before_what_becomes_due(make: Ma
     assert found == [10, 20, 8, 29, 300, 7]
 
 
-def test_a_step_back_gives_nothing_of_what_a_limit_holds_back(make: Make) -> None:
-    wheel = make()
+def test_a_step_back_gives_nothing_of_what_a_limit_holds_back(wheel: Any) -> None:
     schedule(wheel, 5, 6)
     wheel.advance(10, 1)
     assert advance(wheel, 9) == []
@@ -260,8 +252,7 @@ def test_next_deadline_is_the_least_now_at_which_advance_gives_something(make: M
         assert advance(wheel, to) != []
 
 
-def test_next_deadline_follows_cancels_and_earlier_timers(make: Make) -> None:
-    wheel = make()
+def test_next_deadline_follows_cancels_and_earlier_timers(wheel: Any) -> None:
     late, early = schedule(wheel, 70_000, 66_000)
     assert wheel.next_deadline() == 66_000
     cancel(wheel, early)
@@ -273,8 +264,7 @@ def test_next_deadline_follows_cancels_and_earlier_timers(make: Make) -> None:
     assert wheel.next_deadline() is None
 
 
-def test_statistics_count_what_happened(make: Make) -> None:
-    wheel = make()
+def test_statistics_count_what_happened(wheel: Any) -> None:
     ids = schedule(wheel, 1, 2, 300, 400)
     cancel(wheel, ids[3], ids[3])
     wheel.advance(20)
@@ -283,6 +273,5 @@ def test_statistics_count_what_happened(make: Make) -> None:
     assert found.buckets == 1
 
 
-def test_an_empty_row_is_a_row(make: Make) -> None:
-    wheel = make()
+def test_an_empty_row_is_a_row(wheel: Any) -> None:
     assert (schedule(wheel), cancel(wheel), advance(wheel, 5)) == ([], [], [])

@@ -30,8 +30,7 @@ def test_a_callback_that_adds_for_now_is_served_in_the_same_advance_after_what_w
     assert not any(timer.pending for timer in fill_late)
 
 
-def test_limit_bounds_a_callback_that_adds_itself_again_and_again(make: Make) -> None:
-    wheel = make()
+def test_limit_bounds_a_callback_that_adds_itself_again_and_again(wheel: Any) -> None:
     ran: list[int] = []
 
     def again() -> None:
@@ -69,8 +68,7 @@ def test_a_timer_added_between_two_limited_advances_keeps_the_order_by_tick(make
     assert ran == [5, 5, 40, 20, 51]
 
 
-def test_a_callback_may_cancel_one_that_is_due_in_the_same_bucket(make: Make) -> None:
-    wheel = make()
+def test_a_callback_may_cancel_one_that_is_due_in_the_same_bucket(wheel: Any) -> None:
     ran: list[str] = []
     timers: list[Any] = []
     wheel.add(5, lambda: ran.append(f"first, {[timer.cancel() for timer in timers]}"))
@@ -91,8 +89,7 @@ def test_cancel_while_a_coarse_bucket_is_half_run_leaves_no_counted_ghost(make: 
     wheel._check()
 
 
-def test_a_callback_may_reschedule_others_into_the_past_and_the_future(make: Make) -> None:
-    wheel = make()
+def test_a_callback_may_reschedule_others_into_the_past_and_the_future(wheel: Any) -> None:
     ran: list[str] = []
     soon, late = wheel.add(6, lambda: ran.append("soon")), wheel.add(900, lambda: ran.append("late"))
     wheel.add(5, lambda: ran.append(f"{soon.reschedule(100)} {late.reschedule(0)}"))
@@ -132,8 +129,7 @@ def test_a_callback_that_cancels_all_others_may_start_the_wheel_anew(make: Make)
         assert ran == [260 + later]
 
 
-def test_advance_inside_advance_raises_and_the_wheel_goes_on(make: Make) -> None:
-    wheel = make()
+def test_advance_inside_advance_raises_and_the_wheel_goes_on(wheel: Any) -> None:
     ran = fill(wheel, 6)
     wheel.add(5, lambda: wheel.advance(9))
     with pytest.raises(ExceptionGroup) as caught:
@@ -143,8 +139,7 @@ def test_advance_inside_advance_raises_and_the_wheel_goes_on(make: Make) -> None
     assert wheel.advance(9) == 0
 
 
-def test_next_deadline_and_len_inside_a_callback_speak_of_what_still_waits(make: Make) -> None:
-    wheel = make()
+def test_next_deadline_and_len_inside_a_callback_speak_of_what_still_waits(wheel: Any) -> None:
     seen: list[Any] = []
     for deadline in (5, 5, 9, 40):
         wheel.add_at(deadline, lambda: seen.append((wheel.now, len(wheel), wheel.next_deadline())))
@@ -155,8 +150,7 @@ def test_next_deadline_and_len_inside_a_callback_speak_of_what_still_waits(make:
 # 10: exceptions
 
 
-def test_exceptions_do_not_lose_the_others_and_come_as_one_group(make: Make) -> None:
-    wheel = make()
+def test_exceptions_do_not_lose_the_others_and_come_as_one_group(wheel: Any) -> None:
     ran: list[int] = []
 
     def fail(error: Exception) -> None:
@@ -174,8 +168,7 @@ def test_exceptions_do_not_lose_the_others_and_come_as_one_group(make: Make) -> 
     wheel._check()
 
 
-def test_a_failing_callback_counts_towards_limit(make: Make) -> None:
-    wheel = make()
+def test_a_failing_callback_counts_towards_limit(wheel: Any) -> None:
     wheel.add(1, lambda: 1 / 0)
     ran = fill(wheel, 1)
     with pytest.raises(ExceptionGroup):
@@ -184,9 +177,7 @@ def test_a_failing_callback_counts_towards_limit(make: Make) -> None:
     assert wheel.advance(1) == 1
 
 
-def test_keyboard_interrupt_stops_at_once_and_what_was_due_stays_pending(make: Make) -> None:
-    wheel = make()
-
+def test_keyboard_interrupt_stops_at_once_and_what_was_due_stays_pending(wheel: Any) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import weakref
+from typing import Any
 
 import pytest
 
@@ -94,9 +95,7 @@ def test_a_reachable_wheel_keeps_its_callbacks_through_a_collection(make: Make) 
     assert ran == list(range(100))
 
 
-def test_a_callback_that_adds_when_it_dies_does_not_harm_the_wheel(make: Make) -> None:
-    wheel = make()
-
+def test_a_callback_that_adds_when_it_dies_does_not_harm_the_wheel(wheel: Any) -> None:
     class Revenant(Thing):
         def __del__(self) -> None:
             wheel.add(9, nothing)

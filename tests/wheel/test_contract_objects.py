@@ -95,8 +95,7 @@ def test_it_is_neither_copied_nor_pickled_or_else_whole(make: Make) -> None:
 
 
 @every_wheel
-def test_methods_have_signatures(make: Make) -> None:
-    wheel = make()
+def test_methods_have_signatures(wheel: Any) -> None:
     handle: Any = wheel.add(1, nothing)
     assert {name: list(inspect.signature(getattr(wheel, name)).parameters) for name in METHODS} == METHODS
     for name in ("cancel", "cancelled", "when"):
@@ -106,8 +105,7 @@ def test_methods_have_signatures(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", ARRAY_WHEELS)
-def test_methods_of_a_wheel_of_arrays_have_signatures(make: Make) -> None:
-    wheel = make()
+def test_methods_of_a_wheel_of_arrays_have_signatures(wheel: Any) -> None:
     names = ("schedule", "cancel", "advance", "from_bytes")
     parameters = {name: list(inspect.signature(getattr(wheel, name)).parameters) for name in names}
     assert parameters == {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.wheel.wheels import SIZED, Make, fill, nothing
@@ -128,8 +130,7 @@ def test_order_of_adding_holds_where_buckets_of_three_levels_expire_together(mak
 # 5: the horizon
 
 
-def test_a_deadline_of_2_to_the_62_is_taken_and_one_more_raises(make: Make) -> None:
-    wheel = make()
+def test_a_deadline_of_2_to_the_62_is_taken_and_one_more_raises(wheel: Any) -> None:
     ran = fill(wheel, 2**62)
     with pytest.raises(ValueError, match="deadline"):
         wheel.add_at(2**62 + 1, nothing)
@@ -195,8 +196,7 @@ def test_a_jump_of_centuries_opens_only_buckets_that_hold_timers(make: Make) -> 
     assert wheel.statistics().opened <= 2 * 3
 
 
-def test_an_idle_wheel_jumps_without_opening_anything(make: Make) -> None:
-    wheel = make()
+def test_an_idle_wheel_jumps_without_opening_anything(wheel: Any) -> None:
     wheel.add(5, nothing).cancel()
     assert wheel.advance(10**18) == 0
     assert wheel.statistics().opened == 0

@@ -14,8 +14,7 @@ pytestmark = pytest.mark.parametrize("make", SIZED)
 # 4: exactly once or cancelled
 
 
-def test_cancel_is_true_once_and_the_callback_never_runs(make: Make) -> None:
-    wheel = make()
+def test_cancel_is_true_once_and_the_callback_never_runs(wheel: Any) -> None:
     ran: list[int] = []
     timer = wheel.add(5, lambda: ran.append(1))
     assert timer.pending
@@ -25,8 +24,7 @@ def test_cancel_is_true_once_and_the_callback_never_runs(make: Make) -> None:
     assert ran == []
 
 
-def test_cancel_after_it_ran_is_false_and_it_does_not_run_again(make: Make) -> None:
-    wheel = make()
+def test_cancel_after_it_ran_is_false_and_it_does_not_run_again(wheel: Any) -> None:
     ran: list[int] = []
     timer = wheel.add(5, lambda: ran.append(1))
     assert [wheel.advance(5), wheel.advance(500)] == [1, 0]
@@ -35,8 +33,7 @@ def test_cancel_after_it_ran_is_false_and_it_does_not_run_again(make: Make) -> N
     assert ran == [1]
 
 
-def test_inside_its_own_callback_a_timer_is_over(make: Make) -> None:
-    wheel = make()
+def test_inside_its_own_callback_a_timer_is_over(wheel: Any) -> None:
     seen: list[Any] = []
     timer = wheel.add(1, lambda: seen.extend((timer.pending, timer.cancel(), timer.reschedule(5), len(wheel))))
     wheel.advance(1)
@@ -44,8 +41,7 @@ def test_inside_its_own_callback_a_timer_is_over(make: Make) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 31, 95, 1000])
-def test_len_counts_exactly_the_waiting_whatever_is_cancelled(make: Make, count: int) -> None:
-    wheel = make()
+def test_len_counts_exactly_the_waiting_whatever_is_cancelled(wheel: Any, count: int) -> None:
     timers = [wheel.add(7, nothing) for _ in range(count)]
     for left, timer in enumerate(reversed(timers)):
         assert len(wheel) == count - left
@@ -55,8 +51,7 @@ def test_len_counts_exactly_the_waiting_whatever_is_cancelled(make: Make, count:
 
 
 @pytest.mark.parametrize("kept", [range(0, 1000, 7), range(993, 1000), range(7), [500]])
-def test_cancelling_most_of_a_bucket_leaves_the_rest_in_order(make: Make, kept: Any) -> None:
-    wheel = make()
+def test_cancelling_most_of_a_bucket_leaves_the_rest_in_order(wheel: Any, kept: Any) -> None:
     ran: list[int] = []
     timers = [wheel.add(7, lambda n=n: ran.append(n)) for n in range(1000)]
     for n, timer in enumerate(timers):
@@ -67,8 +62,7 @@ def test_cancelling_most_of_a_bucket_leaves_the_rest_in_order(make: Make, kept: 
     assert ran == list(kept)
 
 
-def test_reschedule_moves_a_timer_it_is_in_the_wheel_once_and_runs_once_at_the_new_time(make: Make) -> None:
-    wheel = make()
+def test_reschedule_moves_a_timer_it_is_in_the_wheel_once_and_runs_once_at_the_new_time(wheel: Any) -> None:
     ran: list[int] = []
     timer = wheel.add(5, lambda: ran.append(wheel.now))
     assert timer.reschedule(300)
@@ -77,8 +71,7 @@ def test_reschedule_moves_a_timer_it_is_in_the_wheel_once_and_runs_once_at_the_n
     assert ran == [300]
 
 
-def test_reschedule_to_an_earlier_time_is_seen_by_next_deadline(make: Make) -> None:
-    wheel = make()
+def test_reschedule_to_an_earlier_time_is_seen_by_next_deadline(wheel: Any) -> None:
     timer = wheel.add(500, nothing)
     assert wheel.next_deadline() == 500
     timer.reschedule(5)
@@ -96,8 +89,7 @@ def test_a_rescheduled_timer_goes_behind_those_already_added_for_the_tick(make: 
     assert ran == [2, 3, 1, 0]
 
 
-def test_reschedule_of_a_timer_that_is_over_is_false_and_does_nothing(make: Make) -> None:
-    wheel = make()
+def test_reschedule_of_a_timer_that_is_over_is_false_and_does_nothing(wheel: Any) -> None:
     ran, cancelled = wheel.add(1, nothing), wheel.add(1, nothing)
     cancelled.cancel()
     wheel.advance(1)
@@ -124,8 +116,7 @@ def test_a_wrong_argument_of_a_wheel_is_named(make: Make, name: str, arguments: 
         make(**arguments)
 
 
-def test_wrong_arguments_of_the_verbs_are_named_and_change_nothing(make: Make) -> None:
-    wheel = make()
+def test_wrong_arguments_of_the_verbs_are_named_and_change_nothing(wheel: Any) -> None:
     with pytest.raises(TypeError, match="callback"):
         wheel.add(5, 7)
     for wrong in (1.5, "5", None):

@@ -46,8 +46,7 @@ def test_a_level_has_the_size_of_its_own(make: Make) -> None:
 
 
 @both
-def test_a_cancelled_and_a_moved_timer_are_not_counted_where_they_were(make: Make) -> None:
-    wheel = make()
+def test_a_cancelled_and_a_moved_timer_are_not_counted_where_they_were(wheel: Any) -> None:
     timers = [wheel.add(300, nothing) for _ in range(1000)]
     for timer in timers[3:]:
         timer.cancel()
@@ -70,8 +69,7 @@ def test_a_bucket_that_is_being_packed_is_counted_exactly(make: Make) -> None:
 
 
 @both
-def test_timers_go_down_a_level_when_the_wheel_reaches_their_bucket(make: Make) -> None:
-    wheel = make()
+def test_timers_go_down_a_level_when_the_wheel_reaches_their_bucket(wheel: Any) -> None:
     for deadline in (256, 257, 500, 512, 70_000):
         wheel.add_at(deadline, nothing)
     assert wheel.occupancy() == ({}, {1: 3, 2: 1}, {1: 1})
@@ -82,8 +80,7 @@ def test_timers_go_down_a_level_when_the_wheel_reaches_their_bucket(make: Make) 
 
 
 @both
-def test_a_jump_leaves_what_is_still_to_come(make: Make) -> None:
-    wheel = make()
+def test_a_jump_leaves_what_is_still_to_come(wheel: Any) -> None:
     for deadline in (5, 10**6, 10**12, 10**12 + 1):
         wheel.add_at(deadline, nothing)
     wheel.advance(10**12 - 1)
@@ -103,8 +100,7 @@ def test_buckets_are_counted_from_where_the_wheel_was_last_empty(make: Make) -> 
 
 
 @both
-def test_what_a_limit_holds_back_stays_where_it_is(make: Make) -> None:
-    wheel = make()
+def test_what_a_limit_holds_back_stays_where_it_is(wheel: Any) -> None:
     for deadline in (5, 5, 5, 300, 400):
         wheel.add_at(deadline, nothing)
     wheel.advance(350, limit=2)
@@ -177,8 +173,7 @@ def test_both_wheels_give_the_same_picture_through_a_random_life(seed: int) -> N
 
 
 @both_arrays
-def test_ids_are_counted_by_level_and_bucket(make: Make) -> None:
-    wheel = make()
+def test_ids_are_counted_by_level_and_bucket(wheel: Any) -> None:
     assert wheel.occupancy() == ()
     ids = schedule(wheel, 3, 3, 255, 256, 300, 70_000)
     assert wheel.occupancy() == ({3: 2, 255: 1}, {1: 2}, {1: 1})
@@ -189,8 +184,7 @@ def test_ids_are_counted_by_level_and_bucket(make: Make) -> None:
 
 
 @both_arrays
-def test_what_is_due_stands_in_the_bucket_of_now(make: Make) -> None:
-    wheel = make()
+def test_what_is_due_stands_in_the_bucket_of_now(wheel: Any) -> None:
     schedule(wheel, 5, 5, 7, 300, 400)
     wheel.advance(350, limit=1)
     schedule(wheel, 350, 1)

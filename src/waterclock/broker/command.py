@@ -29,10 +29,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", metavar="HOST:PORT", help="copy the broker there, and take over if promoted")
     _add_link(parser, "at the other broker of the pair; with --users nobody else may follow")
     more = parser.add_subparsers(metavar="promote", help="make a follower the leader; see promote --help")
-    _add_promote(more.add_parser("promote", help="make a follower the leader"))
-
-
-def _add_promote(parser: argparse.ArgumentParser) -> None:
+    parser = more.add_parser("promote", help="make a follower the leader")
     describe(parser, promote, "waterclock broker promote --at 127.0.0.1:9093")
     parser.add_argument("--at", metavar="HOST:PORT", required=True, help="where the follower listens")
     unclean = "even if it has copied nothing yet: what it lacks is lost"

@@ -40,11 +40,11 @@ from waterclock.broker.log.durable import settle
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.net.outgoing import ClientConnection
-from waterclock.broker.replication.fetcher import Fetcher
+from waterclock.broker.replication.fetcher import ReplicaFetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
-from waterclock.broker.replication.replica import Replica, open_journal
+from waterclock.broker.replication.replica import FollowerReplica, open_journal
 from waterclock.broker.security.access import Access, listener_for
 from waterclock.broker.security.authorizer import Authorizer, Rights
 from waterclock.broker.security.users import NAMESPACE as USERS_MADE
@@ -89,9 +89,13 @@ class Follower:
             self.identity.peer_at = leader
             known = {"node": node, "follows": leader, "deposed": None}
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
-            self.replica = Replica(open_journal(folder, settings, self._data.stop), self.store, topics, self.identity)
+            self.replica = FollowerReplica(
+                open_journal(folder, settings, self._data.stop), self.store, topics, self.identity
+            )
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            self.fetcher = Fetcher(self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen)
+            self.fetcher = ReplicaFetcher(
+                self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen
+            )
             self.freezer = CopyFreezer(self.fetcher.freeze)
             self._questions: set[asyncio.Task[None]] = set()  # of clients, to the leader
             self._task: asyncio.Task[None] | None = None

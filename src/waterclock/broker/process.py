@@ -65,18 +65,14 @@ def serve(options: BrokerOptions) -> None:
         )
         role = "ready" if broker.leads else "follower"
         print(f"waterclock broker {role} on {broker.bootstrap}, {where}", flush=True)
-        _wait(broker, options.statistics_every_s)
+        every_s = options.statistics_every_s  # until a signal comes
+        while every_s is not None and signal.sigtimedwait(_ENDED, every_s) is None:
+            print(line(broker.statistics()), file=sys.stderr, flush=True)
+        if every_s is None:
+            signal.sigwait(_ENDED)
         failure = broker.failure
     if failure is not None:
         raise failure if isinstance(failure, WaterclockError) else WaterclockError(f"the broker has ended: {failure}")
-
-
-def _wait(broker: Broker, statistics_every_s: float | None) -> None:
-    """Until a signal comes; meanwhile statistics every so many seconds, a line of JSON each time."""
-    while statistics_every_s is not None and signal.sigtimedwait(_ENDED, statistics_every_s) is None:
-        print(line(broker.statistics()), file=sys.stderr, flush=True)
-    if statistics_every_s is None:
-        signal.sigwait(_ENDED)
 
 
 def line(statistics: BrokerStatistics) -> str:

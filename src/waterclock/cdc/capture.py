@@ -5,7 +5,7 @@ Rule 1: a source transaction is never torn over two Kafka transactions, unless i
         says how many of its records are there: they are not sent again.
 Rule 2: many small source transactions go in one Kafka transaction, until it has MOST changes, is LONGEST_MS old, or
         the source has nothing more: what is written is never held back for the sake of a fuller transaction.
-Rule 3: where the source cannot be read any further, what it committed before that is delivered first; if the beginning
+Rule 3: if the source cannot be read any further, what it committed before that is delivered first; if the beginning
         of the bad transaction was sent with it, that is thrown away and the rest is read once more.
 Rule 4: after a break everything is made anew: fence, position, source. What was sent and not committed is gone, and
         comes again.
@@ -30,7 +30,7 @@ log = logging.getLogger("waterclock.cdc")
 LARGEST = 1_000_000
 MOST = 20_000
 LONGEST_MS = 200
-POSITION_EVERY_MS = 1000  # where nobody asked for what was written, Kafka hears only so often how far that was
+POSITION_EVERY_MS = 1000  # if nobody wants what was written, Kafka hears only so often how far that was
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0, 30.0)
 
 
@@ -40,8 +40,8 @@ Report = Callable[[CaptureStatistics], object]
 class Capture:
     """Copies a source's changes to Kafka.
 
-    `publisher` and `source` make the two ends; they are called anew after a break. `start` is where to begin where
-    Kafka holds no position yet: a position, or what asks the source for one. What was asked for is stored at once: the
+    `publisher` and `source` make the two ends; they are called anew after a break. `start` is where to begin if
+    Kafka holds no position yet: a position, or what gets one from the source. That one is stored at once: the
     next time the answer (now, the oldest binlog) would be another one, and what lies between would be missed. `report`
     hears of every commit, `lost` of every break that is survived.
     """
@@ -165,7 +165,7 @@ class _Pass:
     def place_before(self) -> str | None:
         """Rule 3, once the source has refused to go on: deliver what can be, and say up to where the rest is to be read.
 
-        None where everything that was committed before is delivered.
+        None if everything that was committed before is delivered.
         """
         if not self._ended:
             return None

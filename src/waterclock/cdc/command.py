@@ -67,7 +67,6 @@ def _add_databases(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C."""
     from waterclock.cdc import origin as origins
-    from waterclock.cdc.addresses import database, kafka
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher
     from waterclock.cdc.progress import CaptureProgress
@@ -76,9 +75,9 @@ def run(arguments: Namespace) -> int:
     from waterclock.clock import SystemClock
     from waterclock.kafka.settings import from_text
 
-    where, clock = database(arguments.source), SystemClock()
+    where, clock = origins.database(arguments.source), SystemClock()
     _check_names(arguments.tables)
-    servers, topic = kafka(arguments.to)
+    servers, topic = origins.kafka(arguments.to)
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
     try:

@@ -23,7 +23,7 @@ class DeadLetter(NamedTuple):
     """A record of the log that cannot be read.
 
     `gtid`, `ts` and `xoffset` tell where it stands, as those of a change do; `kind` what it is in the words of its log;
-    `record` its bytes as they came. `database` and `table` are empty where the record is of no table, or of several.
+    `record` its bytes as they came. `database` and `table` are empty if the record is of no table, or of several.
     `data` is what could be read of a row: columns as JSON text, bytes of no known text as base64.
     """
 
@@ -60,7 +60,7 @@ Refusal = Callable[[DeadLetter], DeadLetter]
 
 
 def stop(letter: DeadLetter) -> DeadLetter:
-    """Raise Unreadable, with the ways past the record; what a capture does unless it is told otherwise."""
+    """Raise Unreadable, with the ways past the record; what a capture does unless the user says otherwise."""
     whole = f"without the transaction, and mend the target by hand: --skip {letter.gtid}; or "
     raise Unreadable(
         f"{letter.reason} To go on {whole if letter.gtid else ''}with this record alone put aside: --dead-letters TOPIC."

@@ -1,9 +1,9 @@
 """Rows that are older than the log from which a capture begins: they would be missing, so its first start says so.
 
-Rule 1: it is asked once, where a capture has no position yet and nobody said where it begins (--from).
-Rule 2: up to COUNTED rows of a table are counted, of a larger one the server's estimate is told, and as one: to count a
+Rule 1: it is looked up once, if a capture has no position yet and nobody said where it begins (--from).
+Rule 2: up to COUNTED rows of a table are counted, for a larger one the server's estimate stands, and says so: to count a
         billion rows takes hours.
-Rule 3: what lies before the log may be fewer rows than the table has now: then the number is told as the most there can be.
+Rule 3: what lies before the log may be fewer rows than the table has now: then the number is the most there can be.
         (A snapshot, which would bring them, belongs here: between this question and the first position.)
 """
 
@@ -20,7 +20,7 @@ COUNTED = 100_000
 
 
 class OlderRows(NamedTuple):
-    """How many rows a table holds that are, or may be, older than the log; None where this user may not look."""
+    """How many rows a table holds that are, or may be, older than the log; None if this user may not look."""
 
     table: str
     rows: int | None
@@ -43,7 +43,7 @@ def sized(table: str, counted: int, estimate: int) -> OlderRows:
 
 
 def check(older: Sequence[OlderRows], why: str, accepted: bool) -> None:
-    """Refuse to begin where rows would be missing, unless that is `accepted` (--from-here): then say which."""
+    """Refuse to begin if rows would be missing, unless that is `accepted` (--from-here): then say which."""
     if not older:
         return
     said = f"{why}: {', '.join(each.as_text() for each in older)}"

@@ -31,7 +31,7 @@ class Source(Protocol):
     """A database's changes after a position."""
 
     def items(self) -> Iterator[Item]:
-        """Changes and marks, without end; ConnectionLost where the server went away, Unreadable where it must not go on."""
+        """Changes and marks, without end; ConnectionLost if the server went away, Unreadable if it must not go on."""
 
     def position(self) -> Position:
         """What may be stored after a COMMITTED: everything before it was given out."""

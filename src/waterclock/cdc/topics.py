@@ -1,19 +1,26 @@
 """The topics of a capture: one for its changes, or one for each table; a compacted one for its position, `NAME.position`;
 one for dead letters.
 
+A table's own topic: `shop` and the table till.item make `shop.till.item`.
+
 Rule 1: a topic that is missing is made; one that is there is never changed.
 Rule 2: the position is the last one that was committed. Who asks has fenced its writer before, so nothing is open.
+Rule 3: in a table's topic letters, digits, `_` and `-` stand as they are. Another character becomes `_`, and behind such a
+        name stands a sum of what it was: `a b` and `a.b` are two topics, and each is the same after every start.
+Rule 4: two tables whose topics Kafka would not tell apart (it takes `.` and `_` for one in names of metrics) are refused,
+        and so is a name that is too long: never are two tables in one topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from waterclock.cdc.naming import Names
 from waterclock.cdc.position import Position
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.kafka.admin import Admin
@@ -23,6 +30,8 @@ from waterclock.kafka.settings import READING
 KEY = b"position"
 ORDERS = ("key", "global")
 ONE, PER_TABLE = "one", "per-table"
+_ODD = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST = 249
 _PATIENCE_S = 30.0
 _FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
@@ -31,8 +40,8 @@ _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where changes go: `order` is "key" (as many partitions as one likes) or "global" (one). `dead_letters` is the topic
-    of what cannot be read, "" where the capture stops at such a record. `topics` is "one", or "per-table": then `topic` is
-    the beginning of their names (naming.py)."""
+    of what cannot be read, "" if the capture stops at such a record. `topics` is "one", or "per-table": then `topic` is
+    the beginning of their names."""
 
     servers: str
     topic: str
@@ -50,8 +59,51 @@ class Target:
             raise ValueError(f"partitions must be 1 or more, got {self.partitions}")
 
 
+def topic_of(prefix: str, database: str, table: str) -> str:
+    """The name; UsageError if it would be too long for Kafka.
+
+    >>> topic_of("shop", "till", "item"), topic_of("shop", "till", "größe")
+    ('shop.till.item', 'shop.till.gr__e-5bd3a989')
+    """
+    name = f"{prefix}.{_legal(database)}.{_legal(table)}"
+    if len(name) > _LONGEST:
+        raise UsageError(
+            f"The topic of {database}.{table} would be {name[:40]}..., with {len(name)} letters, and Kafka takes "
+            f"{_LONGEST}. Leave the table out (--tables), or give the topics a shorter beginning (--to)."
+        )
+    return name
+
+
+def _legal(name: str) -> str:
+    odd = _ODD.sub("_", name)
+    return name if odd == name else f"{odd}-{zlib.crc32(name.encode()):08x}"
+
+
+class Names:
+    """The topics of tables that were met so far; `taken` are topics of the capture that are no table's."""
+
+    def __init__(self, prefix: str, taken: Iterable[str]) -> None:
+        self._prefix = prefix
+        self._owners = {_alike(topic): f"the topic {topic} of this capture" for topic in taken if topic}
+
+    def of(self, database: str, table: str) -> str:
+        """The topic of a table; UsageError if another one has it."""
+        topic = topic_of(self._prefix, database, table)
+        owner = self._owners.setdefault(_alike(topic), f"the table {database}.{table}")
+        if owner != f"the table {database}.{table}":
+            raise UsageError(
+                f"The table {database}.{table} would have the topic {topic}, which Kafka does not tell from that of {owner}"
+                ". Leave one of them out (--tables), and capture it under another --name to another topic."
+            )
+        return topic
+
+
+def _alike(topic: str) -> str:
+    return topic.replace(".", "_")
+
+
 class CaptureTopics:
-    """Where records go, each topic made where it is missing. `state` is the one of the position."""
+    """Where records go, each topic made if it is missing. `state` is the one of the position."""
 
     def __init__(self, settings: Mapping[str, Any], target: Target, state: str) -> None:
         self._admin, self._target = Admin(settings), target

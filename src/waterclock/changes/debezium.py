@@ -9,17 +9,15 @@ Rule 3: a tombstone after a delete says nothing new. A change of the key comes f
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from waterclock.changes.row_change import Json, Message, Operation, RowChange, no_number
+from waterclock.changes.row_change import Json, Message, Operation, RowChange, decode, fields_of
 from waterclock.errors import Unreadable
 
-_decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 # what stands for a large value that an update did not touch, and in the place of bytes, of arrays and of hstore
 _UNTOUCHED = "__debezium_unavailable_value"
@@ -60,7 +58,7 @@ def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterato
     """
     if message.value is None:
         return
-    schema, payload = _unwrapped(_read(message.value))
+    schema, payload = _unwrapped(fields_of(message.value, "Debezium"))
     if payload is None:
         return  # a tombstone in a schema
     word = payload.get("op")
@@ -72,7 +70,7 @@ def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterato
             f"The message at offset {message.offset} is no envelope of Debezium: it has no op. Was it unwrapped?"
         )
     table, position = _table(payload["source"]), _position(payload["source"], message.offset)
-    key_schema, key = (None, None) if message.key is None else _unwrapped(_read(message.key))
+    key_schema, key = (None, None) if message.key is None else _unwrapped(fields_of(message.key, "Debezium"))
     # key and row may be written differently, one with a schema: both have to say the same of a key's column
     fields = {**_by_name(_by_name(schema).get("after")), **_by_name(key_schema)}
     reported = {} if operation == "truncate" else _converted(key or {}, fields, types or {})
@@ -83,20 +81,10 @@ def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterato
 
 
 def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any] | None]:
-    """Schema and payload, where they travel together; a payload may be null there."""
+    """Schema and payload, if they travel together; a payload may be null there."""
     if "payload" in envelope and "schema" in envelope:
         return envelope["schema"], envelope["payload"]
     return None, envelope
-
-
-def _read(raw: bytes) -> dict[str, Any]:
-    try:
-        fields = _decode(raw.decode())
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise Unreadable(f"A message is no JSON object, so not Debezium's: {raw[:60]!r}. Is it another format?")
-    return fields
 
 
 def _table(source: Mapping[str, Any]) -> str:
@@ -174,7 +162,7 @@ def _day(count: int) -> str:
 
 
 def _json(text: str) -> Any:
-    value = _decode(text)
+    value = decode(text)
     return value if isinstance(value, dict | list) else Json(value)
 
 

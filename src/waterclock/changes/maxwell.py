@@ -1,6 +1,6 @@
 """Maxwell's JSON read as changes: what Maxwell's daemon writes, and what `waterclock cdc` does.
 
-Rule 1: the position is the writer's own where it is reported: `sequence` and `xoffset` (ours), else Maxwell's `position`
+Rule 1: the position is the writer's own if it is reported: `sequence` and `xoffset` (ours), else Maxwell's `position`
         (output_binlog_position) and `xoffset`; else the message's offset. What was written twice is then known.
 Rule 2: an update that changed the key is two changes: the old row goes, the new one comes.
 Rule 3: numbers keep their digits: one with a point is read as a Decimal.
@@ -10,16 +10,14 @@ Rule 4: `types` says what a value does not (ours have it). Maxwell's own message
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 from waterclock.changes.maxwell_message import JSON, NUMBER
-from waterclock.changes.row_change import Json, Message, Operation, RowChange, no_number
+from waterclock.changes.row_change import Json, Message, Operation, RowChange, fields_of
 from waterclock.errors import Unreadable
 
-_decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
 _LAST = 2**62  # Maxwell says no xoffset for the last change of a transaction
 _OPERATIONS: dict[str, Operation] = {
     "insert": "insert",
@@ -41,7 +39,7 @@ def changes(message: Message) -> Iterator[RowChange]:
     """
     if message.value is None:
         return
-    fields = _read(message.value)
+    fields = fields_of(message.value, "Maxwell")
     if fields.get("type") in _OTHERS:
         return
     if not isinstance(fields.get("database"), str) or not isinstance(fields.get("table"), str):
@@ -54,7 +52,11 @@ def changes(message: Message) -> Iterator[RowChange]:
     if operation is None or not isinstance(data, dict):
         what = f"has the type {fields.get('type')!r}, which Maxwell does not write"
         raise Unreadable(f"The message at offset {message.offset} {what if operation is None else 'has no data'}.")
-    names = _key_names(fields, message)
+    if "primary_key_columns" in fields:
+        names = [str(name) for name in fields["primary_key_columns"]]
+    else:
+        key = {} if message.key is None else fields_of(message.key, "Maxwell")
+        names = [name[3:] for name in key if name.startswith("pk.")]
     data = _typed(data, fields.get("types"), "sequence" in fields)
     former = {**data, **_typed(fields.get("old") or {}, fields.get("old_types"), "sequence" in fields)}
     if operation == "delete":
@@ -64,16 +66,6 @@ def changes(message: Message) -> Iterator[RowChange]:
         yield RowChange(table, "insert", _key(data, names, message), position, data)
     else:
         yield RowChange(table, operation, _key(data, names, message), position, data)
-
-
-def _read(value: bytes) -> dict[str, Any]:
-    try:
-        fields = _decode(value.decode())
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise Unreadable(f"A message is no JSON object, so not Maxwell's: {value[:60]!r}. Is it another format?")
-    return fields
 
 
 def _position(fields: Mapping[str, Any], offset: int) -> tuple[int, ...]:
@@ -86,26 +78,20 @@ def _position(fields: Mapping[str, Any], offset: int) -> tuple[int, ...]:
 
 
 def _typed(row: dict[str, Any], types: Mapping[str, str] | None, ours: bool) -> dict[str, Any]:
-    """The values as what they are, where JSON does not say it."""
+    """The values as what they are, if JSON does not say it."""
     if not ours:
         return {name: Json(value) if isinstance(value, bool) else value for name, value in row.items()}
     if not types:
         return row
-    return {name: _as(types[name], value) if name in types else value for name, value in row.items()}
-
-
-def _as(kind: str, value: Any) -> Any:
-    if kind == JSON and not isinstance(value, dict | list):
-        return Json(value)
-    return Decimal(value) if kind == NUMBER else value
-
-
-def _key_names(fields: Mapping[str, Any], message: Message) -> list[str]:
-    if "primary_key_columns" in fields:
-        return [str(name) for name in fields["primary_key_columns"]]
-    if message.key is None:
-        return []
-    return [name[3:] for name in _read(message.key) if name.startswith("pk.")]
+    found = dict(row)
+    for name, kind in types.items():
+        if name not in row:
+            continue
+        if kind == JSON and not isinstance(row[name], dict | list):
+            found[name] = Json(row[name])
+        elif kind == NUMBER:
+            found[name] = Decimal(row[name])
+    return found
 
 
 def _key(data: Mapping[str, Any], names: list[str], message: Message) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 INSERT, UPDATE, DELETE, TRUNCATE = "insert", "update", "delete", "truncate"
 JSON, NUMBER = "json", "number"  # the words of `types`
-NULL, JSON_NULL = "null", " null"  # SQL's and JSON's: the same to who reads JSON, told apart until it is written
+NULL, JSON_NULL = "null", " null"  # SQL's and JSON's: the same to who reads JSON, kept apart until it is written
 NO_NUMBERS = frozenset({'"NaN"', '"Infinity"', '"-Infinity"'})  # numbers that JSON has not
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -36,7 +36,7 @@ class MaxwellMessage(NamedTuple):
     `ts` is in seconds since 1970, `gtid` the transaction (PostgreSQL: its commit's LSN), `xoffset` the number of the
     change in it from 0 on, `commit` whether it is the last. `key` names the columns of the primary key. `data` holds
     the row after the change (before it, for a delete), `old` the former values of what an update changed; both map a
-    column to its value's JSON text. `kinds` names the columns of JSON and of numbers: who reads the message is told of
+    column to its value's JSON text. `kinds` names the columns of JSON and of numbers: the message names
     those whose values do not say it.
 
     >>> change = MaxwellMessage("shop", "item", "update", 1700000000, "0-1-7", 1700000000000001, 0, True, ("id",),
@@ -84,7 +84,7 @@ class MaxwellMessage(NamedTuple):
         return {name: json.loads(text, parse_float=Decimal) for name, text in self.data.items()}
 
     def _types(self, word: str, row: Mapping[str, str]) -> str:
-        """What the values of a row do not say of themselves; "" where they say it all."""
+        """What the values of a row do not say of themselves; "" if they say it all."""
         found = {}
         for name, kind in self.kinds.items():
             text = row.get(name, NULL)
@@ -100,7 +100,7 @@ def _object(columns: Mapping[str, str]) -> str:
 def next_sequence(last: int, ts: int) -> int:
     """The sequence of a transaction that began at `ts` seconds, after one with the sequence `last`.
 
-    Microseconds since 1970 with the seconds' part from the source, pushed on by one where that would not rise: so it
+    Microseconds since 1970 with the seconds' part from the source, pushed on by one if that would not rise: so it
     rises by every transaction, and goes on rising where a new capture of the same source takes over another day.
 
     >>> next_sequence(0, 1700000000), next_sequence(1700000000000000, 1700000000)

@@ -11,8 +11,12 @@ Rule 4: a value is Python's own: None is SQL's null, NaN and Infinity are Decima
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple
+
+from waterclock.errors import Unreadable
 
 Operation = Literal["insert", "update", "delete", "truncate"]
 
@@ -54,6 +58,21 @@ class Message(NamedTuple):
     offset: int
 
 
-def no_number(word: str) -> Any:
-    """For a decoder: refuse NaN and Infinity, which Python reads, and which JSON has not."""
+def _no_number(word: str) -> Any:
+    """Refuse NaN and Infinity, which Python reads, and which JSON has not."""
     raise ValueError(f"{word} is no JSON")
+
+
+# JSON with all digits of its numbers; json.loads makes a decoder a call
+decode = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_number).decode
+
+
+def fields_of(raw: bytes, writer: str) -> dict[str, Any]:
+    """The fields of a message that `writer` should have written; Unreadable if it is no JSON object."""
+    try:
+        fields = decode(raw.decode())
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise Unreadable(f"A message is no JSON object, so not {writer}'s: {raw[:60]!r}. Is it another format?")
+    return fields

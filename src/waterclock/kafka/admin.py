@@ -1,7 +1,7 @@
 """Topics: listed, made, looked at and deleted.
 
 Rule 1: a topic that is there is never changed.
-Rule 2: one that was made just now may not be known everywhere yet: who asks for it is told a moment later.
+Rule 2: one that was made just now may not be known everywhere yet: who asks for it gets it a moment later.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Admin:
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def make(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic; one that somebody made meanwhile is as good. UsageError if Kafka refuses, EnvironmentMissing where
+        """Make a topic; one that somebody made meanwhile is as good. UsageError if Kafka refuses, EnvironmentMissing if
         it went away."""
         (made,) = self.client.create_topics([NewTopic(topic, partitions, config=dict(settings or {}))]).values()
         try:
@@ -91,10 +91,10 @@ class Admin:
         return {name: entry.value for name, entry in entries.items()}
 
 
-def _error_of(told: str, raised: KafkaException) -> WaterclockError:
+def _error_of(what: str, raised: KafkaException) -> WaterclockError:
     """A refusal is the user's to mend; a broker that went away meanwhile is there again, or is not."""
     passing = raised.args[0].code() in _AWAY
-    return (EnvironmentMissing if passing else UsageError)(f"{told}: {words_of(raised).rstrip('.')}.")
+    return (EnvironmentMissing if passing else UsageError)(f"{what}: {words_of(raised).rstrip('.')}.")
 
 
 def _once_known(ask: Callable[[], T]) -> T:

@@ -100,11 +100,11 @@ class Client:
         return [(topic, partition) for partition in found.partitions]
 
     def _offsets(self, partitions: Iterable[Partition], time_ms: int) -> Offsets:
-        asked = [TopicPartition(topic, partition, time_ms) for topic, partition in partitions]
-        return self._patiently(partial(self._ask, asked)) if asked else {}
+        places = [TopicPartition(topic, partition, time_ms) for topic, partition in partitions]
+        return self._patiently(partial(self._ask, places)) if places else {}
 
-    def _ask(self, asked: list[TopicPartition]) -> Offsets:
-        answers = self.consumer.offsets_for_times(asked, timeout=_ANSWER_S)
+    def _ask(self, places: list[TopicPartition]) -> Offsets:
+        answers = self.consumer.offsets_for_times(places, timeout=_ANSWER_S)
         for answer in answers:
             if answer.error is not None and meaning_of(answer.error) is not Meaning.UNKNOWN:
                 raise KafkaException(answer.error)

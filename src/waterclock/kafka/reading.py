@@ -2,7 +2,7 @@
 
 Rule 1: only what is committed is seen, whatever the settings say; nothing is committed, and no group is joined.
 Rule 2: a reading ends where it was to end, or with an error: records that do not come are no end.
-Rule 3: librdkafka looks for the group's coordinator all the same. Who has no right to the group is told so, and reads on.
+Rule 3: librdkafka looks for the group's coordinator all the same. Who has no right to the group hears so, and reads on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def committed(
     clock: Clock,
     patience_s: float = PATIENCE_S,
 ) -> Iterator[Message]:
-    """The records from `start` to before `end`; ConnectionLost if none comes for `patience_s`, UsageError where Kafka
+    """The records from `start` to before `end`; ConnectionLost if none comes for `patience_s`, UsageError if Kafka
     refuses them."""
     if start >= end:
         return

@@ -149,11 +149,11 @@ class TransactionalProducer:
     def send_offsets(self, offsets: Offsets, group: Any, note: str = "") -> None:
         """Step 3: `offsets`, of the next record to read, count for the group from the commit on; `note` stands beside them.
 
-        `group` is the consumer's own `consumer_group_metadata()`: where the group has gone on without this member, the
+        `group` is the consumer's own `consumer_group_metadata()`: if the group has gone on without this member, the
         transaction cannot be committed any more.
         """
-        asked = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in offsets.items()]
-        self._ask(partial(self.producer.send_offsets_to_transaction, asked, group), _OFFSETS_S)
+        places = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in offsets.items()]
+        self._ask(partial(self.producer.send_offsets_to_transaction, places, group), _OFFSETS_S)
 
     def commit(self) -> None:
         """Step 4; when it returns, Kafka has it all."""
@@ -168,7 +168,7 @@ class TransactionalProducer:
 
     def look_again(self, topic: str) -> None:
         """Have librdkafka ask about a topic that refused: it would refuse for it, for 5 minutes."""
-        with suppress(KafkaException):  # what is wrong is told by the next record
+        with suppress(KafkaException):  # the next record says what is wrong
             self.producer.list_topics(topic, timeout=CALL_S)
 
     def give_up(self) -> None:
@@ -180,7 +180,8 @@ class TransactionalProducer:
         if self.is_open:
             self.is_open = False
             with suppress(KafkaException):
-                self._patiently(self.producer.abort_transaction, _CLOSING_S)
+                abort = partial(self.producer.abort_transaction, CALL_S)
+                patiently(abort, self._is_no_use, _CLOSING_S, self._clock)
 
     def _serve(self, wait_s: float) -> None:
         """Have librdkafka report what became of records."""
@@ -195,12 +196,9 @@ class TransactionalProducer:
 
     def _ask(self, call: Callable[[float], object], patience_s: float) -> None:
         try:
-            self._patiently(call, patience_s)
+            patiently(partial(call, CALL_S), self._is_no_use, patience_s, self._clock)
         except KafkaException as raised:
             self._fail(raised)
-
-    def _patiently(self, call: Callable[[float], object], patience_s: float) -> None:
-        patiently(partial(call, CALL_S), self._is_no_use, patience_s, self._clock)
 
     def _is_no_use(self, error: KafkaError) -> bool:
         return self._is_given_up or not error.retriable()

@@ -51,7 +51,7 @@ class Copies:
         raise KeyError(key)
 
     def let_go(self) -> bool:
-        """Of all that nobody reads any more; False where a copy still goes on."""
+        """Of all that nobody reads any more; False if a copy still goes on."""
         for thread in tuple(self.kept):
             if not self._goes_on(thread):
                 self.kept.pop(thread, None)

@@ -55,7 +55,7 @@ class Debounce(Generic[K, P]):
         *,
         most_s: float | None = None,
     ) -> None:
-        driver(timer)._check(fn)
+        driver(timer).check(fn)
         nanoseconds("quiet_s", quiet_s, least=1)
         self._timer = timer
         self._quiet_s = quiet_s
@@ -74,7 +74,7 @@ class Debounce(Generic[K, P]):
         if self._most_ns is None:
             self._waiting[key] = args, kwargs, 0
             return
-        waiting, now_ns = self._waiting, self._timer._now_ns()
+        waiting, now_ns = self._waiting, self._timer.now_ns()
         with waiting._lock:  # looking and setting are one step
             before = waiting.get(key)
             last_ns = now_ns + self._most_ns if before is None else before[2]
@@ -82,15 +82,15 @@ class Debounce(Generic[K, P]):
             waiting.set(key, (args, kwargs, last_ns), min(self._quiet_s, left_s))
 
     def flush(self, key: K) -> bool:
-        """Run it now, here, where the key waits, and raise what it raises; False where it does not."""
+        """Run it now, here, where the key waits, and raise what it raises; False if it does not."""
         call = self._waiting.pop(key, None)
         if call is None:
             return False
-        self._timer._returned.take(self._run(key, call, "flushed"))
+        self._timer.returned.take(self._run(key, call, "flushed"))
         return True
 
     def cancel(self, key: K) -> bool:
-        """Forget what a key waits for; False where it does not wait."""
+        """Forget what a key waits for; False if it does not wait."""
         return self._waiting.pop(key, None) is not None
 
     def clear(self) -> None:

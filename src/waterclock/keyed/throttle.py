@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.drive import driver
+from waterclock.timer.driver import nothing
 from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Handle, Timer
+    from waterclock.timer.driver import Driver
 
 K = TypeVar("K", bound=Hashable)
 P = ParamSpec("P")
@@ -43,7 +45,7 @@ class Interval:
         self.key = key
         self.due_ns = due_ns
         self.later: tuple[Any, Any] | None = None
-        self.handle: Handle = of._timer._add_and_look(due_ns, _end, self)
+        self.handle: Handle = of._timer.add_and_look(due_ns, _end, self)
 
 
 class Throttle(Generic[K, P]):
@@ -73,8 +75,8 @@ class Throttle(Generic[K, P]):
     ) -> None:
         if meanwhile not in ("last", "drop"):
             raise ValueError(f"meanwhile must be 'last' or 'drop', got {meanwhile!r}")
-        self._timer: Timer | AsyncTimer = driver(timer)
-        self._timer._check(fn)
+        self._timer: Driver = driver(timer)
+        self._timer.check(fn)
         self._interval_ns = nanoseconds("interval_s", interval_s, least=1)
         self._fn = fn
         self._keeps = meanwhile == "last"
@@ -87,10 +89,10 @@ class Throttle(Generic[K, P]):
         self._lock = RLock()
 
     def __call__(self, key: K, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """True where it ran, here; False where it was put off, or dropped."""
+        """True if it ran, here; False if it was put off, or dropped."""
         before = None
         with self._lock:
-            interval, now_ns = self._intervals.get(key), self._timer._now_ns()
+            interval, now_ns = self._intervals.get(key), self._timer.now_ns()
             if interval is not None and (interval.due_ns > now_ns or interval.later is not None):
                 if self._keeps:
                     before, interval.later = interval.later, (args, kwargs)  # let go of when the lock is free
@@ -100,11 +102,11 @@ class Throttle(Generic[K, P]):
                 interval.handle.cancel()  # it is over, and its timer late
             self._intervals[key] = new
         del before
-        self._timer._returned.take(self._fn(key, *args, **kwargs))
+        self._timer.returned.take(self._fn(key, *args, **kwargs))
         return True
 
     def cancel(self, key: K) -> bool:
-        """Forget what was put off for a key, whose interval goes on; False where nothing was."""
+        """Forget what was put off for a key, whose interval goes on; False if nothing was."""
         with self._lock:
             interval = self._intervals.get(key)
             if interval is None:
@@ -118,7 +120,7 @@ class Throttle(Generic[K, P]):
             intervals, self._intervals = self._intervals, {}
             for interval in intervals.values():
                 interval.handle.cancel()
-        self._timer._left()
+        self._timer.left()
 
     def __len__(self) -> int:
         """How many keys are within their interval."""
@@ -141,24 +143,15 @@ def _end(interval: Interval) -> None:
         if of._intervals.get(key) is not interval:
             return
         later, interval.later = interval.later, None
-        if later is None or not _begin_anew(of, key):
-            del of._intervals[key]
+        del of._intervals[key]
+        if later is None:
             return
-    of._timer._call(_run, (of._fn, key, later), _nothing)
-
-
-def _begin_anew(of: Throttle[Any, Any], key: Any) -> bool:
-    """Under the lock; False where the timer was closed meanwhile."""
-    try:
-        of._intervals[key] = Interval(of, key, of._timer._now_ns() + of._interval_ns)
-    except TimerClosed:
-        return False
-    return True
+        try:
+            of._intervals[key] = Interval(of, key, of._timer.now_ns() + of._interval_ns)
+        except TimerClosed:
+            return
+    of._timer.call(_run, (of._fn, key, later), nothing)
 
 
 def _run(fn: Callable[..., object], key: Any, call: tuple[Any, Any]) -> object:
     return fn(key, *call[0], **call[1])
-
-
-def _nothing() -> None:
-    pass

@@ -32,7 +32,7 @@ cdef class Purgatory:
     cdef Py_ssize_t _watched, _delayed, _asking
     cdef CompiledCompletions _completions
     cdef list _later
-    @cython.locals(several=tuple)
+    @cython.locals(several=tuple, withdrawn=bint)
     cpdef bint try_complete_else_watch(self, DelayedOperation op, keys) except -1
     @cython.locals(op=DelayedOperation, completed=Py_ssize_t)
     cpdef Py_ssize_t check_and_complete(self, key) except -1
@@ -55,10 +55,8 @@ cdef class Purgatory:
     cdef bint _end(self, DelayedOperation op, object outcome) except -1
     @cython.locals(watch_list=WatchList)
     cdef list _watchers(self, object key)
-    cdef bint _withdraw(self, DelayedOperation op) except -1
     @cython.locals(me="unsigned long", again=bint, completed=bint)
     cdef bint _attempt(self, DelayedOperation op, bint heard) except -1
-    cdef void _catch_up(self) except *
     cdef bint _takes(self, DelayedOperation op, unsigned long me, bint heard) except -1
     @cython.locals(again=bint)
     cdef bint _let_go(self, DelayedOperation op, Py_ssize_t asked) except -1

@@ -18,11 +18,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.purgatory.arguments import answered, as_several, as_timeout, closed, no_operation, not_callable, used
-from waterclock.purgatory.built import Completions
+from waterclock.purgatory.built import Completions, new_waker
 from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
 from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
-from waterclock.purgatory.wakers import new_waker
 from waterclock.timer.forking import make_new_in_child
 from waterclock.timer.report import report
 from waterclock.timer.units import MOST_S
@@ -106,7 +105,7 @@ class WatchList:
         self.longest = SHORT
 
     def add(self, op: DelayedOperation) -> bool:
-        """False where it is in the list already, for a key that was given twice."""
+        """False if it is in the list already, for a key that was given twice."""
         before = len(self.operations)
         self.operations.setdefault(op, op._place)
         if len(self.operations) == before:
@@ -141,14 +140,20 @@ class Purgatory:
     def __init__(
         self, name: str, timer: Timer | AsyncTimer, on_error: Callable[[Exception, DelayedOperation], Any] | None = None
     ) -> None:
-        self._name, self._timer, self._on_error, self._closed = name, timer, on_error, False
+        self._name = name
+        self._timer = timer
+        self._on_error = on_error
+        self._closed = False
         self._lists: dict[Hashable, WatchList] = {}
         self._after_fork()
         make_new_in_child(self)
 
     def _after_fork(self) -> None:
         """Begin empty; in a forked child what waits is the parent's, and is over here (timer/forking.py)."""
-        forsaken, self._lists, self._lock, self._catching_up = self._waiting(), {}, Lock(), False
+        forsaken = self._waiting()
+        self._lists = {}
+        self._lock = Lock()
+        self._catching_up = False
         self._watched = self._delayed = self._asking = 0  # the last: questions that triggers ask now, in all threads
         self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}
         self._completions = Completions(self._lock, self._on_error)
@@ -180,7 +185,11 @@ class Purgatory:
             if op._outcome is None and op._timeout_s is not None:
                 self._start_timeout(op, op._timeout_s)  # 5
         except BaseException as error:
-            if self._withdraw(op) or not isinstance(error, Exception):
+            with self._lock:  # as if it had never been; False if somebody ended it meanwhile
+                if withdrawn := op._outcome is None:
+                    self._unwatch(op)
+                    op._purgatory = _NOWHERE
+            if withdrawn or not isinstance(error, Exception):
                 raise
         return op._outcome is not None
 
@@ -314,14 +323,6 @@ class Purgatory:
         finally:
             self._lock.release()
 
-    def _withdraw(self, op: DelayedOperation) -> bool:
-        """A watch failed half-way: as if it had never been. False where somebody ended the operation meanwhile."""
-        with self._lock:
-            if op._outcome is None:
-                self._unwatch(op)
-                op._purgatory = _NOWHERE
-            return op._outcome is None
-
     def _attempt(self, op: DelayedOperation, heard: bool) -> bool:
         """A trigger: ask one operation; True: it was completed here. `heard`: its own question leaves word no more."""
         completed, again, me = False, True, self._lock.me()
@@ -332,16 +333,13 @@ class Purgatory:
                 again = self._let_go(op, 1)
             heard = op._heard
         if self._later and not self._catching_up and self._asking < DEEP // 2:
-            self._catch_up()
+            self._catching_up = True
+            try:
+                while self._later:
+                    self._attempt(self._later.pop(), False)
+            finally:
+                self._catching_up = False
         return completed
-
-    def _catch_up(self) -> None:
-        self._catching_up = True
-        try:
-            while self._later:
-                self._attempt(self._later.pop(), False)
-        finally:
-            self._catching_up = False
 
     def _takes(self, op: DelayedOperation, me: int, heard: bool) -> bool:
         """Take the operation's lock, for a question. False: it is over, or is asked by its holder, or later."""

@@ -29,7 +29,7 @@ def delays_of(arguments: Namespace, servers: str) -> Delays:
 
 
 def sent(delays: Delays, arguments: Namespace) -> Receipt:
-    """Write the request, of one message or of a series; UsageError where it cannot be read."""
+    """Write the request, of one message or of a series; UsageError if it cannot be read."""
     named = {"key": arguments.key, "id": arguments.id}
     if arguments.cron is not None and not arguments.id:
         raise UsageError("--cron needs --id NAME: without one the series could not be ended.")
@@ -40,13 +40,13 @@ def sent(delays: Delays, arguments: Namespace) -> Receipt:
 
 
 def cancelled(delays: Delays, arguments: Namespace) -> Answer:
-    """Have the messages of an id not delivered; UsageError where it is none."""
+    """Have the messages of an id not delivered; UsageError if it is none."""
     with _read_by_users():
         return delays.cancel(arguments.id, key=arguments.key)
 
 
 def replaced(delays: Delays, arguments: Namespace) -> Answer:
-    """Cancel what has the id, and write the request; UsageError where it cannot be read."""
+    """Cancel what has the id, and write the request; UsageError if it cannot be read."""
     with _read_by_users():
         return delays.replace(arguments.id, arguments.target, arguments.value, **when(arguments), key=arguments.key)
 
@@ -61,7 +61,7 @@ def _read_by_users() -> Iterator[None]:
 
 
 def when(arguments: Namespace) -> dict[str, Any]:
-    """`delay` or `at`, or `cron`, `zone` and `missed`; and `expires`. UsageError where one cannot be read."""
+    """`delay` or `at`, or `cron`, `zone` and `missed`; and `expires`. UsageError if one cannot be read."""
     if arguments.cron is not None:
         named = {"cron": arguments.cron, "zone": arguments.zone or "UTC", "missed": arguments.missed or "once"}
         return {**named, **_expires(arguments)}
@@ -99,7 +99,7 @@ def _moment(text: str, option: str) -> Moment:
     return at
 
 
-def told(answer: Answer, hoped: str, as_json: bool) -> int:
+def print_answer(answer: Answer, hoped: str, as_json: bool) -> int:
     """Print what became of it; the exit code."""
     if as_json:
         print(json.dumps(asdict(answer)))
@@ -126,7 +126,7 @@ def read(arguments: Namespace, servers: str) -> int:
 def _line(message: Message) -> str:
     headers = dict(headers_of(message) or [])
     stamp_ms = message.timestamp()[1]
-    parts = [_clock_time(stamp_ms)]
+    parts = [from_us(1000 * stamp_ms).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"]
     if (late_ms := _late_ms(stamp_ms, headers.get(UNTIL))) is not None:
         parts.append(f"{late_ms:+,d} ms")
     parts += [_text(part) for part in (message.key(), message.value()) if part is not None]
@@ -136,24 +136,25 @@ def _line(message: Message) -> str:
 
 
 def _late_ms(stamp_ms: int, until: bytes | None) -> int | None:
-    """How late it came; None where no relay says when it was due: anybody may write to a topic."""
+    """How late it came; None if no relay says when it was due: anybody may write to a topic."""
     return stamp_ms - int(until) if until is not None and until.isdigit() and len(until) <= 18 else None
 
 
 def _json_line(message: Message) -> str:
-    """The same for programs; what is no UTF-8 is told as base64, under another name."""
+    """The same for programs; what is no UTF-8 is printed as base64, under another name."""
     headers = dict(headers_of(message) or [])
     stamp_ms = message.timestamp()[1]
-    told = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "came_ms": stamp_ms}
-    told["late_ms"] = _late_ms(stamp_ms, headers.get(UNTIL))
-    told["request"] = None if (origin := headers.get(FROM)) is None else _text(origin)
+    found = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "came_ms": stamp_ms,
+    }
+    found["late_ms"] = _late_ms(stamp_ms, headers.get(UNTIL))
+    found["request"] = None if (origin := headers.get(FROM)) is None else _text(origin)
     for name, part in (("key", message.key()), ("value", message.value())):
-        told |= json_text(name, part)
-    return json.dumps(told)
-
-
-def _clock_time(ms: int) -> str:
-    return from_us(1000 * ms).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        found |= json_text(name, part)
+    return json.dumps(found)
 
 
 def _text(part: bytes) -> str:

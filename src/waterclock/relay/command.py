@@ -57,9 +57,9 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
 
 def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:
     """What every command here asks for. A default here would hide what stands before the command's name."""
-    told = f" (default: {servers})" if servers else ""
+    known = f" (default: {servers})" if servers else ""
     default: dict[str, Any] = {"default": SUPPRESS} if servers else {}
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help=f"where Kafka is{told}", **default)
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help=f"where Kafka is{known}", **default)
     topic = "where requests go (default: delays)"
     parser.add_argument("--topic", help=topic, **(default or {"default": "delays"}))
     client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
@@ -71,13 +71,27 @@ def _add_commands(parser: ArgumentParser) -> None:
         metavar="COMMAND", help="send, cancel, replace, read, ls, due, show, files; COMMAND --help tells more"
     )
     _add_send(more.add_parser("send", help="have a message delivered later"), send, "")
-    _add_cancel(more.add_parser("cancel", help="have the messages of an id not delivered"))
+    cancelling = more.add_parser("cancel", help="have the messages of an id not delivered")
+    describe(cancelling, cancel, "waterclock relay cancel cart-17")
+    cancelling.add_argument("id", metavar="ID", help="the id that the message was sent with")
+    cancelling.add_argument("--key", help="the message's key, if it had one: only its partition is asked")
+    _add_json(cancelling)
+    _add_kafka(cancelling, SERVERS)
     _add_send(more.add_parser("replace", help="cancel what has an id, and send this instead"), replace, "ID")
-    _add_read(more.add_parser("read", help="print what is delivered to a topic"))
+    reading = more.add_parser("read", help="print what is delivered to a topic")
+    describe(reading, read, "waterclock relay read reminders")
+    reading.add_argument("target", metavar="TOPIC", help="the topic that messages are delivered to")
+    reading.add_argument("--new", action="store_true", help="only what comes from now on (default: from the start)")
+    reading.add_argument("--most", type=count, metavar="N", help="end after so many")
+    _add_json(reading)
+    _add_kafka(reading, SERVERS)
     _add_look(more.add_parser("ls", help="list what is pending by due time and topic"), ls, "")
     _add_look(more.add_parser("due", help="say what is due next, by partition"), due, "")
     _add_look(more.add_parser("show", help="say what is known of an id"), show, "ID")
-    _add_files(more.add_parser("files", help="print the messages of a folder that a relay has set aside"))
+    salvaging = more.add_parser("files", help="print the messages of a folder that a relay has set aside")
+    describe(salvaging, files, "waterclock relay files out/relay/delays/FOLDER")
+    salvaging.add_argument("folder", metavar="FOLDER", help="the one that the relay has named")
+    _add_json(salvaging)
 
 
 def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: str) -> None:
@@ -105,23 +119,6 @@ def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     _add_kafka(parser, SERVERS)
 
 
-def _add_cancel(parser: ArgumentParser) -> None:
-    describe(parser, cancel, "waterclock relay cancel cart-17")
-    parser.add_argument("id", metavar="ID", help="the id that the message was sent with")
-    parser.add_argument("--key", help="the message's key, if it had one: only its partition is asked")
-    _add_json(parser)
-    _add_kafka(parser, SERVERS)
-
-
-def _add_read(parser: ArgumentParser) -> None:
-    describe(parser, read, "waterclock relay read reminders")
-    parser.add_argument("target", metavar="TOPIC", help="the topic that messages are delivered to")
-    parser.add_argument("--new", action="store_true", help="only what comes from now on (default: from the start)")
-    parser.add_argument("--most", type=count, metavar="N", help="end after so many")
-    _add_json(parser)
-    _add_kafka(parser, SERVERS)
-
-
 def _add_look(parser: ArgumentParser, command: Callable[[Namespace], int], id: str) -> None:
     describe(parser, command, f"waterclock relay {command.__name__}{' cart-17' if id else ''}")
     if id:
@@ -130,12 +127,6 @@ def _add_look(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     parser.add_argument("--at", action="append", type=_door, default=[], metavar="HOST:PORT", help=where)
     _add_json(parser)
     _add_kafka(parser, SERVERS)
-
-
-def _add_files(parser: ArgumentParser) -> None:
-    describe(parser, files, "waterclock relay files out/relay/delays/FOLDER")
-    parser.add_argument("folder", metavar="FOLDER", help="the one that the relay has named")
-    _add_json(parser)
 
 
 def _door(text: str) -> str:
@@ -170,20 +161,20 @@ def send(arguments: Namespace) -> int:
 
 
 def cancel(arguments: Namespace) -> int:
-    """`waterclock relay cancel`: have the messages of an id not delivered. Exit code 1 where none is cancelled by now."""
+    """`waterclock relay cancel`: have the messages of an id not delivered. Exit code 1 if none is cancelled by now."""
     from waterclock.relay import asking
 
     with asking.delays_of(arguments, SERVERS) as delays:
-        return asking.told(asking.cancelled(delays, arguments), "cancelled", arguments.json)
+        return asking.print_answer(asking.cancelled(delays, arguments), "cancelled", arguments.json)
 
 
 def replace(arguments: Namespace) -> int:
-    """`waterclock relay replace`: cancel what is pending under an id, and send this under it. Exit code 1 where nothing was
+    """`waterclock relay replace`: cancel what is pending under an id, and send this under it. Exit code 1 if nothing was
     pending; it is sent all the same."""
     from waterclock.relay import asking
 
     with asking.delays_of(arguments, SERVERS) as delays:
-        return asking.told(asking.replaced(delays, arguments), "replaced", arguments.json)
+        return asking.print_answer(asking.replaced(delays, arguments), "replaced", arguments.json)
 
 
 def read(arguments: Namespace) -> int:
@@ -222,7 +213,7 @@ def show(arguments: Namespace) -> int:
 
 def files(arguments: Namespace) -> int:
     """`waterclock relay files`: the messages of a folder that a relay has set aside, or reads no more; nothing is changed.
-    Exit code 1 where some cannot be read."""
+    Exit code 1 if some cannot be read."""
     from waterclock.relay.watching import listing
 
     return listing.print_files(arguments.folder, arguments.json)

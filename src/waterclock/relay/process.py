@@ -11,37 +11,45 @@ import re
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from waterclock.clock import SystemClock
+from waterclock.clock import Clock, SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
-from waterclock.errors import UsageError
-from waterclock.kafka.settings import base_settings, from_file
-from waterclock.relay.cluster.beginning import begun
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.patience import Backoff
+from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.relay.memory import MemoryTrim
-from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner.context import staying
-from waterclock.relay.relay import IDLE_S, Relay
+from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.watching.recurring import recurring, with_series
 from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.web.option import open_server
 
+T = TypeVar("T")
+PATIENCE_S: Final = 300.0
+ATTEMPT_S: Final = 2.0
+AGAIN_AFTER_S: Final = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NAME = re.compile(rb"[\w.-]{1,100}")
 
 
 def serve(arguments: Namespace) -> int:
-    """The relay, with a broker of its own where --embedded asks for one."""
+    """The relay, with a broker of its own if --embedded asks for one."""
     check_names(Topics.of(arguments.topic))  # Kafka would be waited for
     clock = SystemClock()
-    _collect_seldom()
+    # Records come in tens of thousands and live until they are filed: after each few hundred the garbage collector would
+    # look at all of them for circles, find none, and take a third of the time
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
         stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
@@ -60,10 +68,8 @@ def serve(arguments: Namespace) -> int:
         stack.enter_context(_heard(partial(_note, stop)))
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
-            print(
-                f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}",
-                flush=True,
-            )
+            ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
+            print(ready, flush=True)
             with suppress(_Interrupted):
                 while not stop:
                     memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
@@ -89,15 +95,43 @@ def _reading(shown: Progress, stop: list[int], log: str, done: int, all: int) ->
 
 def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
     """What `show` and `ls` ask besides the statistics."""
-    asked = relay.owners, relay.lock, relay.topics.input
-    return {"/ids/": lambda id: with_series(relay.show(id), *asked), "/series/": lambda _: recurring(*asked)}
+    where = relay.owners, relay.lock, relay.topics.input
+    return {"/ids/": lambda id: with_series(relay.show(id), *where), "/series/": lambda _: recurring(*where)}
 
 
-def _collect_seldom() -> None:
-    """Have the garbage collector look for circles seldom. Records come in tens of thousands and live until they are filed:
-    after each few hundred it would look at all of them, find none, and take a third of the time."""
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
+def begun(
+    settings: Mapping[str, Any],
+    topic: str,
+    begin: Callable[[], T],
+    said: Callable[[WaterclockError], object],
+    clock: Clock,
+) -> T:
+    """What `begin` makes, once there is a Kafka; `said` hears that it is away.
+
+    1. reach     a broker that answers
+    2. begin     the topics are made and looked at, the group is joined (relay.py)
+
+    A broker that does not answer, at 1 or at 2, is waited for, for `PATIENCE_S` in all. Then it is EnvironmentMissing, with
+    what to mend: a service that waits for ever for a wrong address would look well. A refusal is an error at once: asking
+    again is no use before a password or a right is mended.
+    """
+    backoff = Backoff((AGAIN_AFTER_S,), clock, PATIENCE_S)
+    while True:
+        try:
+            reading = {**settings, **READING, "group.id": "unused"}
+            client = Client(reading, min(ATTEMPT_S, PATIENCE_S), Remedies("--kafka-config", "--bootstrap"), clock)
+            try:
+                client.partitions([topic])  # 1
+            finally:
+                client.close()
+            return begin()  # 2
+        except (EnvironmentMissing, ConnectionLost) as error:
+            if backoff.is_over:
+                why = str(error).rstrip(".")
+                raise EnvironmentMissing(f"{why}. It was waited for, for {PATIENCE_S:.0f} seconds.") from None
+        servers = settings["bootstrap.servers"]
+        said(ConnectionLost(f"Kafka at {servers} is away: it is waited for, for {PATIENCE_S:.0f} seconds at most."))
+        backoff.sleep()
 
 
 def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:
@@ -110,7 +144,7 @@ def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> Rel
 
 @contextmanager
 def _folder_alone(folder: Path) -> Iterator[str]:
-    """The folder for this process alone; the name that lies in it, made the first time."""
+    """The folder for this process alone; the name that lies in it, a new one if there is none, or it is damaged."""
     make_folder(folder)
     lock = FolderLock(folder, "lock", WithoutLocks.REFUSE)
     try:
@@ -120,18 +154,14 @@ def _folder_alone(folder: Path) -> Iterator[str]:
             f"Another relay works in {folder}: stop it, or give this one a folder of its own (--folder)."
         ) from None
     try:
-        yield _name_in(folder / "name")
+        file = folder / "name"
+        name = file.read_bytes().strip() if file.exists() else b""
+        if not _NAME.fullmatch(name):
+            name = uuid4().hex[:12].encode()
+            write_whole(file, name)
+        yield name.decode()
     finally:
         lock.release()
-
-
-def _name_in(file: Path) -> str:
-    """What stands there; where there is none, or it is damaged, a new one."""
-    found = file.read_bytes().strip() if file.exists() else b""
-    if not _NAME.fullmatch(found):
-        found = uuid4().hex[:12].encode()
-        write_whole(file, found)
-    return found.decode()
 
 
 def _note(came: list[int], number: int, frame: FrameType | None) -> None:

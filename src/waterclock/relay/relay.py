@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from operator import methodcaller
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
@@ -34,7 +37,6 @@ from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.unassigned import UnassignedPartitions
 from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner.context import Context, Reading, RecordRefused, committed_of, in_silence, staying
 from waterclock.relay.owner.disk_space import no_disk
 from waterclock.relay.owner.owner import Owner
@@ -43,7 +45,7 @@ from waterclock.relay.owner.turns import Turns
 from waterclock.relay.standby.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import Identity, StoreDamaged, say_unread
-from waterclock.relay.upkeep.upkeep import Upkeep
+from waterclock.relay.upkeep.upkeep import LAP_BYTES, Upkeep
 from waterclock.relay.watching import gathering
 from waterclock.relay.wire.topics import Topics, make_what_is_gone, prepare
 
@@ -53,6 +55,34 @@ IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and chec
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 _GAP_NS: Final = 1_000_000_000  # between two steps: the machine, or a slow Kafka, kept the relay waiting
 _FENCED_AGAIN_NS: Final = 60_000_000_000
+
+
+class StandsBy(StrEnum):
+    """For which of the partitions that others own a relay keeps files.
+
+    None between the two: Kafka's assignors give the partitions of a dead member to any other one, not to the one that has
+    the files.
+    """
+
+    ALL = "all"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class RelayOptions:
+    """`name`: a static member's, whose partitions wait for it while it restarts. `make_targets`: a target that is not there
+    is made, as Kafka makes topics by default."""
+
+    servers: str
+    topic: str
+    folder: Path
+    group: str
+    partitions: int = 3
+    name: str | None = None
+    settings: Mapping[str, Any] | None = None
+    lap_bytes: int = LAP_BYTES
+    standby: StandsBy = StandsBy.ALL
+    make_targets: bool = False
 
 
 class Relay:
@@ -150,7 +180,7 @@ class Relay:
         return done
 
     def close(self, checkpoint: bool = True) -> None:
-        """Give everything back. Without a `checkpoint`, where a step was broken off, what was done since the last one is
+        """Give everything back. Without a `checkpoint`, if a step was broken off, what was done since the last one is
         read again from the logs."""
         with self.lock:
             self._gather(now=True)
@@ -318,7 +348,7 @@ class Relay:
         """What there is time for if nothing is delivered; whether there was a transaction."""
         self._keep_up(owner)
         owner.tidy()
-        if not owner.has_caught_up and not owner.held and owner.idle_ns() > STALLED_NS:
+        if not owner.has_caught_up and not owner.held and self._clock.monotonic_ns() - owner.heard_ns > STALLED_NS:
             log.warning("%s-%d stands still at offset %d: asking anew", self.topics.input, owner.number, owner.position)
             owner.heard()
             self._member.read_from(owner.number, owner.position)

@@ -13,21 +13,8 @@ from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.letters import Letter, Reply
 from waterclock.web.record import LABEL, Each, counter, gauge, page, summary
 
-LATENESS_MS: Final = (
-    1,
-    2,
-    5,
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    10_000,
-    60_000,
-    3_600_000,
-)  # upper edges of the histogram
+# upper edges of the histogram
+LATENESS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 60_000, 3_600_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +55,8 @@ class PartitionStatistics:
 class StandbyStatistics:
     """One input partition that another relay owns, and whose files this one keeps.
 
-    The input is filed up to `position`, and `behind` offsets of it are to be filed, None where that is not known yet; `why`
-    says why nothing of it is, where that is so.
+    The input is filed up to `position`, and `behind` offsets of it are to be filed, None if that is not known yet; `why`
+    says why nothing of it is, if that is so.
     """
 
     pending: int = field(default=0, metadata=gauge("pending_messages", "Messages that are pending there."))

@@ -25,7 +25,7 @@ from waterclock.errors import EnvironmentMissing, UsageError, pip_install
 try:
     from waterclock.kafka.admin import Admin
     from waterclock.relay.logs.logs import Logs
-    from waterclock.relay.watching.view import Bounds, Seen, View, bounds_of
+    from waterclock.relay.watching.view import LogBounds, SeenMessage, View, bounds_of
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: {pip_install('relay')}") from error
 
@@ -91,7 +91,7 @@ class PendingPlan:
 class PendingPart(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
     """A partition of both logs, from where to where."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: LogBounds) -> None:
         self.bounds = bounds
 
 
@@ -132,7 +132,7 @@ class PartView:
                 rows.clear()
         yield _batch(rows)
 
-    def _row(self, seen: Seen) -> tuple[Any, ...]:
+    def _row(self, seen: SeenMessage) -> tuple[Any, ...]:
         """The values of ROWS."""
         request, message = seen.request, seen.message
         return (

@@ -46,8 +46,8 @@ cdef extern from *:
     const int64_t ORDINARY_MOMENT
 
 cdef object machine_clock = SystemClock.monotonic_ns
-cdef object call_later = plain.Adder.call_later, add_and_look = plain.Adder._add_and_look, bound = plain.bound
-cdef object deadline_in = plain.Adder._deadline_in, move_in = plain.Adder._move_in
+cdef object call_later = plain.Adder.call_later, add_and_look = plain.Adder.add_and_look, bound = plain.bound
+cdef object deadline_in = plain.Adder.deadline_in, move_in = plain.Adder.move_in
 
 
 cdef bint never_runs(fn) except -1:
@@ -84,7 +84,7 @@ cdef class Adder:
 
     cdef public int64_t _alarm_ns
     cdef public bint _refuses_asynchronous
-    cdef object add, read          # what `_add` and `_now_ns` were set to
+    cdef object add, read          # what `_add` and `now_ns` were set to
     cdef object direct             # the wheel, where it is compiled and nothing stands before it; or None
     cdef bint by_machine           # whether `read` is the machine's clock, and C can read it
 
@@ -99,11 +99,11 @@ cdef class Adder:
         self.add = add
 
     @property
-    def _now_ns(self):
+    def now_ns(self):
         return self.read
 
-    @_now_ns.setter
-    def _now_ns(self, read):
+    @now_ns.setter
+    def now_ns(self, read):
         self.by_machine = MACHINE_CLOCK and read is machine_clock
         self.read = read
 
@@ -149,18 +149,21 @@ cdef class Adder:
 
     call_at = plain.Adder.call_at
 
-    def _add_and_look(self, deadline, fn, /, *argument):
+    def add_and_look(self, deadline, fn, /, *argument):
+        """For timers of the driver itself: no cap, no executor."""
         cdef int overflow = 0
         cdef int64_t moment = PyLong_AsLongLongAndOverflow(deadline, &overflow)
         if self.direct is None or overflow or not -ORDINARY_MOMENT < moment < ORDINARY_MOMENT or len(argument) > 1:
             return add_and_look(self, deadline, fn, *argument)
         return self.put(moment, fn, <PyObject *>argument[0] if argument else NULL)
 
-    def _deadline_in(self, delay_s, /):
+    def deadline_in(self, delay_s, /):
+        """The nanosecond of the driver's time that is `delay_s` seconds from now; `ValueError` as for `call_later`."""
         cdef int64_t deadline
         return deadline if self.counts(delay_s, &deadline) else deadline_in(self, delay_s)
 
-    def _move_in(self, handle, delay_s, /):
+    def move_in(self, handle, delay_s, /):
+        """What `reschedule` of the handles in the wheel does, in their driver's unit."""
         cdef int64_t deadline, before
         if not self.takes(delay_s, &deadline):
             return move_in(self, handle, delay_s)
@@ -170,7 +173,7 @@ cdef class Adder:
             self._look_again(handle, deadline, before)
         return True
 
-    _move = plain.Adder._move
+    move = plain.Adder.move
     _look_again = plain.Adder._look_again
 
 
@@ -185,7 +188,7 @@ cdef class WayBack:
 
     def reschedule(self, handle, delay_s, /):
         driver = self.driver()
-        return driver is not None and driver._move_in(handle, delay_s)
+        return driver is not None and driver.move_in(handle, delay_s)
 
 
 cdef class Touch:

@@ -6,10 +6,10 @@ number, `_alarm_ns` (drive.py says what it is): a deadline below it, and the dri
     the caller's seconds  ->  nanoseconds  ->  + the clock  ->  `_add`, the way into the wheel  ->  below the alarm?
 
 This is the plain one, and what _adding.pyx has to agree with. The compiled one has the same names: it takes the steps from
-the clock to the wheel in C where both are its own kind, and calls the functions of this file for everything else: another
+the clock to the wheel in C if both are its own kind, and calls the functions of this file for everything else: another
 clock, a cap, an executor, the plain wheel, a number of seconds that is no ordinary one.
 
-Rule 1: `_add` is the wheel's own `add_at`, or what stands before it; `_now_ns` the clock's own function, or a stopwatch's.
+Rule 1: `_add` is the wheel's own `add_at`, or what stands before it; `now_ns` the clock's own function, or a stopwatch's.
 Rule 2: what cannot be done leaves nothing behind: a timer whose driver could not be woken is taken back.
 """
 
@@ -32,7 +32,7 @@ Ts = TypeVarTuple("Ts")
 
 
 def bound(fn: Callable[..., object], args: tuple[Any, ...]) -> Callable[[], object]:
-    """A callback with its arguments; `TypeError` with the words of the wheel where it cannot be called."""
+    """A callback with its arguments; `TypeError` with the words of the wheel if it cannot be called."""
     if not callable(fn):
         raise TypeError(f"callback must be callable, got {fn!r}")
     return partial(fn, *args)
@@ -41,11 +41,11 @@ def bound(fn: Callable[..., object], args: tuple[Any, ...]) -> Callable[[], obje
 class Adder:
     """How timers come into a driver and are moved in it; the driver itself is drive.py's."""
 
-    _lock: AbstractContextManager[Any]
+    lock: AbstractContextManager[Any]
     _closed: bool
     _wheel: Any
     _add: Callable[..., Handle]
-    _now_ns: Callable[[], int]
+    now_ns: Callable[[], int]
     _alarm_ns: int
     _refuses_asynchronous = False  # a thread has no loop that could run them
 
@@ -62,7 +62,7 @@ class Adder:
         >>> Timer(clock=ManualClock(5.0)).time()
         5.0
         """
-        return self._now_ns() / 1e9
+        return self.now_ns() / 1e9
 
     def call_later(self, delay_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle:
         """Call `fn(*args)` once `delay_s` seconds have passed; zero or less means at the driver's next turn.
@@ -81,9 +81,9 @@ class Adder:
         if self._refuses_asynchronous and is_asynchronous(fn):
             raise refused(fn)
         try:
-            deadline = self._now_ns() + floor(delay_s * 1e9 + 0.5)  # nanoseconds(), without the price of a call
+            deadline = self.now_ns() + floor(delay_s * 1e9 + 0.5)  # nanoseconds(), without the price of a call
         except (OverflowError, ValueError, TypeError):
-            deadline = self._deadline_in(delay_s)  # which says what is wrong with it
+            deadline = self.deadline_in(delay_s)  # which says what is wrong with it
         if not args:
             handle = self._add(deadline, fn)
         elif len(args) == 1:
@@ -95,7 +95,7 @@ class Adder:
         return handle
 
     def call_at(self, when_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle:
-        """Call `fn(*args)` when `time()` is `when_s`; at the next turn where that has passed. Errors as `call_later`.
+        """Call `fn(*args)` when `time()` is `when_s`; at the next turn if that has passed. Errors as `call_later`.
 
         >>> from waterclock import ManualClock, Timer
         >>> timer = Timer(clock=ManualClock())
@@ -110,22 +110,22 @@ class Adder:
             self._look(handle, deadline)
         return handle
 
-    def _add_and_look(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
+    def add_and_look(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
         """For timers of the driver itself: no cap, no executor."""
         handle: Handle = self._wheel.add_at(deadline, fn, *argument)
         if deadline < self._alarm_ns:
             self._look(handle, deadline)
         return handle
 
-    def _deadline_in(self, delay_s: float, /) -> int:
+    def deadline_in(self, delay_s: float, /) -> int:
         """The nanosecond of the driver's time that is `delay_s` seconds from now; `ValueError` as for `call_later`."""
-        return within_reach(self._now_ns() + nanoseconds("delay_s", delay_s))
+        return within_reach(self.now_ns() + nanoseconds("delay_s", delay_s))
 
-    def _move_in(self, handle: Handle, delay_s: float, /) -> bool:
+    def move_in(self, handle: Handle, delay_s: float, /) -> bool:
         """What `reschedule` of the handles in the wheel does, in their driver's unit."""
-        return self._move(handle, self._deadline_in(delay_s))
+        return self.move(handle, self.deadline_in(delay_s))
 
-    def _move(self, handle: Any, deadline: int, /) -> bool:
+    def move(self, handle: Any, deadline: int, /) -> bool:
         """Move what waits, and see to it that the driver knows; False when it waits no more."""
         before = handle.deadline
         if not self._wheel._move(handle, deadline):
@@ -136,7 +136,7 @@ class Adder:
 
     def _look_again(self, handle: Handle, deadline: int, before: int) -> None:
         """A timer was moved to where the driver may not know of it."""
-        with self._lock:
+        with self.lock:
             if not self._closed and deadline < self._alarm_ns:
                 try:
                     self._hasten()
@@ -158,7 +158,7 @@ class WayBack:
 
     def reschedule(self, handle: Handle, delay_s: float, /) -> bool:
         driver = self._driver()
-        return driver is not None and driver._move_in(handle, delay_s)
+        return driver is not None and driver.move_in(handle, delay_s)
 
 
 class Touch:
@@ -171,4 +171,4 @@ class Touch:
 
     def touch(self) -> None:
         """Something happened: count from now on."""
-        self._touched_ns = self._drive._now_ns()
+        self._touched_ns = self._drive.now_ns()

@@ -1,6 +1,6 @@
 """Callbacks that are to be awaited: a driver's loop runs them, and a thread's driver refuses them.
 
-    a coroutine function        of an AsyncTimer each call is a task; of a Timer it is a TypeError where it is handed over
+    a coroutine function        of an AsyncTimer each call is a task; of a Timer it is a TypeError if it is handed over
     another callable that       of an AsyncTimer a task; of a Timer an error, which is reported, and what was returned is
     returns an awaitable        closed: without a loop it would never run
 

@@ -1,4 +1,4 @@
-"""The drivers' short path, compiled where it was built, else plain: adding.py says what both do."""
+"""The drivers' short path, compiled if it was built, else plain: adding.py says what both do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A cap on how many timers wait, and what happens to one more.
 
     raise    TimerFull
-    block    the caller waits until one has run or was cancelled; from a callback, where waiting would be for ever,
-             it raises TimerFull
+    block    the caller waits until one has run or was cancelled; from a callback it raises TimerFull, as waiting
+             would be for ever
     run      the callback runs at once, in the caller
 
 Rule 1: comparing with the cap and adding is one step: two threads never both add the last timer it allows.
@@ -44,7 +44,10 @@ class Cap:
         with self._freed:
             if self._is_below():
                 handle = self._add(deadline, fn, *argument)
-                return self._capped(handle) if self._when_full == "block" else handle
+                if self._when_full == "block":
+                    handle = CappedHandle(handle, self.left)
+                    self._handles.add(handle)
+                return handle
         return self._run(deadline, fn, *argument)
 
     def enter(self) -> None:
@@ -68,13 +71,8 @@ class Cap:
             capped = {handle.inner: handle for handle in self._handles}
         return [capped.get(handle, handle) for handle in handles]
 
-    def _capped(self, handle: Handle) -> Handle:
-        capped = CappedHandle(handle, self.left)
-        self._handles.add(capped)
-        return capped
-
     def _is_below(self) -> bool:
-        """Under the lock. False only where the caller is to run the callback itself."""
+        """Under the lock. False only if the caller is to run the callback itself."""
         blocks = self._when_full == "block" and self._driver != get_ident()
         while len(self._wheel) >= self._most:
             if self._when_full == "run":

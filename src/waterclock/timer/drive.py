@@ -15,7 +15,7 @@ Rule 1: who goes to sleep sets the alarm to NEVER first, then looks into the whe
     Between the first and the second a timer may come in: it is seen by the look, or it finds NEVER and looks itself.
 Rule 2: after close the alarm is NEVER for good. So an add that crossed the close looks, finds the driver closed,
     and takes its timer back, or finds it taken by the close.
-Rule 3: `_lock` is held to change the alarm, never while a callback runs.
+Rule 3: `lock` is held to change the alarm, never while a callback runs.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ from waterclock.wheel.pictures import not_copied
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from waterclock.timer.driver import Driver
+
 Ts = TypeVarTuple("Ts")
 
 NEVER = 2**63 - 1  # the largest number that fits 64 bits; no deadline is as late
@@ -58,8 +60,8 @@ AWAKE = -(2**63)
 class Drive(Adder, TickRunner):
     """What `Timer` and `AsyncTimer` have in common; not for use by itself."""
 
-    _lock: AbstractContextManager[Any]
-    _returned: Taker
+    lock: AbstractContextManager[Any]
+    returned: Taker
 
     def __init__(
         self,
@@ -74,13 +76,18 @@ class Drive(Adder, TickRunner):
         self._clock = clock if clock is not None else SystemClock()
         self._manual = self._clock if isinstance(self._clock, ManualClock) else None
         self._stopwatch = Stopwatch(self._clock)
-        self._now_ns = self._stopwatch.now_ns
-        self._report = report
+        self.now_ns = self._stopwatch.now_ns
+        self.report = report
         self._histogram = Histogram()
         self._offload = (
-            None if executor is None else Offload(executor, report, self._returned, self._histogram, self._stopwatch)
+            None if executor is None else Offload(executor, report, self.returned, self._histogram, self._stopwatch)
         )
-        self._most, self._when_full = _checked(max_pending, when_full)
+        if when_full not in ("raise", "block", "run"):
+            raise ValueError(f"when_full must be 'raise', 'block' or 'run', got {when_full!r}")
+        if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
+            raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
+        self._most = max_pending
+        self._when_full: WhenFull = when_full
         self._wakeups = 0
         self._closed = False
         self._start_empty()
@@ -88,17 +95,17 @@ class Drive(Adder, TickRunner):
 
     def _start_empty(self) -> None:
         """A new wheel with nothing in it: at the start, and in a forked child."""
-        self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
+        self._wheel = self._make_wheel(self._tick_ns, self.now_ns())
         self._wheel._reschedule = WayBack(ref(self)).reschedule
-        self._wheel._returned = self._returned.take
+        self._wheel._returned = self.returned.take
         self._cap = None
         self._add: Callable[..., Handle] = self._wheel.add_at  # on the wheel, never on self: a driver is no cycle
         if self._offload is not None:
             self._add = self._offload.before(self._add)
         if self._most is not None:
-            self._cap = Cap(self._wheel, self._add, self._most, self._when_full, self._report, self._returned)
+            self._cap = Cap(self._wheel, self._add, self._most, self._when_full, self.report, self.returned)
             self._add = self._cap.add
-        self._periodic: set[PeriodicHandle] = set()
+        self.periodic: set[PeriodicHandle] = set()
         self._fired = 0
         self._slice = 1
         self._alarm_ns = NEVER
@@ -147,10 +154,10 @@ class Drive(Adder, TickRunner):
         """
         if missed not in tuple(NEXT_BEAT):
             raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
-        self._check(fn)
+        self.check(fn)
         return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, jitter, fn, args)
 
-    def _check(self, fn: Any, name: str = "callback") -> None:
+    def check(self, fn: Any, name: str = "callback") -> None:
         """`TypeError` for what cannot be called here, or would never run."""
         if not callable(fn):
             raise TypeError(f"{name} must be callable, got {fn!r}")
@@ -159,7 +166,7 @@ class Drive(Adder, TickRunner):
 
     def _look(self, handle: Handle, deadline: int) -> None:
         """A timer was added that the driver may not know of."""
-        with self._lock:
+        with self.lock:
             if self._closed:
                 if handle.cancel():
                     raise TimerClosed("the timer was closed and takes no callback any more: make a new one")
@@ -190,9 +197,9 @@ class Drive(Adder, TickRunner):
 
         A tick that is being run is run to its end. Twice is once.
         """
-        with self._lock:
+        with self.lock:
             self._stopwatch.pause()
-            self._now_ns = self._stopwatch.now_ns
+            self.now_ns = self._stopwatch.now_ns
             self._set_alarm(AWAKE)
 
     def resume(self) -> None:
@@ -205,10 +212,10 @@ class Drive(Adder, TickRunner):
         after ten seconds of its time
         (None, 0, None, 0, 1)
         """
-        with self._lock:
+        with self.lock:
             if not self._stopwatch.resume():
                 return
-            self._now_ns = self._stopwatch.now_ns
+            self.now_ns = self._stopwatch.now_ns
             self._set_alarm(NEVER)
             if self._manual is None and len(self._wheel) and not self._closed:
                 self._hasten()
@@ -224,35 +231,37 @@ class Drive(Adder, TickRunner):
         >>> timer.close() == [handle], handle.cancelled(), timer.close()
         (True, True, [])
         """
-        with self._lock:
+        with self.lock:
             self._closed = True
             self._set_alarm(NEVER)
-            handles = self._end_all()
+            periodic, self.periodic = self.periodic, set()
+            beats = {handle.end() for handle in periodic}
+            handles = [handle for handle in self._wheel.clear() if handle not in beats]
+            if self._cap is not None:
+                handles = self._cap.handles_of(handles)
             self._hang_up()
-        self._left()
-        return handles
+        self.left()
+        return [*handles, *periodic]
 
-    def _left(self) -> None:
+    def add_in_child(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> None:
+        """As a forked child is made new: no lock is taken, no thread started. It runs when the driver next looks."""
+        if not self._closed:
+            self._wheel.add_at(deadline, fn, *argument)
+
+    def left(self) -> None:
         """A timer of the driver's own has left the wheel."""
         if self._cap is not None:
             self._cap.left()
 
-    def _end_all(self) -> list[Handle]:
-        """Take everything out of the wheel; give back the handles that callers have."""
-        periodic, self._periodic = self._periodic, set()
-        beats = {handle.end() for handle in periodic}
-        handles = [handle for handle in self._wheel.clear() if handle not in beats]
-        return [*(handles if self._cap is None else self._cap.handles_of(handles)), *periodic]
-
     def statistics(self) -> TimerStatistics:
         """Counts since the start, as one frozen record."""
-        wheel, now_ns = self._wheel.statistics(), self._now_ns()
+        wheel, now_ns = self._wheel.statistics(), self.now_ns()
         return TimerStatistics(
             pending=wheel.pending,
             added=wheel.added,
             fired=wheel.fired,
             cancelled=wheel.cancelled,
-            failed=self._report.failed,
+            failed=self.report.failed,
             wakeups=self._wakeups,
             lateness=self._histogram.lateness(),
             current_tick_ns=now_ns - now_ns % self._tick_ns,
@@ -288,7 +297,7 @@ class Drive(Adder, TickRunner):
 
     def _after_fork(self) -> None:
         """In the child: the parent's timers are over, the locks may be held by a thread that is not here."""
-        forsaken, periodic = self._wheel, tuple(self._periodic)
+        forsaken, periodic = self._wheel, tuple(self.periodic)
         self._turned = False
         if self._offload is not None:
             self._offload.renew_lock()
@@ -301,8 +310,8 @@ class Drive(Adder, TickRunner):
             forsaken.clear()
 
 
-def driver(timer: Any) -> Any:
-    """What something stands on; `TypeError` where it is no driver.
+def driver(timer: Any) -> Driver:
+    """What something stands on; `TypeError` if it is no driver.
 
     >>> driver(5)
     Traceback (most recent call last):
@@ -311,14 +320,6 @@ def driver(timer: Any) -> Any:
     if not isinstance(timer, Drive):
         raise TypeError(f"timer must be a Timer or an AsyncTimer, got {timer!r}")
     return timer
-
-
-def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:
-    if when_full not in ("raise", "block", "run"):
-        raise ValueError(f"when_full must be 'raise', 'block' or 'run', got {when_full!r}")
-    if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
-        raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
-    return max_pending, when_full
 
 
 tell_when_spare(Tidier().begin)

@@ -6,7 +6,7 @@ to do something is not there, and what waits would be run twice, by the parent a
     Timer, AsyncTimer       empty; handles of the parent's timers say that they were cancelled
     ExpiringMap             the entries, each for as long as it has left; `on_evict` is called for them in the parent
     Debounce, Throttle      no key: what waits, or was put off, runs in the parent
-    Purgatory               empty; operations that waited are over as "cancelled", and are told so in the parent only
+    Purgatory               empty; operations that waited are over as "cancelled"; `on_complete` is the parent's
 
 Rule 1: who keeps such a thing registers when it is made, and is known weakly.
 Rule 2: they are made new in the order in which they were made: a driver before what stands on it.

@@ -2,16 +2,16 @@
 
 Rule 1: every handle has the same five: `cancel`, `cancelled`, `reschedule`, `when`, `pending`.
 Rule 2: `cancel` is True exactly once, and then the callback never runs.
-Rule 3: `reschedule` is in seconds, as `call_later` is, and wakes the driver where that is earlier than it sleeps for. The
+Rule 3: `reschedule` is in seconds, as `call_later` is, and wakes the driver if that is earlier than it sleeps for. The
     wheel's own handle knows no driver; its wheel has the driver's `reschedule`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
-from waterclock.wheel.pictures import not_copied
+from waterclock.wheel.pictures import NotCopied
 
 
 class Handle(Protocol):
@@ -43,7 +43,7 @@ class Handle(Protocol):
         ...
 
 
-class RanHandle:
+class RanHandle(NotCopied):
     """Of a callback that ran in its caller, because the timer was full: over from the start."""
 
     __slots__ = ("__weakref__", "_deadline_ns")
@@ -68,11 +68,8 @@ class RanHandle:
     def __repr__(self) -> str:
         return f"<RanHandle, over, when={self.when()}>"
 
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
-
-class CappedHandle:
+class CappedHandle(NotCopied):
     """Of a capped timer, where callers wait until one leaves: its cancel lets them look again."""
 
     __slots__ = ("__weakref__", "_left", "inner")
@@ -102,6 +99,3 @@ class CappedHandle:
 
     def __repr__(self) -> str:
         return repr(self.inner)
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)

@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 from waterclock.errors import TimerClosed
 from waterclock.timer.built import Touch
 from waterclock.timer.drive import Drive, driver
+from waterclock.timer.driver import nothing
 from waterclock.timer.units import nanoseconds
-from waterclock.wheel.pictures import not_copied
+from waterclock.wheel.pictures import NotCopied
 
 if TYPE_CHECKING:
+    from waterclock.timer.driver import Driver
     from waterclock.timer.handles import Handle
 
 Ts = TypeVarTuple("Ts")
 
 
-class IdleTimeout(Touch):
+class IdleTimeout(Touch, NotCopied):
     """Call `fn(*args)` once nothing was touched for `idle_s` seconds; a handle, and a context manager that cancels it.
 
     timer: a `Timer` or an `AsyncTimer`. What `fn` raises goes where the timer's errors go. `TypeError` for what cannot be
@@ -51,25 +53,25 @@ class IdleTimeout(Touch):
     __slots__ = ("__weakref__", "_args", "_ended", "_fn", "_idle_ns", "_inner")
 
     def __init__(self, timer: Drive, idle_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> None:
-        self._drive: Drive = driver(timer)
-        timer._check(fn)
+        self._drive: Driver = driver(timer)
+        timer.check(fn)
         self._idle_ns = nanoseconds("idle_s", idle_s, least=1)
         self._fn: Callable[..., object] = fn
         self._args: tuple[Any, ...] = args
         self._ended = ""
-        self._touched_ns = timer._now_ns()
-        with timer._lock:
-            self._inner: Handle = timer._add_and_look(self._touched_ns + self._idle_ns, _look, self)
+        self._touched_ns = timer.now_ns()
+        with timer.lock:
+            self._inner: Handle = timer.add_and_look(self._touched_ns + self._idle_ns, _look, self)
 
     @property
     def pending(self) -> bool:
         """Whether it still waits: neither run nor cancelled."""
-        with self._drive._lock:
+        with self._drive.lock:
             return self._waits()
 
     def cancelled(self) -> bool:
         """Whether it was cancelled, or its timer closed."""
-        with self._drive._lock:
+        with self._drive.lock:
             return self._ended == "cancelled" or self._inner.cancelled()
 
     def when(self) -> float:
@@ -78,23 +80,23 @@ class IdleTimeout(Touch):
 
     def cancel(self) -> bool:
         """True once, and then it never runs; else False: it ran, or was cancelled."""
-        with self._drive._lock:
+        with self._drive.lock:
             if not self._waits():
                 return False
-            self._inner.cancel()  # False where its moment has come just now: then it finds that it has ended
+            self._inner.cancel()  # False if its moment has come just now: then it finds that it has ended
             self._end("cancelled")
-        self._drive._left()
+        self._drive.left()
         return True
 
     def reschedule(self, delay_s: float, /) -> bool:
         """Let it run in `delay_s` seconds, unless it is touched before; False when it ran or was cancelled."""
         drive = self._drive
-        with drive._lock:
+        with drive.lock:
             if not self._waits():
                 return False
-            now_ns = drive._now_ns()
-            due_ns = drive._deadline_in(delay_s)
-            drive._move(self._inner, self._held_for(due_ns, now_ns))
+            now_ns = drive.now_ns()
+            due_ns = drive.deadline_in(delay_s)
+            drive.move(self._inner, self._held_for(due_ns, now_ns))
             self._touched_ns = due_ns - self._idle_ns
         return True
 
@@ -107,15 +109,12 @@ class IdleTimeout(Touch):
 
     def _end(self, how: str) -> None:
         self._ended = how
-        self._fn, self._args = _nothing, ()  # what waits no more keeps nothing alive
+        self._fn, self._args = nothing, ()  # what waits no more keeps nothing alive
 
     def __repr__(self) -> str:
         if not self.pending:
             return f"<IdleTimeout, {'cancelled' if self.cancelled() else 'over'}>"
         return f"<IdleTimeout, waiting, when={self.when()}, idle={self._idle_ns / 1e9}, callback={self._fn!r}>"
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def __enter__(self) -> Self:
         return self
@@ -129,24 +128,16 @@ class IdleTimeout(Touch):
 def _look(idle: IdleTimeout) -> None:
     """The moment has come for which the wheel holds it."""
     drive = idle._drive
-    with drive._lock:
+    with drive.lock:
         due_ns = idle._touched_ns + idle._idle_ns
         if idle._ended:
             return
-        if due_ns > (now_ns := drive._now_ns()):
-            _wait_on(idle, idle._held_for(due_ns, now_ns))
+        if due_ns > (now_ns := drive.now_ns()):  # it was touched: back into the wheel
+            try:
+                idle._inner = drive.add_and_look(idle._held_for(due_ns, now_ns), _look, idle)
+            except TimerClosed:
+                idle._end("cancelled")
             return
         fn, args = idle._fn, idle._args
         idle._end("ran")
-    drive._call(fn, args, _nothing)
-
-
-def _wait_on(idle: IdleTimeout, due_ns: int) -> None:
-    try:
-        idle._inner = idle._drive._add_and_look(due_ns, _look, idle)
-    except TimerClosed:
-        idle._end("cancelled")
-
-
-def _nothing() -> None:
-    pass
+    drive.call(fn, args, nothing)

@@ -24,10 +24,10 @@ from weakref import ref
 
 from waterclock.wheel import TimerHandle, TimingWheel, WheelStatistics
 from waterclock.wheel.occupancy import Occupancy
-from waterclock.wheel.pictures import not_copied, of_handle, of_wheel
+from waterclock.wheel.pictures import NotCopied, of_handle, of_wheel
 
 
-class LockedHandle:
+class LockedHandle(NotCopied):
     """What `TimerHandle` is to its wheel; every method may be called from any thread."""
 
     __slots__ = ("__weakref__", "_call", "_cancelled", "_inner", "_wheel", "deadline")
@@ -54,7 +54,7 @@ class LockedHandle:
         return wheel is not None and wheel.cancel(self)
 
     def reschedule(self, delay: Any, /) -> bool:
-        """As `TimerHandle`'s: in the driver's unit where one turns the wheel, else in the wheel's."""
+        """As `TimerHandle`'s: in the driver's unit if one turns the wheel, else in the wheel's."""
         wheel = self._wheel()
         if wheel is None or self._call is None:
             return False
@@ -67,11 +67,8 @@ class LockedHandle:
         driven = wheel is not None and wheel._reschedule is not None
         return of_handle(self, None if call is None else call[0], driven)
 
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
-
-class LockedWheel:
+class LockedWheel(NotCopied):
     """A timing wheel, timers of nanoseconds in it, and a lock. Interface and promises are the wheel's.
 
     >>> wheel = LockedWheel(tick=10, start=0)
@@ -106,7 +103,10 @@ class LockedWheel:
 
     def advance(self, now: int, limit: int | None = None) -> int:
         """As the wheel's: run what is due at `now`, at most `limit`; several threads at once is a RuntimeError."""
-        self._enter()
+        with self._lock:
+            if self._advancing:
+                raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
+            self._advancing = True
         ran = 0
         errors: list[Exception] = []
         try:
@@ -152,7 +152,7 @@ class LockedWheel:
         return call is not None
 
     def _move(self, handle: LockedHandle, deadline: int) -> bool:
-        """As the wheel's; False where it ran or was cancelled."""
+        """As the wheel's; False if it ran or was cancelled."""
         with self._lock:
             if handle._inner is None or not self._wheel._move(handle._inner, deadline):
                 return False
@@ -166,9 +166,6 @@ class LockedWheel:
 
     def __repr__(self) -> str:
         return of_wheel(self)
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def __del__(self) -> None:
         for handle in getattr(self, "_waiting", ()):
@@ -185,12 +182,6 @@ class LockedWheel:
             handle._call = handle._inner = None
             handle._cancelled = True
         self._waiting.clear()
-
-    def _enter(self) -> None:
-        with self._lock:
-            if self._advancing:
-                raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
-            self._advancing = True
 
     def _next_due(self, now: int) -> tuple[Any, ...] | None:
         with self._lock:

@@ -7,7 +7,7 @@ Rule 3: the moment handed to the loop is rounded up, as a loop may call a clock'
     then be asked to call again at once. A loop of a coarser clock (uvloop's has milliseconds) that called too early all
     the same is given one of its own steps.
 Rule 4: a turn runs what was due when it began; then the loop has its turn too.
-Rule 5: a loop in debug mode has its thread looked at, where the drivers' code takes a lock and where it adds or moves.
+Rule 5: a loop in debug mode has its thread looked at when the drivers' code takes a lock, and when it adds or moves.
 Rule 6: callbacks run in one context, a copy of the one where the loop was bound, not in that of whoever came last.
 """
 
@@ -71,7 +71,7 @@ class AsyncTimer(Drive):
             raise ValueError(
                 "when_full='block' would stop the loop that runs the timers it waits for: choose 'raise' or 'run'"
             )
-        self._lock = self._turning = nullcontext()  # in debug mode the first is a LoopThread
+        self.lock = self._turning = nullcontext()  # in debug mode the first is a LoopThread
         self._binding = LoopBinding(on_error)
         self._alarm: asyncio.TimerHandle | None = None
         self._due_ns: int | None = None  # what the alarm was set for
@@ -79,7 +79,7 @@ class AsyncTimer(Drive):
         clock = clock_in_loop(clock)
         self._loop_clock = clock if isinstance(clock, LoopClock) else None
         report = Report(self._binding.report)
-        self._returned: Tasks = Tasks(self._binding, report)
+        self.returned: Tasks = Tasks(self._binding, report)
         super().__init__(tick_s, clock, executor, report, max_pending, when_full)
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
@@ -99,9 +99,9 @@ class AsyncTimer(Drive):
                 "in the loop, or with clock=loop.clock"
             )
         if loop.get_debug():
-            self._lock = thread = LoopThread(loop)
+            self.lock = thread = LoopThread(loop)
             self._add = partial(thread.call, self._add)
-            self._add_and_look = partial(thread.call, _add_and_look, ref(self))  # type: ignore[method-assign]
+            self.add_and_look = partial(thread.call, _add_and_look, ref(self))  # type: ignore[method-assign]
             self._wheel._reschedule = partial(thread.call, self._wheel._reschedule)
         return loop
 
@@ -116,13 +116,13 @@ class AsyncTimer(Drive):
         self._alarm, self._due_ns = None, self._next_due()
         self._set_alarm_for(self._due_ns)
         if self._due_ns is not None:
-            wait_ns = max(self._due_ns - self._now_ns(), least_ns)
+            wait_ns = max(self._due_ns - self.now_ns(), least_ns)
             by_hand = self._loop_clock
             when_s = loop.time() + wait_ns / 1e9 + ROUND_UP_S if by_hand is None else by_hand.seconds_in(wait_ns)
             self._alarm = loop.call_at(when_s, self._wake, context=self._binding.context)
 
     def _wake(self) -> None:
-        loop, now_ns = self._binding.loop(), self._now_ns()
+        loop, now_ns = self._binding.loop(), self.now_ns()
         early = self._due_ns is not None and now_ns < self._due_ns
         self._wakeups += 1
         self._alarm_ns = AWAKE  # it was armed: neither closed nor by hand
@@ -145,11 +145,11 @@ class AsyncTimer(Drive):
 
     def _after_fork(self) -> None:
         self._binding.leave()
-        self._lock = nullcontext()
-        self.__dict__.pop("_add_and_look", None)
+        self.lock = nullcontext()
+        self.__dict__.pop("add_and_look", None)
         self._alarm = None
         self._sleepers = set()
-        self._returned.forget()
+        self.returned.forget()
         super()._after_fork()
 
     # Awaiting
@@ -169,7 +169,7 @@ class AsyncTimer(Drive):
         a task is done
         """
         handles = self.close()
-        await self._returned.ended()
+        await self.returned.ended()
         return handles
 
     async def __aenter__(self) -> Self:
@@ -181,16 +181,16 @@ class AsyncTimer(Drive):
         await self.aclose()
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait `delay_s` seconds; zero or less gives the loop one turn. `TimerClosed` where the timer is closed meanwhile.
+        """Wait `delay_s` seconds; zero or less gives the loop one turn. `TimerClosed` if the timer is closed meanwhile.
 
         >>> import asyncio
         >>> asyncio.run(AsyncTimer().sleep(0.001))
         """
-        deadline = self._deadline_in(delay_s)
+        deadline = self.deadline_in(delay_s)
         if delay_s * 1e9 < 0.5:  # no nanosecond (units.py)
             return await asyncio.sleep(0)
         sleeper = self._bound().create_future()
-        handle = self._add_and_look(deadline, _rouse, sleeper)
+        handle = self.add_and_look(deadline, _rouse, sleeper)
         self._sleepers.add(sleeper)
         try:
             await sleeper
@@ -214,7 +214,7 @@ class AsyncTimer(Drive):
         >>> asyncio.run(main())
         no minute
         """
-        return Timeout(self, None if delay_s is None else self._deadline_in(delay_s))
+        return Timeout(self, None if delay_s is None else self.deadline_in(delay_s))
 
     @asynccontextmanager
     async def idle_timeout(self, idle_s: float) -> AsyncIterator[IdleTimeout]:
@@ -240,7 +240,7 @@ def _add_and_look(me: ref[AsyncTimer], *timer: Any) -> Any:
     """The method, where an attribute stands before it that must not keep its driver alive."""
     driver = me()
     assert driver is not None  # it calls itself
-    return type(driver)._add_and_look(driver, *timer)
+    return type(driver).add_and_look(driver, *timer)
 
 
 def _rouse(sleeper: asyncio.Future[None]) -> None:

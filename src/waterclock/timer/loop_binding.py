@@ -55,7 +55,7 @@ class LoopBinding:
         return self._loop is not None
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which has to be the running one; `RuntimeError` where none runs, or another."""
+        """The loop, which has to be the running one; `RuntimeError` if none runs, or another."""
         running = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = running

@@ -1,19 +1,19 @@
 """`ManualLoop`: a whole asyncio loop on a ManualClock: `asyncio.sleep`, `wait_for`, and everybody's timers.
 
-Its time is the clock's, and moves where nobody has anything to do: to the next timer, at once. So sixty days of a service
+Its time is the clock's, and moves when nobody has anything to do: to the next timer, at once. So sixty days of a service
 are over when its sixty days of timers have run.
 
     run_until_complete(service())    goes from timer to timer until the service has ended
     advance(86_400)                  a day, turned by hand: what is due on the way runs, and then time stands again
 
-Rule 1: time moves only where nothing can come first: every callback has run, no job of an executor is on its way, and no
+Rule 1: time moves only if nothing can come first: every callback has run, no job of an executor is on its way, and no
     socket has anything to say. It moves to the next timer, never past one, and never back.
 Rule 2: while a callback runs the clock shows its timer's moment. What turns the clock itself, in a callback, is slow.
 Rule 3: a job of an executor takes real time, and the loop's time stands still meanwhile.
-Rule 4: real sockets, pipes and processes are refused, where they are asked for: time would pass out there, and not here.
+Rule 4: real sockets, pipes and processes are refused at the call: time would pass out there, and not here.
     With sockets="allowed" the loop waits for them in real time, and for other threads, for `patience_s` at a time, before
     its own time moves on.
-Rule 5: who waits for what cannot come is told so: where no timer is left, no job and no socket, the run ends with a
+Rule 5: who waits for what cannot come gets an error: if no timer is left, no job and no socket, the run ends with a
     UsageError that names the tasks.
 Rule 6: an AsyncTimer that is made in the loop, or with its clock, is driven by the loop as any other timer is.
 Rule 7: nothing outside of the loop is changed: `time.monotonic()` and the date go on as ever.
@@ -29,6 +29,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import wraps
 from threading import active_count
 from threading import enumerate as threads
 from typing import Any, Final, Literal, NoReturn, TypeVar, TypeVarTuple
@@ -41,9 +42,7 @@ from waterclock.timer.units import MOST_S, nanoseconds
 Sockets = Literal["refused", "allowed"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-PATIENCE_S: Final = (
-    0.5  # real seconds for which what is outside is waited for, where it is allowed, before time moves on
-)
+PATIENCE_S: Final = 0.5  # real seconds for which what is outside is waited for, if it is allowed, before time moves on
 LONG_S: Final = 10.0  # real seconds after which it is said that a job of an executor holds the time
 
 log = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ class LoopClock:
 
 
 def nanoseconds_of(moment_s: float) -> int:
-    """The nanosecond at which a loop is to be that finds what is due at `moment_s`: the nearest, where that will do.
+    """The nanosecond at which a loop is to be that finds what is due at `moment_s`: the nearest, if that will do.
 
     >>> nanoseconds_of(0.1 + 0.2), nanoseconds_of(1.5)
     (300000000, 1500000000)
@@ -82,7 +81,7 @@ def nanoseconds_of(moment_s: float) -> int:
 
 
 def resolution_s(now_s: float) -> float:
-    """What a loop takes for now: a nanosecond, and more where floats of seconds come in larger steps."""
+    """What a loop takes for now: a nanosecond, and more if floats of seconds come in larger steps."""
     return max(1e-9, math.ulp(now_s))
 
 
@@ -136,10 +135,10 @@ class TurnedSelector(selectors.BaseSelector):
 class ManualLoop(asyncio.SelectorEventLoop):
     """An asyncio loop on a ManualClock, which is turned from timer to timer, or by hand.
 
-    clock: a new ManualClock where none is given. sockets: "refused", or "allowed" and waited for in real time. patience_s:
+    clock: a new ManualClock if none is given. sockets: "refused", or "allowed" and waited for in real time. patience_s:
     how many real seconds a socket, a process or another thread has to say something, each time before the loop's time moves
-    on; half a second where sockets are allowed, none where they are refused. Give more to a peer that is slower, and less
-    where the loop takes thousands of steps beside an open connection.
+    on; half a second if sockets are allowed, none if they are refused. Give more to a peer that is slower, and less
+    if the loop takes thousands of steps beside an open connection.
 
     `loop.clock` is its ManualClock. An `AsyncTimer` that is made in the loop, or with this clock, is driven by the loop.
 
@@ -213,15 +212,20 @@ class ManualLoop(asyncio.SelectorEventLoop):
             return self._wait_for_jobs()
         if self._waits_for_outside() and (events := self._turned.wait(self._patience_s)):
             return events
-        next_ns = None if timeout is None else self._next_ns()
-        if self._until_ns is not None:
-            self._turn_by_hand(self._until_ns, next_ns)
-        elif next_ns is not None:
+        # no driver's time goes beyond MOST_S, 146 years: who sleeps for longer, as asyncio.sleep(math.inf), sleeps for ever
+        never = timeout is None or self._scheduled[0].when() > MOST_S
+        next_ns = None if never else nanoseconds_of(self._scheduled[0].when())
+        until_ns = self._until_ns
+        if next_ns is not None and (until_ns is None or next_ns <= until_ns):
             self.clock.advance_to_ns(next_ns)
+        elif until_ns is not None and self.clock.monotonic_ns() < until_ns:
+            self.clock.advance_to_ns(until_ns)  # and once more round, for what is due there
+        elif until_ns is not None:
+            self.stop()
         elif self._sockets == "allowed":
             return self._turned.wait(None)
         else:
-            self._tell_who_waits()
+            self._refuse_to_wait()
         return []
 
     def _waits_for_outside(self) -> bool:
@@ -230,22 +234,6 @@ class ManualLoop(asyncio.SelectorEventLoop):
             return False
         running = any(one.get_returncode() is None for one in self._processes)
         return running or self._turned.waits_for_sockets() or active_count() > 1
-
-    def _next_ns(self) -> int | None:
-        """The next timer's moment; None for one that never comes: asyncio.sleep(math.inf) waits to be cancelled.
-
-        No driver's time goes beyond MOST_S, which is 146 years: who sleeps for longer sleeps for ever.
-        """
-        when_s = self._scheduled[0].when()
-        return None if when_s > MOST_S else nanoseconds_of(when_s)
-
-    def _turn_by_hand(self, until_ns: int, next_ns: int | None) -> None:
-        if next_ns is not None and next_ns <= until_ns:
-            self.clock.advance_to_ns(next_ns)
-        elif self.clock.monotonic_ns() < until_ns:
-            self.clock.advance_to_ns(until_ns)  # and once more round, for what is due there
-        else:
-            self.stop()
 
     def _wait_for_jobs(self) -> list[tuple[selectors.SelectorKey, int]]:
         while not (events := self._turned.wait(LONG_S)):
@@ -257,7 +245,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
             )
         return events
 
-    def _tell_who_waits(self) -> NoReturn:
+    def _refuse_to_wait(self) -> NoReturn:
         names = sorted(task.get_name() for task in asyncio.all_tasks(self))
         raise UsageError(
             f"nothing is due in this loop, and {', '.join(names) or 'somebody'} waits: for what no timer, no job of an "
@@ -285,76 +273,45 @@ class ManualLoop(asyncio.SelectorEventLoop):
     def _job_is_done(self, future: object) -> None:
         self._jobs -= 1
 
-    def _ask_for(self, what: str) -> None:
-        if self._sockets == "refused":
-            refuse(what)
-
-    async def getaddrinfo(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a name's address")
-        return await super().getaddrinfo(*args, **named)
-
-    async def getnameinfo(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("an address's name")
-        return await super().getnameinfo(*args, **named)
-
-    async def create_connection(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a connection")
-        return await super().create_connection(*args, **named)
-
-    async def create_server(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a server")
-        return await super().create_server(*args, **named)
-
-    async def create_unix_connection(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a connection")
-        return await super().create_unix_connection(*args, **named)
-
-    async def create_unix_server(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a server")
-        return await super().create_unix_server(*args, **named)
-
-    async def create_datagram_endpoint(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a socket of datagrams")
-        return await super().create_datagram_endpoint(*args, **named)
-
-    async def sock_connect(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a connection")
-        return await super().sock_connect(*args, **named)
-
-    async def connect_read_pipe(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a pipe")
-        return await super().connect_read_pipe(*args, **named)
-
-    async def connect_write_pipe(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        self._ask_for("a pipe")
-        return await super().connect_write_pipe(*args, **named)
-
-    async def subprocess_exec(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        return await self._process(super().subprocess_exec, *args, **named)
-
-    async def subprocess_shell(self, *args: Any, **named: Any) -> Any:
-        """As asyncio's; `UsageError` where what is outside is refused."""
-        return await self._process(super().subprocess_shell, *args, **named)
-
-    async def _process(self, start: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        self._ask_for("a process")
-        made = transport, _ = await start(*args, **named)
-        self._processes.add(transport)
-        return made
-
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ManualLoop is neither copied nor pickled: two would close each other's sockets")
+
+
+# asyncio's methods that ask for what is outside, and what that is
+OUTSIDE: Final = {
+    "getaddrinfo": "a name's address",
+    "getnameinfo": "an address's name",
+    "create_connection": "a connection",
+    "create_server": "a server",
+    "create_unix_connection": "a connection",
+    "create_unix_server": "a server",
+    "create_datagram_endpoint": "a socket of datagrams",
+    "sock_connect": "a connection",
+    "connect_read_pipe": "a pipe",
+    "connect_write_pipe": "a pipe",
+    "subprocess_exec": "a process",
+    "subprocess_shell": "a process",
+}
+
+
+def _refusing(name: str, what: str) -> Callable[..., Any]:
+    theirs = getattr(asyncio.SelectorEventLoop, name)
+
+    @wraps(theirs)
+    async def ours(self: ManualLoop, *args: Any, **named: Any) -> Any:
+        if self._sockets == "refused":
+            refuse(what)
+        made = await theirs(self, *args, **named)
+        if what == "a process":
+            self._processes.add(made[0])
+        return made
+
+    ours.__doc__ = "As asyncio's; `UsageError` if what is outside is refused."
+    return ours
+
+
+for _name, _what in OUTSIDE.items():
+    setattr(ManualLoop, _name, _refusing(_name, _what))
 
 
 def _jobs_of_anyio(loop: ManualLoop) -> int:

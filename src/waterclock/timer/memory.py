@@ -2,7 +2,7 @@
 
 A burst that was cancelled leaves a driver that sleeps until a deadline which is no more. So no driver looks:
 the compiled wheel says when it begins to keep memory for the next burst (wheel/slab.h), and a thread sleeps for QUIET_S,
-gives back what no burst took, and ends where no more is kept.
+gives back what no burst took, and ends if no more is kept.
 
 Rule 1: `begin` is called by destructors, in any thread, at any moment: it waits for no lock, and raises nothing.
 Rule 2: there is one such thread at most. In a forked child there is none.

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from waterclock.errors import TimerClosed
 from waterclock.timer.units import nanoseconds
-from waterclock.wheel.pictures import not_copied
+from waterclock.wheel.pictures import NotCopied
 
 if TYPE_CHECKING:
-    from waterclock.timer.drive import Drive
+    from waterclock.timer.driver import Driver
     from waterclock.timer.handles import Handle
 
 Missed = Literal["skip", "burst", "delay"]
@@ -49,7 +49,7 @@ def burst(beat_ns: int, interval_ns: int, now_ns: int) -> int:
 
 
 def delay(beat_ns: int, interval_ns: int, now_ns: int) -> int:
-    """The next beat, or where that has passed an interval from now.
+    """The next beat, or an interval from now if that has passed.
 
     >>> delay(10, 10, 35), delay(10, 10, 12)
     (45, 20)
@@ -82,7 +82,7 @@ def drawn_by(jitter: Jitter, interval_ns: int) -> Callable[[], int] | None:
 NEXT_BEAT: dict[str, Callable[[int, int, int], int]] = {"skip": skip, "burst": burst, "delay": delay}
 
 
-class PeriodicHandle:
+class PeriodicHandle(NotCopied):
     """The handle of `every`: pending until it is cancelled or its driver closed; `when()` is the latest beat planned."""
 
     __slots__ = ("__weakref__", "_args", "_beat_ns", "_drive", "_due_ns", "_fn", "_inner", "_interval_ns", "_jitter",
@@ -90,7 +90,7 @@ class PeriodicHandle:
 
     def __init__(
         self,
-        drive: Drive,
+        drive: Driver,
         interval_ns: int,
         missed: Missed,
         jitter: Jitter,
@@ -105,7 +105,7 @@ class PeriodicHandle:
         self._over = False
         self._moved_ns: int | None = None  # while a call runs: where the next one was moved to
         self._jitter = drawn_by(jitter, interval_ns)
-        self._beat_ns = drive._now_ns() + interval_ns
+        self._beat_ns = drive.now_ns() + interval_ns
         self._due_ns = self._beat_ns + (0 if self._jitter is None else self._jitter())
         self._wait()
 
@@ -120,42 +120,31 @@ class PeriodicHandle:
         return (self._due_ns if self._moved_ns is None else self._moved_ns) / 1e9
 
     def cancel(self) -> bool:
-        with self._drive._lock:
+        with self._drive.lock:
             if self._over:
                 return False
             self._over = True
             inner, self._inner = self._inner, None
-            self._drive._periodic.discard(self)
+            self._drive.periodic.discard(self)
         if inner is not None and inner.cancel():
-            self._drive._left()
+            self._drive.left()
         return True
 
     def reschedule(self, delay_s: float, /) -> bool:
-        with self._drive._lock:
+        with self._drive.lock:
             if self._over:
                 return False
-            beat_ns = max(self._drive._deadline_in(delay_s), self._drive._now_ns())  # no beat lies in the past
-            if self._inner is not None and self._drive._move(self._inner, beat_ns):
+            beat_ns = max(self._drive.deadline_in(delay_s), self._drive.now_ns())  # no beat lies in the past
+            if self._inner is not None and self._drive.move(self._inner, beat_ns):
                 self._beat_ns = self._due_ns = beat_ns
             else:
                 self._moved_ns = beat_ns
             return True
 
-    def _draw(self) -> int:
-        """Without a lock: it may be a function of the user's. One that fails is reported, and the call is in time."""
-        try:
-            return 0 if self._jitter is None else self._jitter()
-        except Exception as error:
-            self._drive._report(error)
-            return 0
-
     def __repr__(self) -> str:
         if self._over:
             return "<PeriodicHandle, cancelled>"
         return f"<PeriodicHandle, waiting, when={self.when()}, every={self._interval_ns / 1e9}, callback={self._fn!r}>"
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def end(self) -> Handle | None:
         """Under the driver's lock: the driver is closed. Gives back its timer in the wheel."""
@@ -163,26 +152,31 @@ class PeriodicHandle:
         return self._inner
 
     def _wait(self) -> None:
-        with self._drive._lock:
+        with self._drive.lock:
             if not self._over:
-                self._inner = self._drive._add_and_look(self._due_ns, self._begin)
-                self._drive._periodic.add(self)
+                self._inner = self._drive.add_and_look(self._due_ns, self._begin)
+                self._drive.periodic.add(self)
 
     def _begin(self) -> None:
         """The beat has come."""
-        with self._drive._lock:
+        with self._drive.lock:
             if self._over:
                 return
             self._inner = None
-        self._drive._call(self._fn, self._args, self._plan)
+        self._drive.call(self._fn, self._args, self._plan)
 
     def _plan(self) -> None:
         """The call has ended."""
-        jitter_ns = self._draw()
-        with self._drive._lock:
+        jitter_ns = 0
+        try:
+            if self._jitter is not None:  # it may be a function of the user's: without a lock
+                jitter_ns = self._jitter()
+        except Exception as error:  # and the call is in time
+            self._drive.report(error)
+        with self._drive.lock:
             moved_ns, self._moved_ns = self._moved_ns, None
             if moved_ns is None:
-                self._beat_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive._now_ns())
+                self._beat_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive.now_ns())
                 self._due_ns = self._beat_ns + jitter_ns
             else:
                 self._beat_ns = self._due_ns = moved_ns

@@ -42,7 +42,7 @@ class Lateness:
         return self.max_ns / 1e9
 
     def quantile_s(self, share: float) -> float:
-        """Seconds of lateness that `share` (0 to 1) of the callbacks did not exceed; 0.0 where none ran."""
+        """Seconds of lateness that `share` (0 to 1) of the callbacks did not exceed; 0.0 if none ran."""
         if not 0 <= share <= 1:
             raise ValueError(f"share must lie within 0 and 1, got {share}")
         wanted = share * self.count
@@ -63,4 +63,4 @@ class TimerStatistics:
     wakeups: int  # how often the thread woke, or the loop called; 0 under a ManualClock
     lateness: Lateness
     current_tick_ns: int  # the tick it is now, in nanoseconds of `time()`
-    next_due_ns: int | None  # that of the earliest that waits, None where nothing does; not after now where it is late
+    next_due_ns: int | None  # that of the earliest that waits, None if nothing does; not after now if it is late

@@ -1,7 +1,7 @@
 """`Timer`: a timing wheel and a thread that turns it.
 
 The thread sleeps on a bell, which keeps a ring until it is heard: who rings before the thread lies down wakes it all
-the same. It sleeps until the earliest tick, and without an end where nothing waits. Whoever adds a timer for an earlier
+the same. It sleeps until the earliest tick, and without an end if nothing waits. Whoever adds a timer for an earlier
 tick than it sleeps for rings (drive.py says how that is known).
 
     thread: looks, nothing waits          adder
@@ -11,7 +11,7 @@ tick than it sleeps for rings (drive.py says how that is known).
 Rule 1: while something waits the thread keeps its Timer alive; while nothing does, it only knows it weakly, and a ring
     keeps it until the thread has it again. So a Timer that is dropped runs what was asked for and then ends, thread and
     all; one with `every` goes on until that is cancelled.
-Rule 2: the thread ends where its Timer is gone or closed, or where its bell is no longer the Timer's: it is then a
+Rule 2: the thread ends if its Timer is gone or closed, or if its bell is no longer the Timer's: it is then a
     thread of another process, in a forked child.
 Rule 3: it never dies of a callback. What a callback raises is reported, whatever it is.
 """
@@ -83,7 +83,7 @@ class Bell:
 class Timer(Drive):
     """Callbacks after a delay, from a thread of its own. Every method may be called from any thread.
 
-    tick_s: the grain of time in seconds; deadlines are rounded up to it. clock: what drives it, SystemClock where none
+    tick_s: the grain of time in seconds; deadlines are rounded up to it. clock: what drives it, SystemClock if none
     is given; under a ManualClock there is no thread, and `advance` turns it. name: the thread's. executor: runs the
     callbacks in its threads, instead of the timer's own. on_error: is called with what a callback raised, in the thread
     that ran it; without it that goes to `sys.unraisablehook`. max_pending and when_full: a cap on timers that wait, and
@@ -116,7 +116,7 @@ class Timer(Drive):
             )
         self._refuses_asynchronous = True
         report = Report(on_error)
-        self._returned = NoLoop(report)
+        self.returned = NoLoop(report)
         super().__init__(tick_s, clock, executor, report, max_pending, when_full)
 
     if (
@@ -158,7 +158,7 @@ class Timer(Drive):
 
     def _make_locks(self) -> None:
         # re-entrant: the collector may run a destructor, or the interpreter a signal's handler, that adds a timer
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._turning = threading.RLock()
         self._thread: threading.Thread | None = None
         self._bell = Bell()
@@ -169,12 +169,9 @@ class Timer(Drive):
     def _hasten(self) -> None:
         self._set_alarm(AWAKE)
         self._bell.rung_by = self
-        if self._thread is None:
-            self._start()
-        else:
+        if self._thread is not None:
             self._bell.ring()
-
-    def _start(self) -> None:
+            return
         bell = self._bell
         me = ref(self, lambda _: bell.ring())
         self._thread = threading.Thread(target=_serve, args=(me, bell), name=self._name, daemon=True)
@@ -195,33 +192,32 @@ class Timer(Drive):
     def _work(self, bell: Bell) -> float | None:
         """In the thread: run what is due; how many seconds to sleep then, None for until the bell rings."""
         self._wakeups += 1
-        with self._lock:
+        with self.lock:
             bell.hear()  # what it rang for is seen from here on
             self._set_alarm(AWAKE)
         while True:
-            self._turn_on()
+            try:
+                self._turn(self._clock.monotonic_ns())
+            except BaseException as stop:
+                self.report(stop)
             if self._bell is not bell:
                 return 0.0
-            with self._lock:
+            with self.lock:
                 self._set_alarm(NEVER)
                 due = self._next_due()
                 self._set_alarm_for(due)
                 if due is None:
                     return 0.0 if self._closed else None  # the bell of the close may be among those seen above
-                if (wait_ns := due - self._now_ns()) > 0:
+                if (wait_ns := due - self.now_ns()) > 0:
                     return wait_ns / 1e9
                 self._set_alarm(AWAKE)
-
-    def _turn_on(self) -> None:
-        try:
-            self._turn(self._clock.monotonic_ns())
-        except BaseException as stop:
-            self._report(stop)
 
 
 def _serve(me: ref[Timer], bell: Bell) -> None:
     """The thread's life."""
-    _ask_for_exact_wake_ups()
+    # Linux bundles the wake-ups of 50 microseconds to save power; this thread has few and wants them in time
+    with suppress(OSError), open(f"/proc/{threading.get_native_id()}/timerslack_ns", "w") as slack:
+        slack.write("1")
     while (timer := me()) is not None and timer._bell is bell and not timer._closed:
         wait_s = timer._work(bell)
         if wait_s is None:
@@ -229,9 +225,3 @@ def _serve(me: ref[Timer], bell: Bell) -> None:
             bell.wait()
         else:
             bell.wait(min(wait_s, LONGEST_WAIT_S))
-
-
-def _ask_for_exact_wake_ups() -> None:
-    """Linux bundles the wake-ups of 50 microseconds to save power; this thread has few and wants them in time."""
-    with suppress(OSError), open(f"/proc/{threading.get_native_id()}/timerslack_ns", "w") as slack:
-        slack.write("1")

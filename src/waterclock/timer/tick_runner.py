@@ -2,7 +2,7 @@
 
 Rule 1: `_turn` is the only place that advances the wheel, under every clock.
 Rule 2: a slice is one callback at first and up to 256 while they are quick. So it is known how late a callback starts
-    without a call of ours for each; where a slice was not quick, all but its first count as started at its end.
+    without a call of ours for each; if a slice was not quick, all but its first count as started at its end.
 Rule 3: errors leave the wheel together, at the end of a slice, and each goes to the report. What is no `Exception`
     stops a slice; KeyboardInterrupt and SystemExit go on to who turned the wheel.
 """
@@ -34,10 +34,10 @@ class TickRunner:
     _turning: AbstractContextManager[Any]  # held while the clock is turned by hand
     _turned = False  # whether it is, right now
     _stopwatch: Stopwatch
-    _now_ns: Callable[[], int]
+    now_ns: Callable[[], int]
     _manual: ManualClock | None
-    _report: Report
-    _returned: Taker
+    report: Report
+    returned: Taker
     _offload: Offload | None
     _cap: Cap | None
     _histogram: Histogram
@@ -60,7 +60,9 @@ class TickRunner:
         while (due := self._next_due()) is not None and due + self._stopwatch.shift_ns <= until_ns:
             if self._manual is not None:
                 self._manual.advance_to_ns(due + self._stopwatch.shift_ns)
-            ran += self._run_tick(wheel, due)
+            ran += self._run_slice(wheel, due)
+            while wheel.next_deadline() == due:  # to its end, slice by slice, also if a callback pauses the timer
+                ran += self._run_slice(wheel, due)
             if wheel is not self._wheel:
                 return ran  # a callback forked, and this is the child: its timers are none of ours
         if not ran and not self._stopwatch.paused:
@@ -68,17 +70,12 @@ class TickRunner:
             ran = self._run_slice(wheel, until_ns - self._stopwatch.shift_ns)
         return ran
 
-    def _run_tick(self, wheel: Any, due: int) -> int:
-        """To its end, slice by slice, also where a callback pauses the timer; how many."""
-        ran = self._run_slice(wheel, due)
-        while wheel.next_deadline() == due:
-            ran += self._run_slice(wheel, due)
-        return ran
-
     def _run_slice(self, wheel: Any, due: int) -> int:
-        if self._cap is not None or self._offload is not None:
-            self._enter(due)
-        started_ns, interrupt = self._now_ns(), None
+        if self._offload is not None:
+            self._offload.due_ns = due
+        if self._cap is not None:
+            self._cap.enter()
+        started_ns, interrupt = self.now_ns(), None
         try:
             ran: int = wheel.advance(due, self._slice)
         except BaseException as stop:
@@ -88,7 +85,7 @@ class TickRunner:
         if self._cap is not None:
             self._cap.leave(ran)
         if ran:
-            self._measure(ran, started_ns - due, self._now_ns() - started_ns)
+            self._measure(ran, started_ns - due, self.now_ns() - started_ns)
         if interrupt is not None:
             raise interrupt
         return ran
@@ -100,19 +97,13 @@ class TickRunner:
         """
         group = stop if isinstance(stop, ExceptionGroup) else stop.__cause__
         for error in group.exceptions if isinstance(group, ExceptionGroup) else ():
-            self._report(error)
+            self.report(error)
         if group is stop:
             return None
         if isinstance(stop, KeyboardInterrupt | SystemExit | Exception):
             return stop
-        self._report(stop)
+        self.report(stop)
         return None
-
-    def _enter(self, due: int) -> None:
-        if self._offload is not None:
-            self._offload.due_ns = due
-        if self._cap is not None:
-            self._cap.enter()
 
     def _measure(self, ran: int, late_ns: int, took_ns: int) -> None:
         """Note how late `ran` callbacks started (rule 2); in an executor they are noted there."""
@@ -127,7 +118,7 @@ class TickRunner:
         if ran > on_time:
             self._histogram.record(late_ns + took_ns, ran - on_time)
 
-    def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
         """Run a periodic callback where callbacks run, and `then` in the driver when it has ended."""
         if self._offload is None:
             try:
@@ -135,7 +126,7 @@ class TickRunner:
             except BaseException:
                 then()
                 raise
-            self._returned.take(returned, then)
+            self.returned.take(returned, then)
             return
         try:
             self._offload.submit(fn, args, self._from_executor(then))
@@ -156,7 +147,7 @@ class TickRunner:
             return self._advance_to(manual, manual.monotonic_ns() + duration_ns)
 
     def advance_to_next(self) -> int:
-        """Turn the ManualClock to the next tick that has a timer, and run it; 0 where nothing waits. Errors as `advance`.
+        """Turn the ManualClock to the next tick that has a timer, and run it; 0 if nothing waits. Errors as `advance`.
 
         >>> from waterclock import ManualClock, Timer
         >>> timer = Timer(clock=ManualClock())

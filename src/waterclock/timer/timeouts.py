@@ -16,10 +16,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from waterclock.timer.units import nanoseconds
-from waterclock.wheel.pictures import not_copied
+from waterclock.wheel.pictures import NotCopied
 
 if TYPE_CHECKING:
     from waterclock.timer.loop import AsyncTimer
@@ -31,7 +31,7 @@ class Cancellable(Protocol):
     def cancel(self) -> object: ...
 
 
-class Timeout:
+class Timeout(NotCopied):
     """The context manager that `AsyncTimer.timeout` gives; times are seconds of `timer.time()`, None is never."""
 
     __slots__ = ("__weakref__", "_cancelling", "_deadline_ns", "_handle", "_state", "_task", "_timer")
@@ -62,11 +62,8 @@ class Timeout:
     def __repr__(self) -> str:
         return f"<Timeout, {self._state}, when={self.when()}>"
 
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
-
     def lapse(self) -> None:
-        """Its time has come by other means than its own; nothing where the block has ended."""
+        """Its time has come by other means than its own; nothing if the block has ended."""
         if self._state == "entered":
             self._disarm()
             self._expire()
@@ -100,10 +97,10 @@ class Timeout:
         deadline_ns, timer = self._deadline_ns, self._timer
         if deadline_ns is None:
             return
-        if deadline_ns <= timer._now_ns():
+        if deadline_ns <= timer.now_ns():
             self._handle = asyncio.get_running_loop().call_soon(self._expire)
         else:
-            self._handle = timer._add_and_look(deadline_ns, self._expire)
+            self._handle = timer.add_and_look(deadline_ns, self._expire)
 
     def _disarm(self) -> None:
         if self._handle is not None:

@@ -121,7 +121,7 @@ def _pages(walk: Walk, arguments: argparse.Namespace) -> tuple[str, Callable[[in
 
 def _print_all(walk: Walk, arguments: argparse.Namespace) -> None:
     head, page = _pages(walk, arguments)
-    steps = list(walk.steps())  # before anything is printed: what is wrong with it is told alone
+    steps = list(walk.steps())  # before anything is printed: what is wrong with it is printed alone
     print(head)
     for number, step in enumerate(steps, 1):
         print(page(number, step))

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from waterclock.trace.columns import folded, table
 from waterclock.trace.durations import show_duration
-from waterclock.wheel.level import Level
 from waterclock.wheel.reference import TimingWheel
 
 BUCKETS: Final = 1_000_000
@@ -82,7 +81,10 @@ def _levels(slots: int, due_ms: tuple[int, ...]) -> dict[str, Any]:
     for due in due_ms:
         wheel.add_at(due, ran.append, due)
     levels = wheel.snapshot().levels
-    size = sum(_level_bytes(level) for level in wheel._levels())
+    size = 0
+    for level in wheel._levels():
+        rings = level.buckets.values()  # each with the sentinel that its timers hang around
+        size += sum(map(sys.getsizeof, (level, level.buckets, *rings, *(ring._root for ring in rings))))
     wake_ups = 0
     while queue := wheel.snapshot().queue:
         wheel.advance(queue[0].expiration)
@@ -96,12 +98,6 @@ def _levels(slots: int, due_ms: tuple[int, ...]) -> dict[str, Any]:
         "moved_down": wheel.statistics().cascaded,
         "ran_ms": ran,
     }
-
-
-def _level_bytes(level: Level) -> int:
-    """Of a level and its buckets; each has the sentinel that its timers hang around."""
-    buckets = level.buckets.values()
-    return sum(map(sys.getsizeof, (level, level.buckets, *buckets, *(bucket._root for bucket in buckets))))
 
 
 def as_text(found: dict[str, Any]) -> str:

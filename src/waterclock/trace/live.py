@@ -4,7 +4,7 @@ The thread is what Kafka has around its DelayQueue: it sleeps until the first bu
 moves the hands to its expiration, and puts back what is not due. It ends when nothing has waited for `idle_s`.
 
 Rule 1: one lock around wheel and printing; who adds a timer wakes the thread, as the new one may be the first.
-Rule 2: no step comes before its time. How late one came is the machine's doing, and is told.
+Rule 2: no step comes before its time. How late one came is the machine's doing, and is printed.
 Rule 3: the steps are those of the walk, however late they come: a bucket waits for the timers that are to be added before.
 """
 
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Final
 
 from waterclock.clock import Clock
-from waterclock.trace.scenario import Task
 from waterclock.trace.walk import Step, Walk
 
 IDLE_S: Final = 2.0
@@ -27,7 +26,10 @@ class Live:
     """A walk by a clock that runs; `show` is called with each step, by whichever thread does it."""
 
     def __init__(self, walk: Walk, clock: Clock, show: Show, idle_s: float = IDLE_S) -> None:
-        self._walk, self._clock, self._show, self._idle_s = walk, clock, show, idle_s
+        self._walk = walk
+        self._clock = clock
+        self._show = show
+        self._idle_s = idle_s
         self._changed = threading.Condition()
         self._began_s = clock.monotonic_s()
         self._coming = deque(walk.scenario.timers)
@@ -57,18 +59,15 @@ class Live:
         walk = self._walk
         with self._changed:
             while self._coming and not self._stopped:
-                task = self._coming[0]
-                if (left_s := self._left_s(task.added)) > 0 or self._takes_first(task):
+                task, stop = self._coming[0], walk.next_stop()
+                takes_first = walk.wheel.now < task.added and stop is not None and stop <= task.added
+                if (left_s := self._left_s(task.added)) > 0 or takes_first:
                     self._changed.wait(left_s if left_s > 0 else None)
                     continue
                 if walk.wheel.now < task.added:
                     self._step(walk.advance(task.added))
                 self._step(walk.insert(self._coming.popleft()))
                 self._changed.notify_all()
-
-    def _takes_first(self, task: Task) -> bool:
-        stop = self._walk.next_stop()
-        return self._walk.wheel.now < task.added and stop is not None and stop <= task.added
 
     def _take(self) -> None:
         """The thread: bucket after bucket, each at its expiration."""
@@ -86,7 +85,7 @@ class Live:
             self._stop()
 
     def _next_stop(self) -> int | None:
-        """The bucket to be taken next; None where all is over: nothing waited for `idle_s`, and nothing is to come."""
+        """The bucket to be taken next; None if all is over: nothing waited for `idle_s`, and nothing is to come."""
         idle_from_s = self._clock.monotonic_s()
         while not self._stopped:
             stop = self._walk.next_stop()

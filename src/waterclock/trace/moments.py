@@ -40,7 +40,15 @@ def on_the_clock(start_ms: int, clock_ms: int) -> Moments:
     >>> [on_the_clock(0, parse_time_of_day("23:59:59.5"))(ms) for ms in (0, 500)]
     ['23:59:59.500', '00:00:00.000+1d']
     """
-    return lambda ms: _time_of_day(clock_ms + ms - start_ms)
+
+    def time_of_day(ms: int) -> str:
+        days, rest = divmod(clock_ms + ms - start_ms, DAY_MS)
+        hours, rest = divmod(rest, 3_600_000)
+        minutes, rest = divmod(rest, 60_000)
+        text = f"{hours:02}:{minutes:02}:{rest // 1_000:02}.{rest % 1_000:03}"
+        return text + (f"{days:+}d" if days else "")
+
+    return time_of_day
 
 
 def parse_time_of_day(text: str) -> int:
@@ -54,11 +62,3 @@ def parse_time_of_day(text: str) -> int:
         raise UsageError(f"--clock {text!r} is no time of day: write hours, minutes and seconds, such as 14:40:20.558")
     hours, minutes, seconds, fraction = found.groups(default="0")
     return (int(hours) * 60 + int(minutes)) * 60_000 + int(seconds) * 1_000 + int(fraction.ljust(3, "0"))
-
-
-def _time_of_day(ms: int) -> str:
-    days, rest = divmod(ms, DAY_MS)
-    hours, rest = divmod(rest, 3_600_000)
-    minutes, rest = divmod(rest, 60_000)
-    text = f"{hours:02}:{minutes:02}:{rest // 1_000:02}.{rest % 1_000:03}"
-    return text + (f"{days:+}d" if days else "")

@@ -16,8 +16,13 @@ def show_step(number: int, step: Step, scenario: Scenario, at: Moments) -> str:
     lines = show_deed(number, step, at)
     if "advance_to" in step:
         lines += [*show_ran(step), *(line for move in step["moved_down"] for line in show_move(move))]
-    lines += ["", *_show_levels(step["after"], scenario, at), ""]
-    return "\n".join(lines + _show_buckets(step["after"], at)) + "\n"
+    state, rows = step["after"], []
+    for level, (time, tick) in enumerate(zip(state["current_time"], state["level_tick"], strict=True), 1):
+        size = scenario.size_of(level)
+        span = f"[{at(time)}, {at(time + tick * size)})"
+        rows.append((str(level), show_duration(tick), str(size), at(time), span))
+    lines += ["", *table(("level", "tick", "slots", "clock", "covers"), rows), ""]
+    return "\n".join(lines + _show_buckets(state, at)) + "\n"
 
 
 def show_deed(number: int, step: Step, at: Moments) -> list[str]:
@@ -43,15 +48,6 @@ def show_move(move: Step) -> list[str]:
 def _place(record: Step, word: str) -> str:
     level, bucket = record[f"{word}_level"], record[f"{word}_bucket"]
     return f"level {level}, bucket {bucket}" if level else "due when added"
-
-
-def _show_levels(state: Step, scenario: Scenario, at: Moments) -> list[str]:
-    rows = []
-    for number, (time, tick) in enumerate(zip(state["current_time"], state["level_tick"], strict=True), 1):
-        size = scenario.size_of(number)
-        span = f"[{at(time)}, {at(time + tick * size)})"
-        rows.append((str(number), show_duration(tick), str(size), at(time), span))
-    return table(("level", "tick", "slots", "clock", "covers"), rows)
 
 
 def _show_buckets(state: Step, at: Moments) -> list[str]:

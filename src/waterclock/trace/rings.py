@@ -32,7 +32,11 @@ def show_whole(number: int, step: Step, scenario: Scenario, at: Moments) -> str:
     elif "insert" in step:
         lines = [*show_deed(number, step, at), *_show_made(step, at), *_show_placing(step, at)]
     else:
-        lines = [*show_deed(number, step, at), *_show_middle(step, scenario, at), *show_ran(step)]
+        lines = show_deed(number, step, at)
+        if "middle" in step:
+            lines += [f"     {MIDDLE}", *folded(f"       hand  {', '.join(step['middle']['in_hand'])}", HANGING)]
+            lines += [*_show_rings(step["middle"], scenario, at), ""]
+        lines += show_ran(step)
         for move in step["moved_down"]:
             lines += [*show_move(move), *_show_placing(step, at, move["timer"])]
     return "\n".join([*lines, *_show_rings(step["after"], scenario, at)]) + "\n"
@@ -53,25 +57,15 @@ def _show_placing(step: Step, at: Moments, only: str | None = None) -> Iterator[
     for placing in step.get("placing", ()):
         if only in (None, placing["timer"]):
             for asked in placing["asked"]:
-                yield from folded(f"       asks  level {asked['level']}: {_answer(asked, at)}", HANGING)
-
-
-def _answer(asked: Step, at: Moments) -> str:
-    if "ends" in asked:
-        return f"ends at {at(asked['ends'])}, so its overflow wheel is asked"
-    if "due" in asked:
-        return "due already"
-    number, size, bucket = asked["virtual_id"], asked["wheel_size"], asked["bucket"]
-    return f"virtualId {asked['expiration']}/{asked['tick_ms']} = {number}, % {size} = bucket {bucket}"
-
-
-def _show_middle(step: Step, scenario: Scenario, at: Moments) -> Iterator[str]:
-    if "middle" not in step:
-        return
-    yield f"     {MIDDLE}"
-    yield from folded(f"       hand  {', '.join(step['middle']['in_hand'])}", HANGING)
-    yield from _show_rings(step["middle"], scenario, at)
-    yield ""
+                if "ends" in asked:
+                    answer = f"ends at {at(asked['ends'])}, so its overflow wheel is asked"
+                elif "due" in asked:
+                    answer = "due already"
+                else:
+                    number, size, bucket = asked["virtual_id"], asked["wheel_size"], asked["bucket"]
+                    virtual = f"virtualId {asked['expiration']}/{asked['tick_ms']} = {number}"
+                    answer = f"{virtual}, % {size} = bucket {bucket}"
+                yield from folded(f"       asks  level {asked['level']}: {answer}", HANGING)
 
 
 def _show_rings(state: Step, scenario: Scenario, at: Moments) -> Iterator[str]:
@@ -96,13 +90,10 @@ def _rows(state: Step, level: int, size: int, at: Moments) -> Iterator[tuple[str
         if first in used:
             queued = (at(used[first]["expiration"]), f"#{turn[level, first]}", ", ".join(used[first]["timers"]))
         else:
-            queued = ("-1", "-", _under_the_hand(level) if first == hand else "")
+            # no timer is ever put under the hand: what it covers is due, or the level below covers it
+            why = "hand: due at once" if level == 1 else f"hand: in level {level - 1}"
+            queued = ("-1", "-", why if first == hand else "")
         yield (str(first) if first == last else f"{first}-{last}", span, *queued)
-
-
-def _under_the_hand(level: int) -> str:
-    """Why no timer is ever put there: what it covers is due, or the level below covers it."""
-    return "hand: due at once" if level == 1 else f"hand: in level {level - 1}"
 
 
 def _runs(size: int, alone: set[int]) -> Iterator[tuple[int, int]]:

@@ -49,15 +49,15 @@ class Scenario:
         return self.slots[min(level, len(self.slots)) - 1]
 
 
-def _smallest() -> Scenario:
-    early = [Task(f"c+{due}", due, 0) for due in (1, 2, 3, 8, 26)]
-    note = (
-        "tick 1, three buckets, hands at c, c+1, c+2, ...; --verbose shows in each level the bucket that takes no timer"
-    )
-    return Scenario("three-buckets", note, 1, (3,), 0, (*early, Task("c+3, too", 3, 1), Task("c+4", 4, 2)), "c")
-
-
-SMALLEST: Final = _smallest()
+SMALLEST: Final = Scenario(
+    name="three-buckets",
+    note="tick 1, three buckets, hands at c, c+1, c+2, ...; --verbose shows in each level the bucket that takes no timer",
+    tick_ms=1,
+    slots=(3,),
+    start_ms=0,
+    timers=(*(Task(f"c+{due}", due, 0) for due in (1, 2, 3, 8, 26)), Task("c+3, too", 3, 1), Task("c+4", 4, 2)),
+    letter="c",
+)
 FLAT: Final = "flat-wheel"  # no walk: flat.py
 NAMES: Final = (*SCENARIOS, SMALLEST.name, FLAT)
 

@@ -19,7 +19,7 @@ from waterclock.trace.scenario import Scenario, Task
 from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.bucket import TimerHandle
 from waterclock.wheel.reference import TimingWheel
-from waterclock.wheel.statistics import BucketView, LevelView, WheelSnapshot
+from waterclock.wheel.statistics import LevelView, WheelSnapshot
 
 Step = dict[str, Any]
 DETAIL: Final = ("made", "placing", "middle")
@@ -54,7 +54,7 @@ class Walk:
         self.scenario = scenario
         self.names: dict[TimerHandle, str] = {}
         self.ran: list[str] = []
-        self.levels = 0  # how many were told of as made
+        self.levels = 0  # how many were shown as made
         try:
             self.wheel = OpenWheel(
                 scenario.tick_ms,
@@ -64,22 +64,22 @@ class Walk:
             )
         except ValueError as error:
             raise UsageError(f"no wheel can be made of that: {error}") from error
+        # before the walk begins: by hand the clock would go to where a timer is added first
         for task in scenario.timers:
-            check(task)
+            try:
+                whole("deadline", task.deadline, -MAX_TIME, MAX_TIME)
+            except ValueError as error:
+                raise UsageError(f"timer {task.name!r} cannot be added: {error}") from error
 
     def steps(self) -> Iterator[Step]:
         """Every timer at its time, and every bucket of the queue, until nothing waits."""
         for task in self.scenario.timers:
             while self.wheel.now < task.added:
-                yield self.advance(self.on_the_way_to(task.added))
+                stop = self.next_stop()  # the first bucket of the queue comes before that time, or it does not
+                yield self.advance(task.added if stop is None else min(stop, task.added))
             yield self.insert(task)
         while (to := self.next_stop()) is not None:
             yield self.advance(to)
-
-    def on_the_way_to(self, time: int) -> int:
-        """Where the clock goes next on its way to a later time: the first bucket of the queue, or that time."""
-        stop = self.next_stop()
-        return time if stop is None else min(stop, time)
 
     def next_stop(self) -> int | None:
         """Where the clock goes next: the first bucket of the queue, or now for what is due already."""
@@ -122,7 +122,7 @@ class Walk:
         return {"advance_to": to, "fired": fired, "moved_down": moved, **detail, "after": self.state(snapshot)}
 
     def _turn(self, to: int) -> WheelSnapshot | None:
-        """The wheel when the first timer that came out of a bucket is about to be placed again; None where none did."""
+        """The wheel when the first timer that came out of a bucket is about to be placed again; None if none did."""
         seen: list[WheelSnapshot] = []
 
         def look() -> None:
@@ -148,20 +148,19 @@ class Walk:
     def made(self, snapshot: WheelSnapshot) -> list[Step]:
         """The levels that were not there the last time; one starts at the clock of the level below when it was made."""
         new, self.levels = snapshot.levels[self.levels :], len(snapshot.levels)
-        return [self._level(view, snapshot) for view in new]
-
-    def _level(self, view: LevelView, snapshot: WheelSnapshot) -> Step:
-        above = view.level < len(snapshot.levels)
-        return {
-            "level": view.level,
-            "start_ms": snapshot.levels[view.level - 2].current_time if view.level > 1 else self.scenario.start_ms,
-            "tick_ms": view.tick,
-            "wheel_size": view.wheel_size,
-            "interval_ms": view.interval,
-            "task_counter": len(self.wheel),
-            "overflow_wheel": view.level + 1 if above else None,
-            "current_time": view.current_time,
-        }
+        return [
+            {
+                "level": view.level,
+                "start_ms": snapshot.levels[view.level - 2].current_time if view.level > 1 else self.scenario.start_ms,
+                "tick_ms": view.tick,
+                "wheel_size": view.wheel_size,
+                "interval_ms": view.interval,
+                "task_counter": len(self.wheel),
+                "overflow_wheel": view.level + 1 if view.level < len(snapshot.levels) else None,
+                "current_time": view.current_time,
+            }
+            for view in new
+        ]
 
     def places(self, snapshot: WheelSnapshot) -> dict[str, tuple[int, int]]:
         """Level and bucket of every waiting timer, in the order of the queue."""
@@ -172,24 +171,19 @@ class Walk:
         return {
             "current_time": [level.current_time for level in snapshot.levels],
             "level_tick": [level.tick for level in snapshot.levels],
-            "buckets": [self.bucket(view) for view in snapshot.buckets],
+            "buckets": [
+                {
+                    "level": view.level,
+                    "bucket": view.bucket,
+                    "expiration": view.expiration,
+                    "timers": [self.names[timer] for timer in view.tasks],
+                }
+                for view in snapshot.buckets
+            ],
             "queue": [
                 {"expiration": view.expiration, "level": view.level, "bucket": view.bucket} for view in snapshot.queue
             ],
         }
-
-    def bucket(self, view: BucketView) -> Step:
-        """The record of one bucket."""
-        timers = [self.names[timer] for timer in view.tasks]
-        return {"level": view.level, "bucket": view.bucket, "expiration": view.expiration, "timers": timers}
-
-
-def check(task: Task) -> None:
-    """Before the walk begins: by hand the clock would have to go to where a timer is added, live it would wait first."""
-    try:
-        whole("deadline", task.deadline, -MAX_TIME, MAX_TIME)
-    except ValueError as error:
-        raise UsageError(f"timer {task.name!r} cannot be added: {error}") from error
 
 
 def placing_of(expiration: int, levels: tuple[LevelView, ...]) -> list[Step]:

@@ -6,6 +6,7 @@ Rule 2: `slots` is read here and nowhere else, so that every wheel means the sam
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import index
 from typing import Any, Final
 
@@ -39,17 +40,11 @@ def sizes_of(slots: Any) -> tuple[int, ...]:
     >>> sizes_of(256), sizes_of((60, 60, 12))
     ((256,), (60, 60, 12))
     """
-    sizes = slots if isinstance(slots, tuple) else (slots,)
-    if not sizes or not all(_is_size(size) for size in sizes):
-        raise ValueError(
-            f"slots must lie within {MIN_SLOTS} and {MAX_SLOTS}, as one whole number or a tuple of one a level, "
-            f"the finest first, got {slots!r}"
-        )
-    return tuple(index(size) for size in sizes)
-
-
-def _is_size(size: Any) -> bool:
-    try:
-        return MIN_SLOTS <= index(size) <= MAX_SLOTS  # True and False are 1 and 0 here: no sizes
-    except TypeError:
-        return False
+    with suppress(TypeError):  # of what is no whole number
+        sizes = tuple(map(index, slots if isinstance(slots, tuple) else (slots,)))
+        if sizes and all(MIN_SLOTS <= size <= MAX_SLOTS for size in sizes):  # True and False are 1 and 0: no sizes
+            return sizes
+    raise ValueError(
+        f"slots must lie within {MIN_SLOTS} and {MAX_SLOTS}, as one whole number or a tuple of one a level, "
+        f"the finest first, got {slots!r}"
+    )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 from weakref import ref
 
-from waterclock.wheel.pictures import not_copied, of_handle
+from waterclock.wheel.pictures import NotCopied, of_handle
 
 Callback = Callable[..., Any]
 
@@ -43,7 +43,7 @@ class TaskCounter:
         self.value = 0
 
 
-class TimerHandle:
+class TimerHandle(NotCopied):
     """The handle of one waiting callback; made by `TimingWheel.add` and `add_at` only.
 
     `deadline` is what was asked for, in the caller's unit; `expiration` is what the wheel goes by (rounded).
@@ -117,9 +117,6 @@ class TimerHandle:
     def __repr__(self) -> str:
         wheel = self._around()
         return of_handle(self, self._callback, wheel is not None and wheel._reschedule is not None)
-
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
 
     def _around(self) -> Wheel | None:
         """The wheel it waits in, or None."""

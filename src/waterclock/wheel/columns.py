@@ -58,7 +58,7 @@ def truths(answers: list[bool]) -> Any:
 
 @cache
 def numpy() -> Any:
-    """NumPy, or None where it is not installed."""
+    """NumPy, or None if it is not installed."""
     try:
         import numpy
     except ImportError:

@@ -39,12 +39,10 @@ def laid_out(ticks: Iterable[int], reached: int, sizes: tuple[int, ...]) -> Occu
     >>> laid_out([450, 350, 350], reached=0, sizes=(20,))
     ({}, {17: 2}, {1: 1})
     """
-    counted = Counter(_place_of(tick, reached, sizes) for tick in ticks)
+    counted: Counter[tuple[int, int]] = Counter()
+    for tick in ticks:
+        level, here = 0, reached
+        while tick // (size := sizes[min(level, len(sizes) - 1)]) != here // size:
+            tick, here, level = tick // size, here // size, level + 1
+        counted[level, tick % size] += 1
     return by_level((level, bucket, counted[level, bucket]) for level, bucket in sorted(counted))
-
-
-def _place_of(tick: int, reached: int, sizes: tuple[int, ...]) -> tuple[int, int]:
-    level = 0
-    while tick // (size := sizes[min(level, len(sizes) - 1)]) != reached // size:
-        tick, reached, level = tick // size, reached // size, level + 1
-    return level, tick % size

@@ -36,3 +36,12 @@ def not_copied(something: Any) -> TypeError:
     name = type(something).__name__
     article = "an" if name[0] in "AEIO" else "a"
     return TypeError(f"{article} {name} is neither copied nor pickled: what waits is called once")
+
+
+class NotCopied:
+    """Something in which callbacks wait, or a handle of one."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)

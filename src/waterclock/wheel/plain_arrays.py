@@ -104,18 +104,30 @@ class ArrayWheel:
         present = self._now // self._tick
         if not self._pending:
             self._base = present
-        ids = [self._new_id() for _ in wanted]
-        for name, deadline in zip(ids, wanted, strict=True):
-            self._put(name, deadline, present if deadline <= self._now else -(-deadline // self._tick))
+        ids = []
+        for deadline in wanted:
+            if self._free:
+                index = self._free.pop()
+            else:
+                index = len(self._generations)
+                self._generations.append(0)
+            ids.append(self._generations[index] << 32 | index)
+            self._put(ids[-1], deadline, present if deadline <= self._now else -(-deadline // self._tick))
         return columns.column(ids)
 
     @_alone
     def cancel(self, ids: Any) -> Any:
-        """Take these out; for each, True where this call cancelled it.
+        """Take these out; for each, True if this call cancelled it.
 
         An id that is not known, that has expired, was cancelled before or stands in `ids` a second time is False.
         """
-        return columns.truths([self._cancel(name) for name in columns.ids(ids).tolist()])
+        done = []
+        for name in columns.ids(ids).tolist():
+            done.append(name in self._pending)
+            if done[-1]:
+                self._drop(name)
+        self._cancelled += sum(done)
+        return columns.truths(done)
 
     @_alone
     def advance(self, now: int, limit: int | None = None) -> tuple[Any, Any]:
@@ -210,12 +222,10 @@ class ArrayWheel:
         """The wheel that `to_bytes` was asked of. `ValueError` for bytes that are cut, altered or no wheel's."""
         header, content = saved.opened(blob)
         wheel = cls(header.tick)
-        wheel._now, wheel._fired, wheel._cancelled, wheel._opened = (
-            header.now,
-            header.fired,
-            header.cancelled,
-            header.opened,
-        )
+        wheel._now = header.now
+        wheel._fired = header.fired
+        wheel._cancelled = header.cancelled
+        wheel._opened = header.opened
         deadlines, indices, wheel._free, generations = saved.columns_of(header, content)
         if (
             sorted(indices + wheel._free) != list(range(1, len(generations) + 1))
@@ -234,13 +244,6 @@ class ArrayWheel:
     def __reduce__(self) -> tuple[Any, ...]:
         return ArrayWheel.from_bytes, (self.to_bytes(),)
 
-    def _new_id(self) -> int:
-        if not self._free:
-            self._generations.append(0)
-            return len(self._generations) - 1
-        index = self._free.pop()
-        return self._generations[index] << 32 | index
-
     def _put(self, name: int, deadline: int, tick: int) -> None:
         self._pending[name] = deadline, tick
         if tick not in self._rows:
@@ -255,24 +258,13 @@ class ArrayWheel:
         del row[name]
         if not row:
             del self._rows[tick]
-            self._forget_ticks()
+            if len(self._queue) > 4 * len(self._rows) + 64:  # forget ticks of timers that were cancelled
+                self._queue[:] = self._rows
+                heapify(self._queue)
         index = name % 2**32
         self._generations[index] = (self._generations[index] + 1) % 2**31
         self._free.append(index)
         return deadline
-
-    def _cancel(self, name: int) -> bool:
-        if name not in self._pending:
-            return False
-        self._drop(name)
-        self._cancelled += 1
-        return True
-
-    def _forget_ticks(self) -> None:
-        """Those of timers that were cancelled."""
-        if len(self._queue) > 4 * len(self._rows) + 64:
-            self._queue[:] = self._rows
-            heapify(self._queue)
 
     def _first_row(self, last: int) -> OrderedDict[int, None] | None:
         """The row of the earliest tick, when that is at most `last`."""

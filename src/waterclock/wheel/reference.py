@@ -54,13 +54,13 @@ from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
 from waterclock.wheel.occupancy import Occupancy, laid_out
-from waterclock.wheel.pictures import not_copied, of_wheel
+from waterclock.wheel.pictures import NotCopied, of_wheel
 from waterclock.wheel.statistics import WheelSnapshot, WheelStatistics
 
 __all__ = ["TimerHandle", "TimingWheel"]
 
 
-class TimingWheel:
+class TimingWheel(NotCopied):
     """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
     tick: the grain of time, 1 .. 2**61, in any unit the caller likes; start: the time it begins at, in that
@@ -246,9 +246,6 @@ class TimingWheel:
     def __repr__(self) -> str:
         return of_wheel(self)
 
-    def __reduce__(self) -> Any:
-        raise not_copied(self)
-
     def __del__(self) -> None:
         for bucket in self._buckets() if hasattr(self, "_bottom") else ():
             for timer in bucket:
@@ -274,31 +271,25 @@ class TimingWheel:
     # Placing
 
     def _schedule(self, timer: TimerHandle, deadline: int) -> None:
-        if not self._counter.value:
-            self._fast_forward()
+        if not self._counter.value:  # nothing waits: forget buckets that cancels emptied, and bring the clocks to now
+            for _, _, bucket in self._queue:
+                bucket.leave_queue()
+            self._queue.clear()
+            self._bottom.advance_clock(self._now)
             if not self._open:
                 self._base = self._reached = self._now
         timer.deadline = deadline
-        timer.expiration = self._expiration(deadline)
+        if deadline <= self._now:
+            timer.expiration = self._now - self._now % self._tick
+        else:
+            timer.expiration = deadline + -deadline % self._tick if self._late else deadline
         timer.sequence = self._sequence
         self._sequence += 1
         self._place(timer)
 
-    def _expiration(self, deadline: int) -> int:
-        if deadline <= self._now:
-            return self._now - self._now % self._tick
-        return deadline + -deadline % self._tick if self._late else deadline
-
     def _place(self, timer: TimerHandle) -> None:
         if not self._bottom.place(timer, self._queue):
             self._due.add(timer)
-
-    def _fast_forward(self) -> None:
-        """Nothing waits: forget buckets emptied by cancels and bring the clocks to now."""
-        for _, _, bucket in self._queue:
-            bucket.leave_queue()
-        self._queue.clear()
-        self._bottom.advance_clock(self._now)
 
     # Turning
 

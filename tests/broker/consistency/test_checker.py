@@ -87,10 +87,7 @@ WRONG: dict[str, tuple[str, list[Op]]] = {
     "a value of nobody": ("phantom", [*final((0, 1))]),
     "a value in another partition": ("phantom", [send(1, topic="other", at=None), *final((0, 1))]),
     "another value at an offset": ("vanished", [send(1), send(2, at=None), poll((0, 2)), *final((0, 1))]),
-    "nothing at an offset": (
-        "vanished",
-        [send(2, at=None), poll((3, 2), isolation=UNCOMMITTED), *final()],
-    ),
+    "nothing at an offset": ("vanished", [send(2, at=None), poll((3, 2), isolation=UNCOMMITTED), *final()]),
     "another offset than acknowledged": ("misplaced", [send(1, at=7), *final((0, 1))]),
     "a record that a reader went past": (
         "skipped",
@@ -108,12 +105,7 @@ WRONG: dict[str, tuple[str, list[Op]]] = {
     "an input without an output": ("input lost", [send(1, topic="in"), op("drained"), *final(more=IN_OUT[:1])]),
     "an input with two outputs": (
         "input twice",
-        [
-            send(1, topic="in"),
-            transformed(11, 1),
-            transformed(12, 1),
-            *final(more=[*IN_OUT, ["out", 0, 1, 12]]),
-        ],
+        [send(1, topic="in"), transformed(11, 1), transformed(12, 1), *final(more=[*IN_OUT, ["out", 0, 1, 12]])],
     ),
     "an end that goes back": ("end back", [end_of(5, 1, 2), end_of(4, 3, 4), *final()]),
     "an end below what was acknowledged": ("end back", [send(1, at=5), end_of(5, 3, 4), *final((5, 1))]),

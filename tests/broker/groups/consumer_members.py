@@ -10,6 +10,8 @@ from uuid import UUID, uuid4
 from tests.broker.groups.clients import Client, Turned
 
 BEAT, DESCRIBE_CONSUMERS = 68, 69
+FIRST: dict[str, Any] = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+"""What a first heartbeat says beside its epoch 0."""
 
 
 class Reader(Client):
@@ -67,6 +69,13 @@ class Reader(Client):
     def numbers(self) -> list[int]:
         """The partitions that it was told of."""
         return sorted(number for _, number in self.assigned_now)
+
+    def again(self, served: Turned) -> Reader:
+        """The same member, with a new connection."""
+        after = Reader(served, self.client_id, self.instance)
+        after.member, after.epoch = self.member, self.epoch
+        after.reads, after.assigned_now = set(self.reads), set(self.assigned_now)
+        return after
 
     def described(self) -> Any:
         return self.ask(DESCRIBE_CONSUMERS, 1, group_ids=["g"], include_authorized_operations=False).groups[0]

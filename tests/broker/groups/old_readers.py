@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
 from typing import Any
 
 from tests.broker.groups.clients import Person, Turned
+from tests.broker.groups.consumer_members import Reader
+from tests.conformance import mixed
+from tests.conformance.mixed import COOPERATIVE, EAGER, Part, assignment, subscription
 from waterclock.broker.wire.errors import Error
 
-Part = tuple[str, int]
-EAGER, COOPERATIVE = "range", "cooperative-sticky"
+__all__ = ["COOPERATIVE", "EAGER", "OldReader", "Part", "assignment", "parts", "shared", "subscription"]
 
 
 class OldReader(Person):
@@ -57,46 +57,25 @@ class OldReader(Person):
     def numbers(self) -> list[int]:
         return sorted(number for _, number in self.reads)
 
-
-def text(name: str) -> bytes:
-    data = name.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-def rows(some: Iterable[Part]) -> bytes:
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(some):
-        by_topic.setdefault(topic, []).append(number)
-    data = struct.pack(">i", len(by_topic))
-    for topic, numbers in by_topic.items():
-        data += text(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-    return data
-
-
-def subscription(topics: Iterable[str], owned: Iterable[Part] = (), version: int = 1) -> bytes:
-    """What a consumer says of itself: ConsumerProtocolSubscription."""
-    names = list(topics)
-    data = struct.pack(">hi", version, len(names)) + b"".join(map(text, names)) + struct.pack(">i", -1)
-    return data + (rows(owned) if version >= 1 else b"")
-
-
-def assignment(some: Iterable[Part], user_data: bytes | None = None) -> bytes:
-    """What a leader gives a consumer: ConsumerProtocolAssignment."""
-    size = -1 if user_data is None else len(user_data)
-    return struct.pack(">h", 1) + rows(some) + struct.pack(">i", size) + (user_data or b"")
+    def again(self, served: Turned) -> OldReader:
+        """The same member, with a new connection."""
+        after = OldReader(served, self.client_id, self.instance, self.way)
+        after.member, after.generation, after.protocol = self.member, self.generation, self.protocol
+        after.reads = set(self.reads)
+        return after
 
 
 def parts(data: bytes) -> list[Part]:
     """The partitions of an assignment, which must end where it says. No bytes are none."""
-    if not data:
-        return []
-    (count,), at, found = struct.unpack_from(">i", data, 2), 6, []
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", data, at)
-        topic = data[at + 2 : at + 2 + size].decode()
-        at += 2 + size
-        (several,) = struct.unpack_from(">i", data, at)
-        found += [(topic, number) for number in struct.unpack_from(f">{several}i", data, at + 4)]
-        at += 4 + 4 * several
-    assert data[at:] == struct.pack(">i", -1), data[at:]
+    found = mixed.parts(data) if data else []
+    assert not data or data == assignment(found), data
     return found
+
+
+def shared(ann: OldReader, bob: Reader) -> None:
+    """Both go on until each has two of the four partitions."""
+    for _ in range(4):
+        ann.follows()
+        bob.settles()
+    assert (len(ann.numbers), len(bob.numbers)) == (2, 2)
+    assert sorted([*ann.numbers, *bob.numbers]) == [0, 1, 2, 3]

@@ -11,7 +11,7 @@ pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import Turned
-from tests.broker.groups.consumer_members import DESCRIBE_CONSUMERS, Reader, readers
+from tests.broker.groups.consumer_members import DESCRIBE_CONSUMERS, FIRST, Reader, readers
 from waterclock.broker.wire.errors import Error
 
 
@@ -139,8 +139,7 @@ def test_the_assignor_is_the_one_that_most_ask_for(served: Turned) -> None:
 )
 def test_a_heartbeat_that_makes_no_sense_is_refused(served: Turned, said: dict[str, Any], error: Error) -> None:
     with readers(served, "ann") as (ann,):
-        first = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-        answer = ann.beat(**{**first, **said})
+        answer = ann.beat(**{**FIRST, **said})
         assert (answer.error_code, bool(answer.error_message)) == (error, True)
         assert ann.listed() == []
 
@@ -165,8 +164,7 @@ def test_a_member_may_begin_again_at_epoch_0(served: Turned) -> None:
 
 def test_a_member_without_any_topic_reads_nothing_and_changes_nothing(served: Turned) -> None:
     with readers(served, "ann", "bob") as (ann, bob):
-        first = {"rebalance_timeout": 60_000, "subscribed_topic_names": [], "topic_partitions": []}
-        assert ann.beat(**first).member_epoch == 1
+        assert ann.beat(**{**FIRST, "subscribed_topic_names": []}).member_epoch == 1
         assert bob.joins().member_epoch == 2
         assert bob.numbers == [0, 1, 2, 3]
 
@@ -226,8 +224,7 @@ def test_a_full_group_takes_nobody_in() -> None:
     settings = {"group.consumer.max.size": "1"}
     with Turned(settings) as served, readers(served, "ann", "bob") as (ann, bob):
         ann.joins()
-        first = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-        assert bob.beat(**first).error_code == Error.GROUP_MAX_SIZE_REACHED
+        assert bob.beat(**FIRST).error_code == Error.GROUP_MAX_SIZE_REACHED
         assert ann.says().error_code == Error.NONE
 
 
@@ -281,8 +278,7 @@ class TestStaticMembers:
 
     def test_hold_their_instance_until_they_leave(self, served: Turned, both: list[Reader]) -> None:
         twin = Reader(served, "ann", instance="desk-1")
-        first = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-        assert twin.beat(**first).error_code == Error.UNRELEASED_INSTANCE_ID
+        assert twin.beat(**FIRST).error_code == Error.UNRELEASED_INSTANCE_ID
         assert both[0].leaves() == Error.NONE
         assert twin.joins().error_code == Error.NONE
         twin.close()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.groups.clients import DELETE, DELETE_TOPICS, Turned, people, stable_group
-from tests.broker.groups.consumer_members import Reader, readers
+from tests.broker.groups.consumer_members import FIRST, Reader, readers
 from waterclock.broker.groups.assignors import Division, by_range, uniform
 from waterclock.broker.groups.reconcile import ConsumerMember
 from waterclock.broker.groups.subscriptions import Subscriptions
@@ -140,8 +140,7 @@ class TestTheOtherProtocol:
             assert bob.syncs().get().error_code == Error.UNKNOWN_MEMBER_ID
             assert ann.leaves() == Error.NONE
             stable_group(bob)
-            first = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-            answer = ann.beat(member_epoch=0, **first)
+            answer = ann.beat(member_epoch=0, **FIRST)
             assert (answer.error_code, "stays one" in answer.error_message) == (Error.GROUP_ID_NOT_FOUND, True)
             assert ann.beat(member_epoch=1).error_code == Error.GROUP_ID_NOT_FOUND
 

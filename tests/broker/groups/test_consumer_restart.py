@@ -10,21 +10,8 @@ pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import Person, Turned, people, stable_group
-from tests.broker.groups.consumer_members import Reader, readers
+from tests.broker.groups.consumer_members import readers
 from waterclock.broker.wire.errors import Error
-
-
-def again(served: Turned, *before: Reader) -> list[Reader]:
-    """The same members, with new connections."""
-    after = [Reader(served, reader.client_id, reader.instance) for reader in before]
-    for old, new in zip(before, after, strict=True):
-        new.member, new.epoch, new.reads, new.assigned_now = (
-            old.member,
-            old.epoch,
-            set(old.reads),
-            set(old.assigned_now),
-        )
-    return after
 
 
 def test_everything_survives_a_restart(tmp_path: Path) -> None:
@@ -37,7 +24,7 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
         ann.says()
         served.advance_ms(15_000)
     with Turned(data=tmp_path) as served:
-        new = again(served, ann, bob)
+        new = [ann.again(served), bob.again(served)]
         served.advance_ms(19_999)  # a whole rebalance timeout again
         assert new[0].says().member_epoch == 2
         assert new[1].says().assignment is None
@@ -72,7 +59,7 @@ def test_a_rebalance_timeout_runs_anew(tmp_path: Path) -> None:
         bob.joins()
         ann.says()
     with Turned(data=tmp_path) as served:
-        ann, bob = again(served, ann, bob)
+        ann, bob = ann.again(served), bob.again(served)
         served.advance_ms(20_000)
         assert ann.beat().error_code == Error.UNKNOWN_MEMBER_ID
         bob.says()
@@ -87,7 +74,7 @@ def test_a_target_that_nobody_has_heard_of_is_known(tmp_path: Path) -> None:
         ann.settles()
         bob.joins()
     with Turned(data=tmp_path) as served:
-        ann, bob = again(served, ann, bob)
+        ann, bob = ann.again(served), bob.again(served)
         targets = [row.target_assignment.topic_partitions[0].partitions for row in ann.described().members]
         assert sorted(number for numbers in targets for number in numbers) == [0, 1, 2, 3]
         assert (ann.says().member_epoch, len(ann.numbers)) == (2, 2)
@@ -103,7 +90,7 @@ def test_who_was_put_out_is_not_back(tmp_path: Path) -> None:
         served.advance_ms(15_000)
         assert len(bob.described().members) == 1
     with Turned(data=tmp_path) as served:
-        ann, bob = again(served, ann, bob)
+        ann, bob = ann.again(served), bob.again(served)
         assert [row.member_id for row in bob.described().members] == [bob.member]
         ann.close()
         bob.close()

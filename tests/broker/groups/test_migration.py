@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import Turned
-from tests.broker.groups.consumer_members import Reader
+from tests.broker.groups.consumer_members import FIRST, Reader
 from tests.broker.groups.old_readers import COOPERATIVE, EAGER, OldReader, assignment, subscription
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
-
-FIRST: dict[str, Any] = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
 
 
 def test_a_classic_member_must_speak_what_the_others_do(ann: OldReader, bob: Reader, cid: OldReader) -> None:

@@ -9,17 +9,8 @@ pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import Turned
 from tests.broker.groups.consumer_members import Reader
-from tests.broker.groups.old_readers import EAGER, OldReader, subscription
+from tests.broker.groups.old_readers import EAGER, OldReader, shared, subscription
 from waterclock.broker.wire.errors import Error
-
-
-def shared(ann: OldReader, bob: Reader) -> None:
-    """Both go on until each has two."""
-    for _ in range(4):
-        ann.follows()
-        bob.settles()
-    assert (len(ann.numbers), len(bob.numbers)) == (2, 2)
-    assert sorted([*ann.numbers, *bob.numbers]) == [0, 1, 2, 3]
 
 
 def test_the_session_of_a_classic_member_is_its_own(served: Turned, ann: OldReader, bob: Reader) -> None:

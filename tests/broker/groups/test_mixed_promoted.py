@@ -11,8 +11,8 @@ pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import Turned
 from tests.broker.groups.consumer_members import Reader
-from tests.broker.groups.old_readers import COOPERATIVE, OldReader
-from tests.broker.groups.test_mixed_restart import kinds, new_again, old_again, shared
+from tests.broker.groups.old_readers import COOPERATIVE, OldReader, shared
+from tests.broker.groups.test_mixed_restart import kinds
 from tests.broker.replication.pairs import pair
 from waterclock.broker import Broker
 from waterclock.broker.wire.errors import Error
@@ -44,7 +44,7 @@ def test_both_kinds_of_members_are_known_where_a_follower_is_promoted(tmp_path: 
         both.synced()
         both.two.promote()
         served = Over(both.two)
-        other, third = old_again(served, ann), new_again(served, bob)
+        other, third = ann.again(served), bob.again(served)
         assert kinds(other) == [("consumer", "Stable")]
         assert (other.beats(), third.says().error_code) == (Error.NONE, Error.NONE)
         assert third.leaves() == Error.NONE
@@ -60,7 +60,7 @@ def test_a_group_that_is_classic_again_divides_where_a_follower_is_promoted(tmp_
         assert bob.leaves() == Error.NONE
         both.synced()
         both.two.promote()
-        other = old_again(Over(both.two), ann)
+        other = ann.again(Over(both.two))
         assert other.follows() == Error.REBALANCE_IN_PROGRESS
         assert other.numbers == [0, 1, 2, 3]
         for one in (ann, bob, other):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,8 @@ pytest.importorskip("crc32c")
 
 from tests.broker.full_disks import full_disk
 from tests.broker.groups.clients import LEAVE, Client, Turned
-from tests.broker.groups.consumer_members import Reader
-from tests.broker.groups.old_readers import COOPERATIVE, OldReader, parts
+from tests.broker.groups.consumer_members import FIRST, Reader
+from tests.broker.groups.old_readers import COOPERATIVE, OldReader, parts, shared
 from waterclock.broker.store import Store
 from waterclock.broker.wire.errors import Error
 
@@ -35,30 +34,6 @@ def ann(served: Turned) -> Iterator[OldReader]:
     one.close()
 
 
-FIRST: dict[str, Any] = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-
-
-def shared(ann: OldReader, bob: Reader) -> None:
-    for _ in range(4):
-        ann.follows()
-        bob.settles()
-    assert (len(ann.numbers), len(bob.numbers)) == (2, 2)
-
-
-def old_again(served: Turned, before: OldReader) -> OldReader:
-    after = OldReader(served, before.client_id, before.instance, before.way)
-    after.member, after.generation, after.reads = before.member, before.generation, set(before.reads)
-    after.protocol = before.protocol
-    return after
-
-
-def new_again(served: Turned, before: Reader) -> Reader:
-    after = Reader(served, before.client_id, before.instance)
-    after.member, after.epoch = before.member, before.epoch
-    after.reads, after.assigned_now = set(before.reads), set(before.assigned_now)
-    return after
-
-
 def kinds(client: Client) -> list[tuple[str, str]]:
     return [(row.group_type, row.group_state) for row in client.listed()]
 
@@ -68,7 +43,7 @@ def test_both_kinds_of_members_survive_a_restart(tmp_path: Path, served: Turned,
     shared(ann, bob)
     served.broker.close()
     with Turned(data=tmp_path) as again:
-        other, third = old_again(again, ann), new_again(again, bob)
+        other, third = ann.again(again), bob.again(again)
         assert kinds(other) == [("consumer", "Stable")]
         assert other.beats() == Error.NONE
         assert set(parts(other.syncs().get().assignment)) == ann.reads
@@ -87,7 +62,7 @@ def test_who_was_to_let_go_is_told_again_after_a_restart(
     assert ann.follows() == Error.REBALANCE_IN_PROGRESS
     served.broker.close()
     with Turned(data=tmp_path) as again:
-        other, third = old_again(again, ann), new_again(again, bob)
+        other, third = ann.again(again), bob.again(again)
         assert third.says().assignment is None
         shared(other, third)
         other.close()
@@ -99,7 +74,7 @@ def test_its_session_is_its_own_after_a_restart(tmp_path: Path, served: Turned, 
     shared(ann, bob)
     served.broker.close()
     with Turned(data=tmp_path) as again:
-        third = new_again(again, bob)
+        third = bob.again(again)
         again.advance_ms(9_999)
         assert len(third.described().members) == 2
         again.advance_ms(1)
@@ -116,13 +91,13 @@ def test_a_group_that_is_classic_again_divides_after_a_restart_too(
     assert bob.leaves() == Error.NONE
     served.broker.close()
     with Turned(data=tmp_path) as again:
-        other = old_again(again, ann)
+        other = ann.again(again)
         assert kinds(other) == [("classic", "PreparingRebalance")]
         assert other.follows() == Error.REBALANCE_IN_PROGRESS
         assert other.numbers == [0, 1, 2, 3]
         other.close()
     with Turned(data=tmp_path) as again:
-        last = old_again(again, other)
+        last = other.again(again)
         assert kinds(last) == [("classic", "Stable")]
         assert last.beats() == Error.NONE
         last.close()
@@ -154,7 +129,7 @@ def test_a_member_of_an_earlier_version_is_read(tmp_path: Path, served: Turned, 
     (kept,) = Store.kept_at(str(tmp_path), "consumer_member").values()
     assert "classic" not in kept
     with Turned(data=tmp_path) as again:
-        third = new_again(again, bob)
+        third = bob.again(again)
         assert third.says().member_epoch == bob.epoch
         third.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -44,21 +44,13 @@ def test_a_commit_is_a_sign_of_life(served: Turned) -> None:
         assert ann.state("g") == "Stable"
 
 
-def test_a_commit_of_the_wrong_generation_is_none(served: Turned) -> None:
+@pytest.mark.parametrize("ask", [lambda ann: ann.commits(7, generation=5), lambda ann: ann.beats(generation_id=0)])
+def test_what_names_the_wrong_generation_is_no_sign_of_life(served: Turned, ask: Callable[[Person], int]) -> None:
     with people(served, "ann") as (ann,):
         ann.create_topic("t")
         stable_group(ann, session=10_000)
         served.advance_ms(9_999)
-        assert ann.commits(7, generation=5) == Error.ILLEGAL_GENERATION
-        served.advance_ms(1)
-        assert ann.state("g") == "Empty"
-
-
-def test_a_heartbeat_of_the_wrong_generation_is_no_sign_of_life(served: Turned) -> None:
-    with people(served, "ann") as (ann,):
-        stable_group(ann, session=10_000)
-        served.advance_ms(9_999)
-        assert ann.beats(generation_id=0) == Error.ILLEGAL_GENERATION
+        assert ask(ann) == Error.ILLEGAL_GENERATION
         served.advance_ms(1)
         assert ann.state("g") == "Empty"
 

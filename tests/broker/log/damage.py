@@ -92,6 +92,38 @@ def recorded(monkeypatch: Any, *names: str) -> list[str]:
     return called
 
 
+# What is done to a log
+
+
+def append(log: Partition, *recs: Rec, now_ms: int = NOW, **fields: Any) -> None:
+    """A batch of these records, which is taken at the log's end."""
+    base = log.end
+    assert log.append(memoryview(bytearray(batch(recs, **fields))), now_ms) == (Error.NONE, base)
+
+
+def end(log: Partition, pid: int, commit: bool) -> None:
+    """A transaction's marker, which is taken."""
+    assert log.mark(bytearray(end_marker(pid, 0, commit, NOW)))[0] == Error.NONE
+
+
+def flush(log: Partition) -> None:
+    """All of it is durable, and readers may see it."""
+    make_durable(log)
+    log.high = log.durable
+
+
+def compact(log: Partition, now_ms: int = NOW) -> None:
+    """As upkeep.py does; there must be something to do."""
+    plan = compaction.plan(log, now_ms)
+    assert plan is not None
+    work = compaction.Compaction(plan)
+    for swapped in work.steps():
+        if swapped is not None:
+            compaction.adopt(log, swapped)
+    log.memo.cleaned = work.covered
+    log.memo.save()
+
+
 # One of everything
 
 
@@ -118,20 +150,14 @@ def _some(log: Partition, first: int, last: int) -> None:
     """Batches of an idempotent producer, transactions that end either way, and one that stays open for long."""
     for turn in range(first, last):
         rows = [Rec(b"%d" % (turn % 7), b"%d" % turn * 90, NOW + turn), Rec(b"k%d" % turn, b"v" * 50, NOW)]
-        _append(log, batch(rows, producer=(5, 0, 2 * turn)))
+        append(log, *rows, producer=(5, 0, 2 * turn))
         for pid, commit in ((7, False), (8, True)):
-            _append(log, batch(rows, producer=(pid, 0, 2 * turn), attributes=TRANSACTIONAL))
+            append(log, *rows, producer=(pid, 0, 2 * turn), attributes=TRANSACTIONAL)
             if turn % 3 != 1:
-                assert log.mark(bytearray(end_marker(pid, 0, commit, NOW)))[0] == Error.NONE
+                end(log, pid, commit)
         if turn % 4 == 3:
-            make_durable(log)
-            log.high = log.durable
-    make_durable(log)
-    log.high = log.durable
-
-
-def _append(log: Partition, data: bytes) -> None:
-    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+            flush(log)
+    flush(log)
 
 
 def _memo(log: Partition, start: int) -> None:
@@ -141,13 +167,8 @@ def _memo(log: Partition, start: int) -> None:
 
 
 def _compact(log: Partition) -> None:
-    plan = compaction.plan(log, NOW) if log.settings.compact else None
-    if plan is not None:
-        for swapped in compaction.Compaction(plan).steps():
-            if swapped is not None:
-                compaction.adopt(log, swapped)
-        log.memo.cleaned = plan.upto
-        log.memo.save()
+    if log.settings.compact and compaction.plan(log, NOW) is not None:
+        compact(log)
 
 
 def leave(data: Path, log: Partition, how: str) -> None:

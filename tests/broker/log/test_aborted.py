@@ -14,10 +14,10 @@ pytest.importorskip("cramjam")
 
 from crc32c import crc32c
 
-from tests.broker.log.damage import COMPACTED, NOW, PLAIN, opened, read
-from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker
+from tests.broker.log.damage import COMPACTED, NOW, PLAIN, append, compact, end, flush, opened, read
+from tests.broker.record_batches import TRANSACTIONAL, Rec, end_marker
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import compaction, snapshot
+from waterclock.broker.log import snapshot
 from waterclock.broker.log.aborted import ROW, read_rows, write_rows
 from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.durable import make_durable
@@ -30,11 +30,10 @@ from waterclock.broker.wire.errors import Error
 
 
 def transact(log: Partition, pid: int, sequence: int, *, commit: bool | None) -> None:
-    rows = [Rec(b"%d" % (log.end % 5), b"v" * 300, NOW)]
-    data = batch(rows, producer=(pid, 0, sequence), attributes=TRANSACTIONAL)
-    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    rec = Rec(b"%d" % (log.end % 5), b"v" * 300, NOW)
+    append(log, rec, producer=(pid, 0, sequence), attributes=TRANSACTIONAL)
     if commit is not None:
-        assert log.mark(bytearray(end_marker(pid, 0, commit, NOW)))[0] == Error.NONE
+        end(log, pid, commit)
 
 
 def begin(data: Path, settings: TopicSettings = PLAIN) -> Partition:
@@ -42,8 +41,7 @@ def begin(data: Path, settings: TopicSettings = PLAIN) -> Partition:
     log = opened(data, settings)
     for turn in range(60):
         transact(log, 7 + turn % 3, turn // 3, commit=turn % 3 > 0)
-        make_durable(log)
-    log.high = log.durable
+        flush(log)
     log.take_snapshot()
     assert len(log.segments) == 3
     assert [len(read_rows(segment.path)) for segment in log.segments] == [7, 7, 6]
@@ -229,22 +227,13 @@ def test_no_snapshot_stands_in_for_that_of_another_offset(tmp_path: Path) -> Non
 # Beside a compaction
 
 
-def compact(log: Partition) -> None:
-    plan = compaction.plan(log, NOW)
-    assert plan is not None
-    for swapped in compaction.Compaction(plan).steps():
-        if swapped is not None:
-            compaction.adopt(log, swapped)
-
-
 @pytest.mark.parametrize("deed", [flip, empty])
 def test_in_a_compacted_log_too_what_matters_is_found_again(tmp_path: Path, deed: Callable[[bytearray], None]) -> None:
     log = begin(tmp_path, COMPACTED)
     compact(log)
     log.take_snapshot()
     transact(log, 7, 20, commit=False)
-    make_durable(log)
-    log.high = log.durable
+    flush(log)
     expected = read(log)
     path = Path(log.segments[0].path + ".aborted")
     deed(damaged := bytearray(path.read_bytes()))

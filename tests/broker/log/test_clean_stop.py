@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,17 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("kio")
 
-from tests.broker.log.damage import MARK, NOW, follow_the_remedy, opened, read
+from tests.broker.log.damage import MARK, NOW, append, end, flush, follow_the_remedy, opened, read
 from tests.broker.raw_client import RawClient
-from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker
+from tests.broker.record_batches import TRANSACTIONAL, Rec
 from tests.broker.replication.pairs import pair
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.clean_stop import CleanStop
-from waterclock.broker.log.durable import make_durable, settle
+from waterclock.broker.log.durable import settle
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import Said, open_partition
 from waterclock.broker.settings import Settings, TopicSettings
-from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
 SETTINGS = TopicSettings(Settings({"log.segment.bytes": "20000"}))
@@ -32,10 +32,8 @@ FLUSHES = ("fsync", "fdatasync")
 def fill(log: Partition, count: int, *, idempotent: bool = False) -> None:
     for _ in range(count):
         producer = (7, 0, log.end) if idempotent else (-1, -1, -1)
-        data = batch([Rec(b"k", b"v" * 1000, NOW)], producer=producer)
-        assert log.append(memoryview(bytearray(data)), NOW) == (Error.NONE, log.end - 1)
-    make_durable(log)
-    log.high = log.durable
+        append(log, Rec(b"k", b"v" * 1000, NOW), producer=producer)
+    flush(log)
 
 
 def stop(data: Path, log: Partition) -> None:
@@ -169,28 +167,24 @@ def test_a_log_that_has_grown_since_the_mark_was_written_is_told_of_and_read(
     assert f"{36:020}.log has grown since {data / MARK} was written" in caplog.text
 
 
-def test_a_partition_that_a_compaction_is_at_is_not_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("why", "deed"),
+    [
+        ("a compaction is at it", lambda log: setattr(log, "upkept", True)),
+        ("something of it is not durable", lambda log: append(log, Rec(b"k", b"v", NOW))),
+        ("the disk did not take its producers", lambda log: fill(log, 1, idempotent=True)),
+    ],
+)
+def test_a_partition_that_the_mark_cannot_vouch_for_is_not_named(
+    tmp_path: Path, why: str, deed: Callable[[Partition], None]
+) -> None:
     log = opened(tmp_path, SETTINGS)
-    log.upkept = True
-    stop(tmp_path, log)
-    assert CleanStop(str(tmp_path)).take(log.folder) is None
-
-
-def test_a_partition_of_which_something_is_not_durable_is_not_named(tmp_path: Path) -> None:
-    log = opened(tmp_path, SETTINGS)
-    data = batch([Rec(b"k", b"v", NOW)])
-    assert log.append(memoryview(bytearray(data)), NOW) == (Error.NONE, 0)
+    deed(log)
     CleanStop(str(tmp_path)).write([log])
-    assert CleanStop(str(tmp_path)).take(log.folder) is None
-
-
-def test_a_partition_whose_producers_the_disk_did_not_take_is_not_named(tmp_path: Path) -> None:
-    log = opened(tmp_path, SETTINGS)
-    fill(log, 1, idempotent=True)
-    CleanStop(str(tmp_path)).write([log])
-    assert CleanStop(str(tmp_path)).take(log.folder) is None
+    assert CleanStop(str(tmp_path)).take(log.folder) is None, why
+    log.upkept = False
     stop(tmp_path, log)
-    assert CleanStop(str(tmp_path)).take(log.folder) is not None
+    assert CleanStop(str(tmp_path)).take(log.folder) is not None, why
 
 
 def test_a_disk_that_refuses_the_mark_is_told_of(
@@ -264,9 +258,8 @@ def test_what_is_proved_durable_is_not_flushed_again_after_a_crash(
 
 def test_aborted_transactions_of_producers_that_are_forgotten_are_found_after_a_clean_stop(tmp_path: Path) -> None:
     log = opened(tmp_path, SETTINGS)
-    data = batch([Rec(b"k", b"v", NOW)], producer=(7, 0, 0), attributes=TRANSACTIONAL)
-    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
-    assert log.mark(bytearray(end_marker(7, 0, False, NOW)))[0] == Error.NONE
+    append(log, Rec(b"k", b"v", NOW), producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    end(log, 7, commit=False)
     log.producers.forget(NOW + 1)
     stop(tmp_path, log)
     again = opened(tmp_path, SETTINGS)

@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("cramjam")
 
+from tests.broker.log.damage import NOW, append, end, flush
+from tests.broker.log.damage import compact as compact_closed
 from tests.broker.record_batches import CONTROL, TRANSACTIONAL, Rec, Stored, batch, end_marker, stored
 from waterclock.broker.log import compaction
 from waterclock.broker.log.batch import HORIZON, commits
@@ -21,7 +23,7 @@ from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
-NOW, KEEP_MS = 1_700_000_000_000, 1000
+KEEP_MS = 1000
 BIG = b"v" * 700
 
 
@@ -29,11 +31,7 @@ BIG = b"v" * 700
 def settings() -> TopicSettings:
     settings = TopicSettings(Settings({"log.segment.bytes": "100000"}))
     settings.replace(
-        {
-            "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": "0.01",
-            "delete.retention.ms": str(KEEP_MS),
-        }
+        {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": str(KEEP_MS)}
     )
     return settings
 
@@ -43,28 +41,12 @@ def log(tmp_path: Path, settings: TopicSettings) -> Partition:
     return open_partition("t", 0, str(tmp_path), settings)
 
 
-def append(log: Partition, *recs: Rec, **fields: Any) -> None:
-    assert log.append(memoryview(bytearray(batch(recs, **fields))), NOW)[0] == Error.NONE
-
-
 def transact(log: Partition, pid: int, sequence: int, *recs: Rec) -> None:
     append(log, *recs, producer=(pid, 0, sequence), attributes=TRANSACTIONAL)
 
 
-def end(log: Partition, pid: int, commit: bool) -> None:
-    assert log.mark(bytearray(end_marker(pid, 0, commit, NOW)))[0] == Error.NONE
-
-
 def rec(key: bytes | None, value: bytes | None = BIG) -> Rec:
     return Rec(key, value, NOW)
-
-
-def flush(log: Partition) -> None:
-    files = log.unflushed()
-    for segment, _ in files:
-        segment.flush()
-    log.flushed(log.end, files)
-    log.high = log.durable
 
 
 def close(log: Partition) -> None:
@@ -75,18 +57,7 @@ def close(log: Partition) -> None:
 
 def compact(log: Partition, now_ms: int = NOW) -> None:
     close(log)
-    again(log, now_ms)
-
-
-def again(log: Partition, now_ms: int) -> None:
-    plan = compaction.plan(log, now_ms)
-    assert plan is not None
-    work = compaction.Compaction(plan)
-    for swapped in work.steps():
-        if swapped is not None:
-            compaction.adopt(log, swapped)
-    log.memo.cleaned = work.covered
-    log.memo.save()
+    compact_closed(log, now_ms)
 
 
 def batches(log: Partition) -> list[Stored]:
@@ -228,7 +199,7 @@ def test_a_producers_last_sequence_on_the_disk_outlives_its_records_though_later
     close(log)
     for sequence in range(2, 2 + younger):
         append(log, rec(b"b"), producer=(7, 0, sequence))
-    again(log, NOW)
+    compact_closed(log, NOW)
     log.lose_undurable()
     found = open_partition("t", 0, log.folder, log.settings)
     assert [sent.last for sent in found.producers.known[7].sent][-1:] == [1]
@@ -388,7 +359,7 @@ def test_a_crash_after_a_step_leaves_one_good_state(
 def test_the_keys_of_a_batch_that_is_broken_halfway_count_for_nothing() -> None:
     """It stays as it is: an older value of the same key is the last that can be read."""
     broken = batch([Rec(b"k", b"x", 0), Rec(b"l", b"y" * 50, 0)])[:-20]
-    work = compaction.Compaction(compaction.Plan("", [], 0, 9, 0, 0, 0, [], 1.0, {}))
+    work = compaction.Compaction(compaction.CompactionPlan("", [], 0, 9, 0, 0, 0, [], 1.0, {}))
     with pytest.raises(StopIteration) as end_of_steps:
         next(work._note(broken))
     assert (end_of_steps.value.value, work._offsets) == (0, {})

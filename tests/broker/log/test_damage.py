@@ -15,19 +15,17 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("kio")
 
+from tests.broker.log.damage import NOW, append, flush
 from tests.broker.raw_client import RawClient
 from tests.broker.record_batches import Rec, batch, stored
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.index import ENTRY, Index
-from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.times import first_at, latest
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
-NOW = 1_700_000_000_000
 SETTINGS = TopicSettings(Settings({"log.segment.bytes": "20000"}))
 
 
@@ -37,16 +35,7 @@ def opened(folder: Path) -> Partition:
 
 def fill(log: Partition, count: int, size: int = 1000) -> None:
     for place in range(count):
-        data = batch([Rec(b"k", b"%d" % (place % 10) * size, NOW + log.end)], producer=(7, 0, log.end))
-        assert log.append(memoryview(bytearray(data)), NOW) == (Error.NONE, log.end - 1)
-
-
-def flush(log: Partition) -> None:
-    files = log.unflushed()
-    for segment, _ in files:
-        segment.flush()
-    log.flushed(log.end, files)
-    log.high = log.durable
+        append(log, Rec(b"k", b"%d" % (place % 10) * size, NOW + log.end), producer=(7, 0, log.end))
 
 
 @pytest.fixture
@@ -127,9 +116,9 @@ def test_a_torn_snapshot_is_passed_over(folder: Path) -> None:
 
 def test_a_producer_whose_records_are_all_retired_is_known_after_a_crash(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    assert log.append(memoryview(bytearray(batch([Rec(b"k", b"v", NOW)], producer=(8, 0, 0)))), NOW)[0] == Error.NONE
+    append(log, Rec(b"k", b"v", NOW), producer=(8, 0, 0))
     for _ in range(30):
-        assert log.append(memoryview(bytearray(batch([Rec(b"k", b"v" * 1000, NOW)]))), NOW)[0] == Error.NONE
+        append(log, Rec(b"k", b"v" * 1000, NOW))
     flush(log)
     for segment in log.drop(1):
         segment.delete()
@@ -137,48 +126,30 @@ def test_a_producer_whose_records_are_all_retired_is_known_after_a_crash(tmp_pat
     assert (again.start > 0, list(again.producers.known)) == (True, [8])
 
 
-def test_a_torn_memo_is_told_with_the_way_on(folder: Path) -> None:
-    (folder / "memo.json").write_bytes(b'{"start": 1')
-    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* rename \S+memo\.json to "):
-        opened(folder)
-    (folder / "memo.json").unlink()
-    assert opened(folder).start == 0
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"start": null}', b"\xff\xfe", b'{"start": 1, "epochs": 3}'])
-def test_no_memo_that_cannot_be_read_is_a_traceback(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b'{"start": 1', b'{"start": null}', b"\xff\xfe", b'{"start": 1, "epochs": 3}']
+)
+def test_a_memo_that_cannot_be_read_is_told_with_the_way_on(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "memo.json").write_bytes(data)
-    with pytest.raises(LogDamaged, match="cannot be read"):
-        Memo.load(str(tmp_path))
+    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* rename \S+memo\.json to "):
+        opened(tmp_path)
+    (tmp_path / "memo.json").unlink()
+    assert opened(tmp_path).start == 0
 
 
 # The records
 
 
-def test_damage_at_the_end_of_an_earlier_segment_is_told_with_file_and_byte(folder: Path) -> None:
+@pytest.mark.parametrize("more", [-1, 100])
+def test_damage_at_the_end_of_an_earlier_segment_is_told_with_file_and_byte(folder: Path, more: int) -> None:
+    """A byte is missing there, or there is garbage behind it."""
     opened(folder).take_snapshot()  # so that nothing reads the segment again
-    size = at(folder, 18).stat().st_size
-    os.truncate(at(folder, 18), size - 1)
-    with pytest.raises(LogDamaged, match=rf"{18:020}\.log is broken at byte {size - size // 18} of {size - 1}"):
+    path = at(folder, 18)
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] if more < 0 else data + b"x" * more)
+    place = len(data) - (len(data) // 18 if more < 0 else 0)
+    with pytest.raises(LogDamaged, match=rf"{18:020}\.log is broken at byte {place} of {len(data) + more}:"):
         opened(folder)
-
-
-def test_garbage_behind_an_earlier_segment_is_told(folder: Path) -> None:
-    opened(folder).take_snapshot()
-    size = at(folder, 0).stat().st_size
-    with at(folder, 0).open("ab") as file:
-        file.write(b"x" * 100)
-    with pytest.raises(LogDamaged, match=rf"{0:020}\.log is broken at byte {size} of"):
-        opened(folder)
-
-
-def test_a_damaged_segment_may_be_deleted_to_go_on(folder: Path) -> None:
-    at(folder, 18).unlink()
-    log = opened(folder)
-    assert content(log) == [*range(18), *range(36, 50)]
-    found = log.read(20, 1, log.high)
-    assert found is not None
-    assert stored(found.read())[0].base == 36
 
 
 def test_damage_that_a_reader_meets_is_told_and_the_others_are_served(
@@ -248,12 +219,6 @@ def test_damage_in_what_was_durable_is_never_cut_off(folder: Path) -> None:
     rewrite(path, -10, b"\0")
     with pytest.raises(LogDamaged, match=rf"{36:020}\.log is broken at byte"):
         opened(folder)
-
-
-def test_a_moment_is_found_to_the_record_between_two_rows_of_the_index(folder: Path) -> None:
-    log = opened(folder)
-    assert [first_at(log, NOW + n, log.high) for n in range(51)] == [*((NOW + n, n) for n in range(50)), (-1, -1)]
-    assert latest(log) == (NOW + 49, 49)
 
 
 def test_an_offset_that_does_not_follow_ends_the_log(folder: Path) -> None:

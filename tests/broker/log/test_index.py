@@ -15,20 +15,18 @@ pytest.importorskip("cramjam")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.broker.record_batches import Rec, batch, stored
+from tests.broker.log.damage import NOW, append, flush
+from tests.broker.record_batches import Rec, stored
 from waterclock.broker.log import compaction
 from waterclock.broker.log.aborted import AbortedTransactions
-from waterclock.broker.log.index import ENTRY, SALT, Index, last_row
+from waterclock.broker.log.index import ENTRY, SALT, Index, StoredIndex, last_row
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
-from waterclock.broker.log.stored_index import StoredIndex
 from waterclock.broker.log.times import first_at
 from waterclock.broker.settings import Settings, TopicSettings
-from waterclock.broker.wire.errors import Error
 
-NOW = 1_700_000_000_000
 COUNT = 60
 
 
@@ -45,26 +43,17 @@ def log(tmp_path: Path, settings: TopicSettings) -> Partition:
     log = open_partition("t", 0, str(tmp_path), settings)
     for number in range(COUNT):
         key = b"again" if number % 3 == 0 else b"%d" % number
-        data = batch([Rec(key, b"%d" % (number % 10) * 1000, NOW + number)])
-        assert log.append(memoryview(bytearray(data)), NOW) == (Error.NONE, number)
+        append(log, Rec(key, b"%d" % (number % 10) * 1000, NOW + number))
     flush(log)
+    assert log.end == COUNT
     assert len(log.segments) == 4
     return log
-
-
-def flush(log: Partition) -> None:
-    files = log.unflushed()
-    for segment, _ in files:
-        segment.flush()
-    log.flushed(log.end, files)
-    log.high = log.durable
 
 
 def with_a_row_to_come(log: Partition) -> Segment:
     """The active segment, with records that are not durable, nor is their row of the index in its file."""
     for _ in range(2):
-        data = batch([Rec(b"k", b"v" * 5000, NOW)])
-        assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+        append(log, Rec(b"k", b"v" * 5000, NOW))
     return log.active
 
 

@@ -10,8 +10,20 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("cramjam")
 
-from tests.broker.log.damage import COMPACTED, MARK, NOW, deleted, follow_the_remedy, opened, read, recorded, refused
-from tests.broker.log.test_aborted import begin, compact
+from tests.broker.log.damage import (
+    COMPACTED,
+    MARK,
+    NOW,
+    append,
+    compact,
+    deleted,
+    follow_the_remedy,
+    opened,
+    read,
+    recorded,
+    refused,
+)  # fmt: skip
+from tests.broker.log.test_aborted import begin
 from tests.broker.log.test_clean_stop import SETTINGS, fill, offsets, path
 from tests.broker.record_batches import Rec, batch
 from waterclock.broker.errors import LogDamaged
@@ -240,9 +252,8 @@ def test_one_of_another_partition_takes_the_place_of_none(tmp_path: Path) -> Non
     content = {path.name: path.read_bytes() for path in old.parent.glob("*.log")}
     other = open_partition("t", 1, str(tmp_path / "other"), COMPACTED)
     for _ in range(len(content[old.name]) // 100):
-        data = batch([Rec(b"x", b"y", NOW + 1)])
-        assert other.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
-    os.truncate(f"{other.folder}/{0:020}.log", len(data) * 5)
+        append(other, Rec(b"x", b"y", NOW + 1))
+    os.truncate(f"{other.folder}/{0:020}.log", len(batch([Rec(b"x", b"y", NOW + 1)])) * 5)
     new.write_bytes(Path(f"{other.folder}/{0:020}.log").read_bytes())
     opened(tmp_path / "ours", COMPACTED)
     assert {path.name: path.read_bytes() for path in old.parent.glob("*.log")} == content

@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("cramjam")
 
-from tests.broker.record_batches import TRANSACTIONAL, Rec, batch
+from tests.broker.log.damage import NOW, append, flush
+from tests.broker.record_batches import TRANSACTIONAL, Rec
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.retention import retire
 from waterclock.broker.settings import Settings, TopicSettings
-from waterclock.broker.wire.errors import Error
 
-NOW, KEEP_MS = 1_700_000_000_000, 10_000
+KEEP_MS = 10_000
 
 
 @pytest.fixture
@@ -27,22 +27,9 @@ def log(tmp_path: Path) -> Partition:
     settings.replace({"retention.ms": str(KEEP_MS)})
     log = open_partition("t", 0, str(tmp_path), settings)
     for place in range(4):
-        append(log, NOW + place * 1000)
+        append(log, Rec(b"k", b"v" * 700, NOW + place * 1000), now_ms=NOW + place * 1000)
     flush(log)
     return log
-
-
-def append(log: Partition, ms: int) -> None:
-    data = batch([Rec(b"k", b"v" * 700, ms)])
-    assert log.append(memoryview(bytearray(data)), ms)[0] == Error.NONE
-
-
-def flush(log: Partition) -> None:
-    files = log.unflushed()
-    for segment, _ in files:
-        segment.flush()
-    log.flushed(log.end, files)
-    log.high = log.durable
 
 
 def test_a_segment_goes_a_millisecond_after_its_latest_record_is_too_old(log: Partition) -> None:
@@ -76,8 +63,7 @@ def test_what_a_compaction_has_stays(log: Partition) -> None:
 
 
 def test_the_last_stable_offset_does_not_lie_before_the_start(log: Partition) -> None:
-    data = batch([Rec(b"k", b"v", NOW)] * 3, producer=(7, 0, 0), attributes=TRANSACTIONAL)
-    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    append(log, *[Rec(b"k", b"v", NOW)] * 3, producer=(7, 0, 0), attributes=TRANSACTIONAL)
     flush(log)
     assert log.stable == 4
     log.memo.start = 6
@@ -95,18 +81,17 @@ def test_the_name_of_a_new_file_is_flushed_with_its_first_bytes(
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    append(log, NOW)
+    append(log, Rec(b"k", b"v" * 700, NOW), now_ms=NOW)
     flush(log)
     assert flushed == [log.folder]
 
 
 def test_segments_go_once_what_is_known_of_their_producers_is_on_the_disk(log: Partition) -> None:
     """A snapshot is of what is durable. Where a record is not, files that go would take a sequence with them."""
-    data = batch([Rec(b"k", b"v", NOW)], producer=(7, 0, 0))
-    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    append(log, Rec(b"k", b"v", NOW), producer=(7, 0, 0))
     log.roll()
     flush(log)
-    append(log, NOW + 10**6)
+    append(log, Rec(b"k", b"v" * 700, NOW + 10**6), now_ms=NOW + 10**6)
     assert retire(log, NOW + 10**6) == []
     flush(log)
     for segment in retire(log, NOW + 10**6):
@@ -120,9 +105,9 @@ def test_segments_before_the_last_snapshot_go_though_the_next_one_has_to_wait(lo
     """Where something is always on its way to the disk, a later segment must not hold back all before it for ever."""
     log.take_snapshot()
     for place in (4, 5):
-        append(log, NOW + place * 1000)
+        append(log, Rec(b"k", b"v" * 700, NOW + place * 1000), now_ms=NOW + place * 1000)
     flush(log)
-    append(log, NOW + 10**6)
+    append(log, Rec(b"k", b"v" * 700, NOW + 10**6), now_ms=NOW + 10**6)
     assert [segment.base for segment in retire(log, NOW + 10**6)] == [0, 1, 2, 3]
     assert log.start == 4
     flush(log)

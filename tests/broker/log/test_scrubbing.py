@@ -13,19 +13,17 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("kio")
 
+from tests.broker.log.damage import NOW, append, compact, flush
 from tests.broker.record_batches import Rec, batch, stored
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import compaction, scrubbing
+from waterclock.broker.log import scrubbing
 from waterclock.broker.log.batch import BASE
-from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.scrubbing import SegmentScrub, sound_bytes
 from waterclock.broker.log.segment import Damage, Segment
 from waterclock.broker.settings import Settings, TopicSettings
-from waterclock.broker.wire.errors import Error
 
-NOW = 1_700_000_000_000
 SETTINGS = TopicSettings(Settings({"log.segment.bytes": "30000"}))
 COMPACTED = TopicSettings(Settings({"log.segment.bytes": "30000"}), {"cleanup.policy": "compact"})
 
@@ -41,9 +39,8 @@ def fill(log: Partition, dice: random.Random, most: int = 900) -> Partition:
             Rec(b"%d" % dice.randrange(90), dice.randbytes(dice.randint(0, most)), NOW)
             for _ in range(dice.randint(1, 3))
         ]
-        assert log.append(memoryview(bytearray(batch(rows))), NOW)[0] == Error.NONE
-    make_durable(log)
-    log.high = log.durable
+        append(log, *rows)
+    flush(log)
     return log
 
 
@@ -193,8 +190,8 @@ def test_bytes_that_the_disk_refuses_are_damaged(log: Partition, monkeypatch: py
 def test_the_part_of_the_last_segment_that_is_durable_is_read_too(tmp_path: Path) -> None:
     log = fill(opened(tmp_path), random.Random(3))
     for _ in range(20):
-        assert log.append(memoryview(bytearray(batch([Rec(b"k", b"v" * 300, NOW)]))), NOW)[0] == Error.NONE
-    make_durable(log)
+        append(log, Rec(b"k", b"v" * 300, NOW))
+    flush(log)
     at, end, first, last = places(log.active)[-2]
     overwrite(log.active, at + 30, b"\xff\xff")
     assert scrub(log, 2) == [Damage(at, end, first, last + 1)]
@@ -206,10 +203,8 @@ def test_a_batch_that_a_client_sent_inside_of_a_record_is_not_taken_for_one(tmp_
     for _ in range(9):
         inner = bytearray(batch([Rec(b"k", b"forged", NOW)]))
         BASE.pack_into(inner, 0, log.end)
-        data = batch([Rec(b"k", b"before" + bytes(inner) + b"v" * 700, NOW)])
-        assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
-    make_durable(log)
-    log.high = log.durable
+        append(log, Rec(b"k", b"before" + bytes(inner) + b"v" * 700, NOW))
+    flush(log)
     at, end, first, last = places(log.active)[4]
     overwrite(log.active, at + 8, b"\0\0\0\0")
     assert scrub(log, 0) == [Damage(at, end, first, last + 1)]
@@ -217,11 +212,7 @@ def test_a_batch_that_a_client_sent_inside_of_a_record_is_not_taken_for_one(tmp_
 
 def test_gaps_that_a_compaction_left_are_no_damage(tmp_path: Path) -> None:
     log = fill(opened(tmp_path, COMPACTED), random.Random(5), 200)
-    plan = compaction.plan(log, NOW)
-    assert plan is not None
-    for swapped in compaction.Compaction(plan).steps():
-        if swapped is not None:
-            compaction.adopt(log, swapped)
+    compact(log)
     segment = log.segments[0]
     batches = places(segment)
     assert any(after[2] > before[3] + 1 for before, after in pairwise(batches))

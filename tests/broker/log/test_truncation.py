@@ -19,6 +19,7 @@ pytest.importorskip("crc32c")
 
 from tests.broker.record_batches import stored
 from waterclock.broker.log import truncation
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed
 from waterclock.broker.log.recovery import open_partition
@@ -42,10 +43,7 @@ def filled(folder: Path) -> Partition:
     log = opened(folder)
     for number in range(END):
         log.mark(packed([b"%d" % number * 200], 1))
-        files = log.unflushed()
-        for segment, _ in files:
-            segment.flush()
-        log.flushed(log.end, files)
+        make_durable(log)
         if log.end in (2, END):
             log.take_snapshot()
     assert [segment.base for segment in log.segments] == [0, 2, 4, 6]
@@ -103,10 +101,7 @@ def begun_at(folder: Path, start: int) -> Partition:
     log.memo.save()
     for number in range(5):
         log.mark(packed([b"%d" % number * 200], 1))
-        files = log.unflushed()
-        for segment, _ in files:
-            segment.flush()
-        log.flushed(log.end, files)
+        make_durable(log)
     log.take_snapshot()
     assert [segment.base for segment in log.segments] == [start, start + 2, start + 4]
     return log

@@ -1,4 +1,4 @@
-"""Many requests in flight on one connection: each is served once, in order, however many come in one go."""
+"""Many requests in flight, on one connection or to two brokers of one process: each is served once, in order."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.broker.raw_client import RawClient
 from tests.broker.record_batches import stored
 from tests.conformance.waiting import until
 from waterclock.broker import Broker
+from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.connection import MOST_SLOTS
 
 MANY = 3 * MOST_SLOTS
@@ -46,6 +47,26 @@ def test_three_thousand_produces_sent_in_one_go_are_stored_once_and_in_order(ack
         batches = everything(broker, "t")
         assert [batch.base for batch in batches] == list(range(MANY))
         assert all(b"%d" % n in batch.raw for n, batch in enumerate(batches))
+
+
+def test_a_request_that_another_broker_of_the_process_reads_meanwhile_does_not_change_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Broker() as one, Broker() as two, RawClient(one.bootstrap) as client, RawClient(two.bootstrap) as other:
+        one.create_topic("t")
+        two.create_topic("t")
+        ours = one.call(lambda: one.inside.topics.partition("t", 0))
+        append = Partition.append
+
+        def interrupted(partition: Partition, *arguments: Any) -> Any:
+            if partition is ours:  # its request lies where it was read into
+                assert other.produce("t", b"theirs") == (0, 0)
+            return append(partition, *arguments)
+
+        monkeypatch.setattr(Partition, "append", interrupted)
+        assert client.produce("t", b"ours  ") == (0, 0)
+        assert [b"ours  " in batch.raw for batch in everything(one, "t")] == [True]
+        assert [b"theirs" in batch.raw for batch in everything(two, "t")] == [True]
 
 
 @pytest.mark.long(seconds=5)

@@ -17,14 +17,13 @@ import contextlib
 import os
 import random
 import signal
-import socket
-import subprocess
 import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.broker.consistency.node import Node
 from tests.broker.raw_client import RawClient
 from tests.broker.record_batches import Rec, batch
 from tests.broker.replication.pairs import until
@@ -35,55 +34,17 @@ from waterclock.broker.wire.errors import Error
 from waterclock.errors import WaterclockError
 
 IN_FLIGHT = 5
-SETTINGS = ("min.insync.replicas=2", "replica.lag.time.max.ms=3000", "auto.create.topics.enable=false")
+SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "3000", "auto.create.topics.enable": "false"}
 GONE = (OSError, ValueError, IndexError)
+GROUP = "g"
+FETCHED = {"group_id": GROUP, "topics": [{"name": "t", "partition_indexes": (0,)}], "require_stable": False}
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-class Node:
-    """A broker in a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self, follow: str | None = None) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "waterclock.cli",
-            "broker",
-            "--port",
-            str(self.port),
-            "--data",
-            str(self.folder),
-        ]
-        command += [word for setting in SETTINGS for word in ("--set", setting)]
-        command += ["--follow", follow] if follow is not None else []
-        with open(self.folder.with_suffix(".log"), "ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
-        assert self.process.stdout is not None
-        assert b"waterclock broker" in self.process.stdout.readline()
-
-    def send_signal(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    def end(self, number: int = signal.SIGKILL) -> None:
-        if self.process is not None:
-            self.send_signal(number)
-            self.process.wait(30)
-            assert self.process.stdout is not None
-            self.process.stdout.close()
-            self.process = None
+def commit_of(offset: int) -> dict[str, Any]:
+    """OffsetCommit of the group for t-0."""
+    row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+    given = {"group_id": GROUP, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    return {**given, "topics": [{"name": "t", "partitions": [row]}]}
 
 
 class Load:
@@ -182,17 +143,13 @@ class Load:
 
     def commit(self) -> None:
         """The group's offset is how many records were acknowledged."""
-        rows = [{"partition_index": 0, "committed_offset": self.acked, "committed_leader_epoch": -1}]
-        topics = [{"name": "t", "partitions": [{**rows[0], "committed_metadata": ""}]}]
-        given = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         with contextlib.suppress(*GONE):
-            answer = self.leader().ask("OffsetCommit", 8, **given, topics=topics)
+            answer = self.leader().ask("OffsetCommit", 8, **commit_of(self.acked))
             if not answer.topics[0].partitions[0].error_code.value:
                 self.committed = self.acked
 
     def fetched_commit(self) -> int:
-        asked = [{"name": "t", "partition_indexes": (0,)}]
-        answer = self.leader().ask("OffsetFetch", 7, group_id="g", topics=asked, require_stable=False)
+        answer = self.leader().ask("OffsetFetch", 7, **FETCHED)
         return int(answer.topics[0].partitions[0].committed_offset)
 
 
@@ -201,15 +158,13 @@ class Campaign:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
-        self.one, self.two = Node(folder / "one"), Node(folder / "two")
+        self.one, self.two = Node(folder / "one", SETTINGS), Node(folder / "two", SETTINGS)
         self.load = Load([self.one, self.two])
         self.leader, self.follower = self.one, self.two
         self.done: list[str] = []
 
     def run(self, kills: int) -> None:
         try:
-            self.one.folder.mkdir()
-            self.two.folder.mkdir()
             self.one.start()
             self.two.start(follow=self.one.address)
             self.load.begin()
@@ -237,7 +192,7 @@ class Campaign:
         self.done.append(kind)
         if kind == "frozen":
             self.load.drop()
-            self.follower.send_signal(signal.SIGSTOP)
+            self.follower.send(signal.SIGSTOP)
             self.load.risk(5)
         threading.Event().wait(self.random.random() * 0.02)  # by then some of what is in flight is half done
         if kind == "follower":
@@ -247,7 +202,7 @@ class Campaign:
         if kind != "none":
             self.leader.end()
         if kind == "frozen":
-            self.follower.send_signal(signal.SIGCONT)
+            self.follower.send(signal.SIGCONT)
         if self._promoted() and kind != "none":
             self._back(self.follower)
         elif kind != "none":
@@ -277,7 +232,7 @@ class Campaign:
 
 def log_of(node: Node, topic: str) -> bytes:
     """The whole log of a topic's partition 0, byte for byte."""
-    folder = next(path for path in (node.folder / "topics").iterdir() if path.name.startswith(f"{topic}-0."))
+    folder = next(path for path in (node.data / "topics").iterdir() if path.name.startswith(f"{topic}-0."))
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 

@@ -22,22 +22,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.broker.consistency.node import Node
 from tests.broker.raw_client import RawClient
-from tests.broker.replication.campaign import GONE, Node
+from tests.broker.replication.campaign import FETCHED, GONE, SETTINGS, commit_of
 from tests.broker.replication.pairs import until
 from waterclock.broker.replication.promoting import promote
 from waterclock.errors import WaterclockError
 
-GROUP = "g"
-
 
 def committed(raw: RawClient, offset: int) -> None:
     """Commit the group's offset of t-0, and see that it was acknowledged."""
-    row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
-    answer = raw.ask(
-        "OffsetCommit", 8, group_id=GROUP, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
-        topics=[{"name": "t", "partitions": [row]}],
-    )  # fmt: skip
+    answer = raw.ask("OffsetCommit", 8, **commit_of(offset))
     assert answer.topics[0].partitions[0].error_code.value == 0
 
 
@@ -56,8 +51,7 @@ class Asker:
         self._raw = raw
         self._refused = False
         try:
-            asked = [{"name": "t", "partition_indexes": (0,)}]
-            raw.send("OffsetFetch", 7, group_id=GROUP, topics=asked, require_stable=stable)
+            raw.send("OffsetFetch", 7, **FETCHED | {"require_stable": stable})
         except OSError:
             self._refused = True
 
@@ -104,15 +98,13 @@ class Rounds:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._random = random.Random(seed)
-        self._nodes = [Node(folder / "one"), Node(folder / "two")]
+        self._nodes = [Node(folder / "one", SETTINGS), Node(folder / "two", SETTINGS)]
         self.stale: list[str] = []
         self._offset = self._end = 0
 
     def run(self, rounds: int) -> None:
         one, two = self._nodes
         try:
-            for node in self._nodes:
-                node.folder.mkdir()
             one.start()
             two.start(follow=one.address)
             self._begin(one)
@@ -120,8 +112,6 @@ class Rounds:
                 self._round(count, *((one, two) if count % 2 == 0 else (two, one)))
         finally:
             for node in self._nodes:
-                if node.process is not None:
-                    node.send_signal(signal.SIGCONT)
                 node.end()
 
     @staticmethod
@@ -160,12 +150,12 @@ class Rounds:
 
     def _freeze(self, count: int, leader: Node, follower: Node, clients: list[RawClient]) -> None:
         threading.Event().wait(self._random.random() * 0.6)
-        leader.send_signal(signal.SIGSTOP)
+        leader.send(signal.SIGSTOP)
         threading.Event().wait(self._random.choice((0.0, 0.1, 3.0)))
         self._promote(follower)
         self._commit_alone(follower)
         asked = Asker(clients[0])  # it lies in the socket
-        leader.send_signal(signal.SIGCONT)
+        leader.send(signal.SIGCONT)
         self._hold(count, "OffsetFetch that lay there", asked.answer(), self._offset)
         self._hold(count, "OffsetFetch", Asker(clients[1]).answer(), self._offset)
         self._hold(count, "ListOffsets", ended(clients[2]), self._end)

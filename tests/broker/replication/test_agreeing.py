@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,14 +12,14 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.replication.pairs import Pair, client, following, log_bytes, pair, partition, until, values
+from tests.broker.replication.pairs import Pair, client, following, log_bytes, partition, until, values
 from waterclock.broker import Broker
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_anew
 from waterclock.broker.replication import fetcher
-from waterclock.broker.replication.fetcher import Fetcher
+from waterclock.broker.replication.fetcher import ReplicaFetcher
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
@@ -74,7 +73,7 @@ def test_two_logs_part_where_their_epochs_do(
     ours: list[tuple[int, int]], start: int, theirs: list[tuple[int, int]], expected: int
 ) -> None:
     node: Any = SimpleNamespace(node=2)
-    copying = Fetcher(SimpleNamespace(journal=None), Leader(theirs, 20), node)  # type: ignore[arg-type]
+    copying = ReplicaFetcher(SimpleNamespace(journal=None), Leader(theirs, 20), node)  # type: ignore[arg-type]
     assert asyncio.run(copying._common_end(log_of(ours, start, 15))) == expected
 
 
@@ -101,7 +100,7 @@ class Copy:
         patch.setattr(fetcher, "cut", cut)
         replica: Any = SimpleNamespace(journal=None, replace=lambda old, new: None)
         link: Any = Leader(leader.memo.epochs, len(leader.said))
-        asyncio.run(Fetcher(replica, link, SimpleNamespace(node=2))._agree([found]))  # type: ignore[arg-type]
+        asyncio.run(ReplicaFetcher(replica, link, SimpleNamespace(node=2))._agree([found]))  # type: ignore[arg-type]
         del self.said[found.end :]
 
     def copy(self, leader: Copy, count: int) -> None:
@@ -132,12 +131,6 @@ def test_a_follower_that_has_agreed_has_nothing_that_its_leader_has_not(monkeypa
 # Two brokers
 
 
-@pytest.fixture
-def both(tmp_path: Path) -> Iterator[Pair]:
-    with pair(tmp_path) as brokers:
-        yield brokers
-
-
 @pytest.mark.parametrize("name", ["t", TOPIC])
 def test_a_follower_that_begins_beyond_its_leaders_end_copies_what_comes_and_counts_when_it_has(
     both: Pair, tmp_path: Path, name: str
@@ -163,9 +156,7 @@ def test_a_follower_that_begins_beyond_its_leaders_end_copies_what_comes_and_cou
     until(lambda: both.one.call(lambda: "later" in following(both.one).topics.by_name))
 
 
-def test_the_old_leaders_log_that_begins_behind_the_new_leaders_end_is_copied_from_where_they_part(
-    both: Pair,
-) -> None:
+def test_the_old_leaders_log_that_begins_behind_the_new_leaders_end_is_copied_from_where_they_part(both: Pair) -> None:
     with client(both.one) as raw:
         raw.produce("t", b"both have it")
         both.freeze()

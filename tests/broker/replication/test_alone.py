@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.broker.raw_client import RawClient
+from tests.broker.replication.campaign import FETCHED, commit_of
 from tests.broker.replication.frozen import committed as commit_by
 from tests.broker.replication.frozen import replicas_needed
-from tests.broker.replication.pairs import LAG_S, Pair, client, has, pair, until
+from tests.broker.replication.pairs import LAG_S, Pair, client, has, pair, partition, until
 from tests.broker.transactions.client import Client, Id
 from waterclock import ManualClock
 from waterclock.broker import Broker
@@ -40,9 +41,8 @@ class Alone(NamedTuple):
 def alone(tmp_path: Path) -> Iterator[Alone]:
     with pair(tmp_path, SETTINGS) as both:
         assert commit(both, 1)
-        client = Client(both.one.bootstrap)
-        producer = client.ready("n")
-        client.close()
+        with Client(both.one.bootstrap) as client:
+            producer = client.ready("n")
         both.freeze()
         until(lambda: both.one.statistics().replication.in_sync == 0, "the follower is out of sync")
         yield Alone(both, producer)
@@ -63,9 +63,7 @@ def commit_at(broker: Broker, offset: int) -> bool:
 
 
 def commit_soon(raw: RawClient, offset: int) -> None:
-    rows = [{"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}]
-    given = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
-    raw.send("OffsetCommit", 8, **given, topics=[{"name": "t", "partitions": rows}])
+    raw.send("OffsetCommit", 8, **commit_of(offset))
 
 
 def acknowledged(raw: RawClient) -> bool:
@@ -90,8 +88,7 @@ def committed(both: Pair) -> int:
 
 def committed_at(broker: Broker) -> int:
     with RawClient(broker.bootstrap) as raw:
-        asked = [{"name": "t", "partition_indexes": (0,)}]
-        answer = raw.ask("OffsetFetch", 7, group_id="g", topics=asked, require_stable=False)
+        answer = raw.ask("OffsetFetch", 7, **FETCHED)
     return int(answer.topics[0].partitions[0].committed_offset)
 
 
@@ -108,13 +105,11 @@ def test_offsets_are_not_acknowledged_that_a_promotion_takes_back(alone: Alone) 
 
 
 def test_a_producer_that_was_replaced_stays_so_after_a_promotion(alone: Alone) -> None:
-    successor = Client(alone.both.one.bootstrap)
-    replaced, _ = successor.init("n")
-    successor.close()
+    with Client(alone.both.one.bootstrap) as successor:
+        replaced, _ = successor.init("n")
     promote(alone.both)
-    zombie = Client(alone.both.two.bootstrap)
-    added = zombie.add("n", alone.producer, "t")
-    zombie.close()
+    with Client(alone.both.two.bootstrap) as zombie:
+        added = zombie.add("n", alone.producer, "t")
     assert (replaced, added) != ("NONE", ["NONE"])
 
 
@@ -171,7 +166,8 @@ def test_a_promoted_leader_alone_takes_nothing_that_two_must_have(
         assert commit(both, 1)
         both.one.close()
         both.two.promote()
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.WARNING), client(both.two) as raw:
+            assert raw.produce("t", b"x") == (Error.NOT_ENOUGH_REPLICAS, -1)
             assert not commit_at(both.two, 2)
             with pytest.raises(OSError, match="too few replicas are in sync"):
                 both.two.create_topic("u")
@@ -180,6 +176,10 @@ def test_a_promoted_leader_alone_takes_nothing_that_two_must_have(
         both.again("one").start()
         until(lambda: commit_at(both.two, 2), "the follower is in sync")
         assert "is taken again" in caplog.text
+        both.synced(both.two)
+        until(lambda: both.two.call(lambda: both.two.inside.replicas.in_sync(partition(both.two))) == (2, 1))
+        with client(both.two) as raw:
+            assert raw.produce("t", b"x") == (Error.NONE, 0)
 
 
 @pytest.fixture
@@ -213,10 +213,9 @@ def test_who_waits_while_the_leader_ends_hears_nothing_but_the_end(
     tmp_path: Path, ends: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pair(tmp_path) as both, client(both.one) as committing, client(both.one) as ending:
-        by_hand = Client(both.one.bootstrap)
-        producer = by_hand.ready("n")
-        assert by_hand.add("n", producer, "t") == ["NONE"]
-        by_hand.close()
+        with Client(both.one.bootstrap) as by_hand:
+            producer = by_hand.ready("n")
+            assert by_hand.add("n", producer, "t") == ["NONE"]
         both.freeze()
         commit_soon(committing, 2)
         fields: dict[str, Any] = {"transactional_id": "n", "producer_id": producer[0], "producer_epoch": producer[1]}

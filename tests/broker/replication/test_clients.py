@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,8 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.broker.replication.pairs import PATIENCE_S, Pair, client, high, pair, until, values
+from tests.broker.replication.pairs import PATIENCE_S, Pair, client, high, until, values
 from waterclock.broker.store import Entry, Store
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Iterator[Pair]:
-    with pair(tmp_path) as brokers:
-        yield brokers
 
 
 def servers(both: Pair) -> dict[str, str | int]:

@@ -20,7 +20,7 @@ from tests.broker.replication.pairs import Pair, client, pair, until, values
 from waterclock import SystemClock
 from waterclock.broker import Broker
 from waterclock.broker.replication import deposing, lease, question
-from waterclock.broker.replication.question import Question, Reply, Word
+from waterclock.broker.replication.question import LeadershipReply, Question, Word
 from waterclock.broker.security.link import OPEN
 
 
@@ -198,18 +198,18 @@ def test_a_leader_process_that_was_stopped_and_thaws_does_not_answer_from_before
 
 
 def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(both: Pair) -> None:
-    async def ask(asked: Question) -> Reply:
+    async def ask(asked: Question) -> LeadershipReply:
         said = await asked.ask()
         asked.close()
         await asyncio.sleep(0)
         return said
 
-    def word(address: str, node: int, cluster: str | None) -> Reply:
+    def word(address: str, node: int, cluster: str | None) -> LeadershipReply:
         return asyncio.run(ask(Question(address, node, cluster, OPEN)))
 
     cluster = both.one.call(lambda: both.one.inside.identity.cluster)
-    assert word(both.two.bootstrap, 1, cluster) == Reply(Word.FOLLOWS)
-    assert word(both.one.bootstrap, 2, cluster) == Reply(Word.LEADS, 0)
+    assert word(both.two.bootstrap, 1, cluster) == LeadershipReply(Word.FOLLOWS)
+    assert word(both.one.bootstrap, 2, cluster) == LeadershipReply(Word.LEADS, 0)
     assert word(both.two.bootstrap, 1, "another").word is Word.GONE
 
     async def twice() -> list[Word]:
@@ -226,7 +226,7 @@ def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(bot
 
 
 def test_a_follower_that_is_promoted_says_so_on_the_connection_that_it_was_asked_on(both: Pair) -> None:
-    async def twice() -> list[Reply]:
+    async def twice() -> list[LeadershipReply]:
         asked = Question(both.two.bootstrap, 1, None, OPEN)
         said = [await asked.ask()]
         await asyncio.get_running_loop().run_in_executor(None, both.two.promote)
@@ -234,7 +234,7 @@ def test_a_follower_that_is_promoted_says_so_on_the_connection_that_it_was_asked
         asked.close()
         return said
 
-    assert asyncio.run(twice()) == [Reply(Word.FOLLOWS), Reply(Word.LEADS, 1)]
+    assert asyncio.run(twice()) == [LeadershipReply(Word.FOLLOWS), LeadershipReply(Word.LEADS, 1)]
 
 
 def test_nothing_waits_where_the_lease_holds(both: Pair) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.replication.campaign import Node, check, free_port
-from tests.broker.replication.pairs import client, pair, partition, until
+from tests.broker.consistency.node import Node, free_port
+from tests.broker.replication.campaign import SETTINGS, check
+from tests.broker.replication.pairs import pair, until
 from waterclock.broker import Broker
-from waterclock.broker.wire.errors import Error
 
 BROKER = [sys.executable, "-m", "waterclock.cli", "broker"]
 
@@ -30,18 +30,6 @@ def test_fifty_kills_lose_and_repeat_nothing_that_was_acknowledged(
     tmp_path: Path, campaign_seed: int, part: int
 ) -> None:
     assert check(tmp_path, seed=campaign_seed, kills=10)
-
-
-def test_a_promoted_leader_alone_is_too_few_for_two_in_sync(tmp_path: Path) -> None:
-    with pair(tmp_path, {"min.insync.replicas": "2"}) as both:
-        both.one.close()
-        both.two.promote()
-        with client(both.two) as raw:
-            assert raw.produce("t", b"x") == (Error.NOT_ENOUGH_REPLICAS, -1)
-            both.again("one").start()
-            both.synced(both.two)
-            until(lambda: both.two.call(lambda: both.two.inside.replicas.in_sync(partition(both.two))) == (2, 1))
-            assert raw.produce("t", b"x") == (Error.NONE, 0)
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -79,11 +67,10 @@ def test_a_process_that_cannot_follow_ends_with_a_sentence(tmp_path: Path) -> No
 
 
 def test_a_follower_process_says_that_it_is_one(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    node = Node(tmp_path / "one")
+    node = Node(tmp_path / "one", SETTINGS)
     node.start(follow=f"127.0.0.1:{free_port()}")
     assert node.process is not None
-    until(lambda: "cannot be reached" in (tmp_path / "one.log").read_text())
+    until(lambda: "cannot be reached" in "".join(node.said))
     os.kill(node.process.pid, 15)
     assert node.process.wait(20) == 0
     node.end()

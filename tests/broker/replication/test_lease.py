@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from waterclock import ManualClock
-from waterclock.broker.replication.lease import ASKER, LEASE_S, MOST_HELD, Lease
-from waterclock.broker.replication.question import LATER, Reply, Watch, Word
+from waterclock.broker.replication.lease import ASKER, LEASE_S, MOST_HELD, LeaderLease
+from waterclock.broker.replication.question import LATER, FollowerWatch, LeadershipReply, Word
 
 FETCH = 1
 FOLLOWER = "waterclock-follower@127.0.0.1:1/" + "0" * 32
@@ -43,7 +43,7 @@ class Server:
 class Scene:
     def __init__(self) -> None:
         self.clock, self.server = ManualClock(), Server()
-        self.lease = Lease(self.clock.monotonic_ns)
+        self.lease = LeaderLease(self.clock.monotonic_ns)
         self.lease.guard(self.server)
 
     def ask(self, what: bytes, line: Line | None = None) -> None:
@@ -147,10 +147,10 @@ class Told:
 
     address = "there"
 
-    def __init__(self, scene: Scene, *answers: tuple[Reply, float]) -> None:
+    def __init__(self, scene: Scene, *answers: tuple[LeadershipReply, float]) -> None:
         self._scene, self._answers = scene, list(answers)
 
-    async def ask(self) -> Reply:
+    async def ask(self) -> LeadershipReply:
         said, took_s = self._answers.pop(0)
         self._scene.clock.advance_s(took_s)
         return said
@@ -158,39 +158,49 @@ class Told:
     def close(self) -> None:
         pass
 
-    async def all(self, watch: Watch) -> None:
+    async def all(self, watch: FollowerWatch) -> None:
         while self._answers:
             began_ns = self._scene.clock.monotonic_ns()
             watch._take(self.address, await self.ask(), began_ns)
 
 
-def heard(*answers: tuple[Reply, float]) -> tuple[Scene, list[tuple[str, int]]]:
+def heard(*answers: tuple[LeadershipReply, float]) -> tuple[Scene, list[tuple[str, int]]]:
     """A leader of epoch 4 after these answers, each with the time that it took."""
     scene, deposed = Scene(), []
-    watch = Watch(scene.lease, 4, lambda address, epoch: deposed.append((address, epoch)))
+    watch = FollowerWatch(scene.lease, 4, lambda address, epoch: deposed.append((address, epoch)))
     told: Any = Told(scene, *answers)
     watch.follow(told)
     asyncio.run(told.all(watch))
     return scene, deposed
 
 
-SILENT = Reply(Word.SILENT, why="it does not answer")
+SILENT = LeadershipReply(Word.SILENT, why="it does not answer")
 
 
-@pytest.mark.parametrize("said", [Reply(Word.FOLLOWS), Reply(Word.GONE), Reply(Word.LEADS, 3), Reply(Word.LEADS, 4)])
-def test_a_follower_that_follows_is_gone_or_leads_in_an_earlier_epoch_lets_the_leader_go_on(said: Reply) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        LeadershipReply(Word.FOLLOWS),
+        LeadershipReply(Word.GONE),
+        LeadershipReply(Word.LEADS, 3),
+        LeadershipReply(Word.LEADS, 4),
+    ],
+)
+def test_a_follower_that_follows_is_gone_or_leads_in_an_earlier_epoch_lets_the_leader_go_on(
+    said: LeadershipReply,
+) -> None:
     scene, deposed = heard((said, 0.1))
     assert (scene.lease.holds, deposed) == (True, [])
 
 
 @pytest.mark.parametrize("epoch", [5, LATER])
 def test_one_that_leads_in_a_later_epoch_deposes(epoch: int) -> None:
-    scene, deposed = heard((Reply(Word.LEADS, epoch), 0.1))
+    scene, deposed = heard((LeadershipReply(Word.LEADS, epoch), 0.1))
     assert (scene.lease.holds, deposed) == (False, [("there", epoch)])
 
 
 def test_an_answer_counts_from_when_it_was_asked_for_however_long_it_was_under_way() -> None:
-    scene, _ = heard((Reply(Word.FOLLOWS), LEASE_S + 0.001))
+    scene, _ = heard((LeadershipReply(Word.FOLLOWS), LEASE_S + 0.001))
     assert not scene.lease.holds
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,31 +12,14 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.replication.pairs import (
-    Pair,
-    client,
-    end,
-    following,
-    has,
-    high,
-    log_bytes,
-    pair,
-    partition,
-    until,
-    values,
-)
+from tests.broker.replication.campaign import FETCHED, commit_of
+from tests.broker.replication.pairs import Pair, client, end, following, has, high, log_bytes, partition, until, values
 from tests.broker.transactions.client import Client, batch
 from waterclock.broker import Broker
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Iterator[Pair]:
-    with pair(tmp_path) as brokers:
-        yield brokers
 
 
 def test_what_acks_all_acknowledged_is_at_the_new_leader_and_what_acks_1_did_may_be_lost(both: Pair) -> None:
@@ -191,30 +173,21 @@ def test_settings_offsets_and_topics_are_at_the_new_leader(both: Pair) -> None:
         change = {"name": "retention.ms", "config_operation": 0, "value": "123456789"}
         resources = [{"resource_type": 2, "resource_name": "t", "configs": [change]}]
         raw.ask("IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
-        rows = [{"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}]
-        topics = [{"name": "t", "partitions": rows}]
-        raw.ask(
-            "OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
-            topics=topics,
-        )  # fmt: skip
+        raw.ask("OffsetCommit", 8, **commit_of(7))
     both.one.create_topic("later", partitions=3)
     both.one.cut_power()
     both.two.promote()
     assert both.two.call(lambda: both.two.inside.topics.by_name["t"].settings["retention.ms"]) == 123456789
     assert both.two.statistics().partitions == 4
     with client(both.two) as raw:
-        asked = [{"name": "t", "partition_indexes": (0,)}]
-        answer = raw.ask("OffsetFetch", 7, group_id="g", topics=asked, require_stable=False)
+        answer = raw.ask("OffsetFetch", 7, **FETCHED)
         assert answer.topics[0].partitions[0].committed_offset == 7
         assert raw.produce("later", b"x", partition=2) == (Error.NONE, 0)
 
 
 def test_a_producer_is_known_and_its_transaction_goes_on_at_the_new_leader(both: Pair) -> None:
-    first = Client(both.one.bootstrap)
-    producer = first.ready("n")
-    first.add("n", producer, "t")
-    assert first.produce("n", "t", batch("a", producer, 0)) == ("NONE", 0)
-    first.close()
+    with Client(both.one.bootstrap) as first:
+        producer = first.begun()
     both.one.cut_power()
     both.two.promote()
     second = Client(both.two.bootstrap)

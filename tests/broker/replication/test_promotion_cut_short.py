@@ -16,7 +16,7 @@ pytest.importorskip("kio")
 from tests.broker.replication.pairs import Pair, client, following, has, pair, until
 from waterclock.broker import Broker
 from waterclock.broker.log.memo import Memo
-from waterclock.broker.replication.replica import Replica
+from waterclock.broker.replication.replica import FollowerReplica
 from waterclock.broker.store import Store
 from waterclock.broker.wire.errors import Error
 
@@ -91,7 +91,7 @@ def test_what_a_deposed_leader_has_copied_and_not_done_yet_is_done_after_a_crash
         both.one.close()
         both.two.create_topic("later")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Replica, "_apply", ends)
+            patch.setattr(FollowerReplica, "_apply", ends)
             both.again("one").start()
             until(lambda: both.one.failure is not None, "it has copied the journal, and ends")
         both.one.close()
@@ -102,6 +102,6 @@ def test_what_a_deposed_leader_has_copied_and_not_done_yet_is_done_after_a_crash
         assert has(both.one, "later")
 
 
-async def ends(replica: Replica) -> None:
+async def ends(replica: FollowerReplica) -> None:
     if replica.journal.durable > replica._done:
         raise OSError(errno.EIO, "the process ends here")

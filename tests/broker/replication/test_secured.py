@@ -160,7 +160,7 @@ def test_a_leader_with_users_and_without_a_login_is_followed_by_nobody(
 ) -> None:
     leader = Broker(tmp_path / "one", access=Access(users=USERS)).start()
     with closing(leader), Broker(tmp_path / "two", follow=leader.bootstrap, access=SECURED) as two:
-        until(lambda: "it is told another --link-login" in two.inside_follower.fetcher.says)
+        until(lambda: "its --link-login is another" in two.inside_follower.fetcher.says)
     assert "this broker has no --link-login" in caplog.text
 
 

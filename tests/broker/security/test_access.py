@@ -50,6 +50,15 @@ def broker(files: tuple[str, str]) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture
+def alice(broker: Broker, files: tuple[str, str]) -> Iterator[TlsWire]:
+    """A connection inside of TLS that has logged in."""
+    with TlsWire(broker.bootstrap, files[0]) as wire:
+        shake(wire)
+        say(wire, plain("alice", "secret"))
+        yield wire
+
+
 def test_users_log_in_inside_of_tls(broker: Broker, files: tuple[str, str]) -> None:
     with TlsWire(broker.bootstrap, files[0]) as wire:
         shake(wire)
@@ -57,43 +66,32 @@ def test_users_log_in_inside_of_tls(broker: Broker, files: tuple[str, str]) -> N
         assert wire.ask("metadata", 12, topics=[]).controller_id == 1
 
 
-def test_records_come_back_through_tls_as_they_went(broker: Broker, files: tuple[str, str]) -> None:
+def test_records_come_back_through_tls_as_they_went(alice: TlsWire) -> None:
     """Larger than a record of TLS, than the shared buffer, and than what a read from the file may be."""
-    with TlsWire(broker.bootstrap, files[0]) as wire:
-        shake(wire)
-        say(wire, plain("alice", "secret"))
-        create(wire, "t", configs={"max.message.bytes": str(4 << 20)})
-        for size in (10, 20_000, 300_000, 3_000_000):
-            value = os.urandom(size)
-            answer = Dialogue(wire).produce("t", batch(value))
-            assert answer.error_code.value == 0
-            found = Dialogue(wire).fetch("t", answer.base_offset, partition_max_bytes=4 << 20)
-            assert value in found.partition.records
+    create(alice, "t", configs={"max.message.bytes": str(4 << 20)})
+    for size in (10, 20_000, 300_000, 3_000_000):
+        value = os.urandom(size)
+        answer = Dialogue(alice).produce("t", batch(value))
+        assert answer.error_code.value == 0
+        found = Dialogue(alice).fetch("t", answer.base_offset, partition_max_bytes=4 << 20)
+        assert value in found.partition.records
 
 
-def test_the_end_of_a_large_request_and_the_next_one_in_a_record_are_both_read(
-    broker: Broker, files: tuple[str, str]
-) -> None:
+def test_the_end_of_a_large_request_and_the_next_one_in_a_record_are_both_read(alice: TlsWire) -> None:
     """The large one ends within a record: the rest is decrypted already, and the loop does not see it any more. The large
     one asks for no answer, so that no answer makes the connection look again."""
-    with TlsWire(broker.bootstrap, files[0]) as wire:
-        shake(wire)
-        say(wire, plain("alice", "secret"))
-        create(wire, "t")
-        large = wire.encoded("produce", 11, **produce_fields("t", batch(os.urandom(300_000)), acks=0))
-        frames = [large, wire.encoded("metadata", 12, topics=[])]
-        wire.send_bytes(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
-        assert wire.receive_frame()[:4] == frames[1][4:8]
+    create(alice, "t")
+    large = alice.encoded("produce", 11, **produce_fields("t", batch(os.urandom(300_000)), acks=0))
+    frames = [large, alice.encoded("metadata", 12, topics=[])]
+    alice.send_bytes(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+    assert alice.receive_frame()[:4] == frames[1][4:8]
 
 
-def test_many_requests_in_one_record_are_answered_in_order(broker: Broker, files: tuple[str, str]) -> None:
-    with TlsWire(broker.bootstrap, files[0]) as wire:
-        shake(wire)
-        say(wire, plain("alice", "secret"))
-        frames = [wire.encoded("metadata", 12, topics=[]) for _ in range(2000)]
-        wire.send_bytes(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
-        answer = [struct.unpack(">i", wire.receive_frame()[:4])[0] for _ in frames]
-        assert answer == [struct.unpack_from(">i", frame, 4)[0] for frame in frames]
+def test_many_requests_in_one_record_are_answered_in_order(alice: TlsWire) -> None:
+    frames = [alice.encoded("metadata", 12, topics=[]) for _ in range(2000)]
+    alice.send_bytes(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+    answer = [struct.unpack(">i", alice.receive_frame()[:4])[0] for _ in frames]
+    assert answer == [struct.unpack_from(">i", frame, 4)[0] for frame in frames]
 
 
 def test_a_client_without_tls_is_closed_and_others_go_on(broker: Broker, files: tuple[str, str]) -> None:

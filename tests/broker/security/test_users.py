@@ -46,14 +46,6 @@ def is_in(wire: Wire) -> bool:
         return False
 
 
-@pytest.mark.parametrize("version", range(3))
-def test_the_right_password_lets_in(wire: Wire, version: int) -> None:
-    assert shake(wire).mechanisms == ("PLAIN", *SCRAMS)
-    answer = say(wire, plain("alice", SECRET), version)
-    assert (answer.error_code.value, answer.auth_bytes) == (0, b"")
-    assert is_in(wire)
-
-
 def test_a_password_may_have_any_letter(wire: Wire) -> None:
     shake(wire)
     assert say(wire, plain("b,o=b", "with:colons, and =")).error_code.value == 0
@@ -128,11 +120,6 @@ def test_whoever_asks_for_something_else_first_is_closed(wire: Wire, deeds: list
         deeds[-1](wire)
 
 
-def test_an_unknown_mechanism_is_told_the_known_ones(wire: Wire) -> None:
-    answer = shake(wire, "GSSAPI")
-    assert (answer.error_code.name, answer.mechanisms) == ("unsupported_sasl_mechanism", ("PLAIN", *SCRAMS))
-
-
 def test_a_second_handshake_is_refused(wire: Wire) -> None:
     shake(wire)
     assert shake(wire).error_code.name == "illegal_sasl_state"
@@ -145,27 +132,6 @@ def test_saying_it_twice_is_refused_and_changes_nothing(wire: Wire) -> None:
     assert say(wire, plain("alice", SECRET)).error_code.name == "illegal_sasl_state"
     assert shake(wire).error_code.name == "illegal_sasl_state"
     assert is_in(wire)
-
-
-def test_an_old_client_sends_its_token_without_a_header(wire: Wire) -> None:
-    shake(wire, version=0)
-    wire.send_frame(plain("alice", SECRET))
-    assert wire.receive_frame() == b""
-    assert is_in(wire)
-
-
-def test_an_old_client_with_a_wrong_token_is_closed(wire: Wire) -> None:
-    shake(wire, version=0)
-    wire.send_frame(plain("alice", "wrong"))
-    with pytest.raises(Closed):
-        wire.receive_frame()
-
-
-def test_an_open_broker_says_that_nobody_need_log_in() -> None:
-    with Broker() as broker, Wire(broker.bootstrap) as wire:
-        assert shake(wire).error_code.name == "illegal_sasl_state"
-        assert say(wire, b"").error_code.name == "illegal_sasl_state"
-        assert is_in(wire)
 
 
 @pytest.mark.parametrize("mechanism", SCRAMS)

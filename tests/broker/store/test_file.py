@@ -18,7 +18,7 @@ pytest.importorskip("crc32c")
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.store import Entry, Store
-from waterclock.broker.store.file import ALL_BUT, RESERVED, Damage, Row, StoreFile, frame, packed, read
+from waterclock.broker.store.file import ALL_BUT, RESERVED, Row, StoreDamage, StoreFile, frame, packed, read
 
 COMMITS = 5
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)  # lone surrogates too
@@ -55,7 +55,7 @@ def test_a_file_cut_at_any_byte_holds_the_commits_that_are_whole_and_says_that_i
         found = read(WHOLE[:size])
         assert len(found.contents.get("r", {})) == found.number == whole
         left = size - ends[whole]
-        assert found.damages == ([Damage(ends[whole], left, whole + 1, None)] if left else [])
+        assert found.damages == ([StoreDamage(ends[whole], left, whole + 1, None)] if left else [])
 
 
 def test_a_flipped_bit_anywhere_costs_one_commit_and_is_said_with_its_number() -> None:
@@ -68,31 +68,31 @@ def test_a_flipped_bit_anywhere_costs_one_commit_and_is_said_with_its_number() -
             found = read(bytes(data))
             assert sorted(found.contents["r"]) == [str(number) for number in range(COMMITS) if number != hit]
             upto = None if hit == COMMITS - 1 else hit + 2
-            assert found.damages == [Damage(starts[hit], len(FIVE[hit]), hit + 1, upto)]
+            assert found.damages == [StoreDamage(starts[hit], len(FIVE[hit]), hit + 1, upto)]
 
 
 def test_zeros_behind_the_last_commit_are_room_for_the_next_and_anything_else_is_damage() -> None:
     assert read(WHOLE + bytes(1000)).damages == []
-    assert read(WHOLE + bytes(1000) + b"x").damages == [Damage(len(WHOLE), 1001, COMMITS + 1, None)]
+    assert read(WHOLE + bytes(1000) + b"x").damages == [StoreDamage(len(WHOLE), 1001, COMMITS + 1, None)]
 
 
 def test_a_range_of_zeros_is_said_as_one_damage() -> None:
     start, end = len(FIVE[0]) + 3, len(FIVE[0] + FIVE[1]) + 5
     data = WHOLE[:start] + bytes(end - start) + WHOLE[end:]
     assert sorted(held(data)) == ["0", "3", "4"]
-    assert read(data).damages == [Damage(len(FIVE[0]), len(FIVE[1] + FIVE[2]), 2, 4)]
+    assert read(data).damages == [StoreDamage(len(FIVE[0]), len(FIVE[1] + FIVE[2]), 2, 4)]
 
 
 def test_a_commit_that_was_taken_out_whole_is_missed_by_its_number() -> None:
     data = WHOLE.replace(FIVE[2], b"")
     assert sorted(held(data)) == ["0", "1", "3", "4"]
-    assert read(data).damages == [Damage(len(FIVE[0] + FIVE[1]), 0, 3, 4)]
+    assert read(data).damages == [StoreDamage(len(FIVE[0] + FIVE[1]), 0, 3, 4)]
 
 
 def test_an_old_commit_that_comes_again_is_not_done_again() -> None:
     old, new = frames([Row("r", "k", b"1")], [Row("r", "k", b"2")])
     assert held(old + new + old) == {"k": b"2"}
-    assert read(old + new + old).damages == [Damage(len(old + new), len(old), 3, None)]
+    assert read(old + new + old).damages == [StoreDamage(len(old + new), len(old), 3, None)]
 
 
 def test_a_value_that_looks_like_a_commit_is_none() -> None:

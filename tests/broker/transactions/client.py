@@ -12,13 +12,16 @@ import io
 import socket
 import struct
 import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from crc32c import crc32c
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from waterclock.broker import Broker
 from waterclock.broker.wire.errors import Error
 from waterclock.clock import SystemClock
 
@@ -112,6 +115,12 @@ class Wire:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self._socket.close()
 
@@ -182,6 +191,13 @@ class Client(Wire):
     def ready(self, name: str | None, timeout_ms: int = 60_000) -> Id:
         error, producer = self.init(name, timeout_ms)
         assert error == "NONE", error
+        return producer
+
+    def begun(self, text: str = "a", name: str = "n") -> Id:
+        """A producer with an open transaction of one record in t-0, the first there."""
+        producer = self.ready(name)
+        assert self.add(name, producer, "t") == ["NONE"]
+        assert self.produce(name, "t", batch(text, producer, 0)) == ("NONE", 0)
         return producer
 
     def add(self, name: str, producer: Id, topic: str, *partitions: int, version: int = 3) -> list[str]:
@@ -277,6 +293,11 @@ class Client(Wire):
     def state(self, name: str) -> str:
         return self.describe(name).state
 
+    def until(self, state: str, name: str = "n") -> None:
+        """Ask until the transaction is in that state."""
+        while self.state(name) != state:
+            pass
+
     def offset(self, group: str, topic: str, stable: bool = True) -> tuple[str, int]:
         """What a group has committed for partition 0; the error says where a transaction is undecided."""
         asked = ({"name": topic, "partition_indexes": (0,)},)
@@ -287,6 +308,22 @@ class Client(Wire):
         """What DescribeProducers tells of a partition."""
         asked = ({"name": topic, "partition_indexes": (partition,)},)
         return self.ask(61, 0, topics=asked).topics[0].partitions[0]
+
+
+@contextmanager
+def refusing(broker: Broker, method: str = "commit") -> Iterator[None]:
+    """Within, the store refuses what is handed to that method of it."""
+    store = broker.inside.store
+    real = getattr(store, method)
+    setattr(store, method, lambda *change: change[-1](False))
+    yield
+    setattr(store, method, real)
+
+
+def frozen(broker: Broker, freeze: bool) -> None:
+    """What is appended to t-0 does not become durable until it is thawed."""
+    partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
+    broker.call(lambda: broker.inside.flusher.freeze(partition, freeze))
 
 
 def _batches(data: bytes) -> list[tuple[int, int, int, int, bytes]]:

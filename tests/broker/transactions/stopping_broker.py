@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from waterclock.broker import Broker
-from waterclock.broker.transactions.ledger import Ledger
+from waterclock.broker.transactions.ledger import TransactionLedger
 from waterclock.broker.transactions.markers import DelayedMarkers, MarkerWriter
-from waterclock.broker.transactions.record import Record
+from waterclock.broker.transactions.record import TransactionRecord
 
 
 def die(*arguments: Any, **more: Any) -> Any:
@@ -24,8 +24,8 @@ def die(*arguments: Any, **more: Any) -> Any:
 
 
 def before_the_decision() -> None:
-    step = Ledger.step
-    Ledger.step = lambda self, transaction, record, *more: (  # type: ignore[method-assign, misc, assignment]
+    step = TransactionLedger.step
+    TransactionLedger.step = lambda self, transaction, record, *more: (  # type: ignore[method-assign, misc, assignment]
         step if record.state == "Empty" else die
     )(self, transaction, record, *more)
 
@@ -55,7 +55,7 @@ def after_the_markers() -> None:
 
 
 def before_the_answer() -> None:
-    Record.completed = die  # type: ignore[method-assign]
+    TransactionRecord.completed = die  # type: ignore[method-assign]
 
 
 STEPS: dict[str, Callable[[], None]] = {

@@ -19,11 +19,9 @@ PATIENCE_S = 20.0
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        client = Client(broker.bootstrap)
+    with Broker() as broker, Client(broker.bootstrap) as client:
         client.create("in")
         client.create("out", 2)
-        client.close()
         yield broker
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,6 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import Producers
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.wire.errors import Error
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Broker() as broker:
-        client = Client(broker.bootstrap)
-        client.create("t")
-        yield client
-        client.close()
 
 
 def sent(client: Client, producer: Id, *sequences: int, count: int = 1) -> list[tuple[str, int]]:
@@ -92,7 +82,7 @@ def test_of_two_batches_on_their_way_the_second_is_not_taken_where_the_first_is_
     error: Error, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a producer that nobody knew it was, and the first one then was out of order for ever."""
-    with Broker() as broker, closing(Client(broker.bootstrap)) as client:
+    with Broker() as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         refuse_one(broker, error, monkeypatch)
@@ -103,7 +93,7 @@ def test_of_two_batches_on_their_way_the_second_is_not_taken_where_the_first_is_
 def test_a_producer_that_gave_up_what_was_refused_goes_on_once_nothing_can_be_on_its_way_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Broker() as broker, closing(Client(broker.bootstrap)) as client:
+    with Broker() as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         refuse_one(broker, Error.KAFKA_STORAGE_ERROR, monkeypatch)
@@ -150,27 +140,22 @@ def test_a_batch_over_the_end_of_the_sequences_is_known_again(client: Client) ->
 
 
 def test_what_was_sent_before_a_stop_is_known_after_it(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker:
-        client = Client(broker.bootstrap)
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         sent(client, producer, 0, 1, 2)
-        client.close()
     for remove in (False, True):
         if remove:  # a crash: no snapshot, the log is walked
             for snapshot in tmp_path.rglob("*.snapshot"):
                 snapshot.unlink()
-        with Broker(tmp_path) as broker:
-            client = Client(broker.bootstrap)
+        with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
             assert sent(client, producer, 1, 2) == [("NONE", 1), ("NONE", 2)]
             assert sent(client, producer, 4) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
-            client.close()
 
 
 def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
     settings = {"connections.max.idle.ms": "1000000000"}
-    with Broker(clock=ManualClock(), settings=settings) as broker:
-        client = Client(broker.bootstrap)
+    with Broker(clock=ManualClock(), settings=settings) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready(None)
         sent(client, producer, 0, 1)
@@ -179,4 +164,3 @@ def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
         broker.advance_s(1_800)
         assert client.producers("t").active_producers == ()
         assert sent(client, producer, 57) == [("NONE", 2)]
-        client.close()

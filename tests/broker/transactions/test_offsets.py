@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.transactions.client import Client, Id, batch
+from tests.broker.transactions.client import Client, Id, batch, refusing
 from waterclock import ManualClock
 from waterclock.broker import Broker
 
@@ -17,14 +17,6 @@ from waterclock.broker import Broker
 def broker() -> Iterator[Broker]:
     with Broker(clock=ManualClock(), settings={"offset.metadata.max.bytes": "3"}) as broker:
         yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    client = Client(broker.bootstrap)
-    client.create("t")
-    yield client
-    client.close()
 
 
 def begun(client: Client, offset: int = 7) -> Id:
@@ -118,7 +110,7 @@ def test_what_is_wrong_with_one_partition_is_told_of_that_one(client: Client) ->
     row = {"committed_leader_epoch": -1, "committed_offset": 8}
     rows = (
         {**row, "partition_index": 0, "committed_metadata": "four"},
-        {**row, "partition_index": 1, "committed_metadata": ""},
+        {**row, "partition_index": 2, "committed_metadata": ""},
     )
     answer = client.ask(28, 3, transactional_id="n", group_id="g", producer_id=producer.producer_id,
                         producer_epoch=producer.epoch, generation_id=-1, member_id="", group_instance_id=None,
@@ -132,13 +124,10 @@ def test_what_is_wrong_with_one_partition_is_told_of_that_one(client: Client) ->
 def test_offsets_are_acknowledged_when_they_are_durable(broker: Broker, client: Client) -> None:
     producer = client.ready("n")
     client.add_offsets("n", producer, "g")
-    store = broker.inside.store
-    put = store.put
-    store.put = lambda room, key, value, then: then(False)  # type: ignore[method-assign]
-    assert client.commit_offset("n", producer, "g", "t", 7) == "COORDINATOR_NOT_AVAILABLE"
-    store.put = put  # type: ignore[method-assign]
+    with refusing(broker, "put"):
+        assert client.commit_offset("n", producer, "g", "t", 7) == "COORDINATOR_NOT_AVAILABLE"
     assert client.commit_offset("n", producer, "g", "t", 7) == "NONE"
-    kept = broker.call(lambda: store.load("transaction"))["n"]["offsets"]
+    kept = broker.call(lambda: broker.inside.store.load("transaction"))["n"]["offsets"]
     assert [row[:3] for row in kept["g"]] == [["t", 0, 7]]
 
 

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.transactions.client import Client, Id, Stored, batch
+from tests.broker.transactions.client import Client, Id, Stored, batch, refusing
 from waterclock import ManualClock
 from waterclock.broker import Broker
-from waterclock.broker.transactions.record import LAST_EPOCH, Record
+from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord
 
 DAY_S = 86_400.0
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(clock=ManualClock()) as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    client = Client(broker.bootstrap)
-    client.create("t")
-    yield client
-    client.close()
 
 
 def test_an_idempotent_producer_gets_an_id_of_its_own(client: Client) -> None:
@@ -44,10 +29,8 @@ def test_every_version_is_answered(client: Client, version: int) -> None:
 def test_ids_are_never_handed_out_twice_whatever_happens(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
-        with Broker(tmp_path) as broker:
-            client = Client(broker.bootstrap)
+        with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
             seen += [client.ready(None).producer_id for _ in range(3)]
-            client.close()
     assert seen == [0, 1, 2, 1000, 1001, 1002]
 
 
@@ -105,7 +88,7 @@ def test_a_new_producer_aborts_what_the_one_before_left_open(client: Client) -> 
 @pytest.mark.parametrize("last", [False, True])
 def test_when_epochs_are_used_up_another_id_begins(broker: Broker, client: Client, last: bool) -> None:
     old = client.ready("n")
-    _set(broker, Record(60_000, old.producer_id, LAST_EPOCH, LAST_EPOCH - 1))
+    _set(broker, TransactionRecord(60_000, old.producer_id, LAST_EPOCH, LAST_EPOCH - 1))
     used = Id(old.producer_id, LAST_EPOCH)
     assert client.init("n", last=Id(old.producer_id, 7))[0] == "PRODUCER_FENCED"
     error, new = client.init("n", last=used if last else None)
@@ -115,7 +98,7 @@ def test_when_epochs_are_used_up_another_id_begins(broker: Broker, client: Clien
     assert client.ready("n") == Id(1, 1)
 
 
-def _set(broker: Broker, record: Record) -> None:
+def _set(broker: Broker, record: TransactionRecord) -> None:
     broker.call(lambda: setattr(broker.inside.transactions.ledger.by_name["n"], "record", record))
 
 
@@ -130,7 +113,7 @@ def test_a_transaction_is_aborted_at_the_moment_of_its_timeout(broker: Broker, c
     broker.advance_s(4.999)
     assert client.state("n") == "Ongoing"
     broker.advance_s(0.001)
-    _until(client, "CompleteAbort")
+    client.until("CompleteAbort")
     assert client.log("t") == [Stored(0, 0, "a"), Stored(1, 1, "ABORT")]
     assert client.describe("n").producer == Id(producer.producer_id, 1)
 
@@ -144,7 +127,7 @@ def test_more_partitions_do_not_make_a_transaction_longer(broker: Broker, client
     client.add("n", producer, "u")
     assert client.describe("n").started_ms == began_ms  # what a restart would count from
     broker.advance_s(1)
-    _until(client, "CompleteAbort")
+    client.until("CompleteAbort")
 
 
 def test_the_next_transaction_has_its_own_time(broker: Broker, client: Client) -> None:
@@ -156,7 +139,7 @@ def test_the_next_transaction_has_its_own_time(broker: Broker, client: Client) -
     broker.advance_s(4.999)
     assert client.state("n") == "Ongoing"
     broker.advance_s(0.001)
-    _until(client, "CompleteAbort")
+    client.until("CompleteAbort")
     statistics = broker.call(broker.inside.transactions.purgatory.statistics)
     assert (statistics.completed, statistics.expired, statistics.watched) == (1, 1, 0)
 
@@ -165,7 +148,7 @@ def test_a_zombie_whose_transaction_ran_out_of_time_is_fenced(broker: Broker, cl
     producer = client.ready("n", timeout_ms=1000)
     client.add("n", producer, "t")
     broker.advance_s(1)
-    _until(client, "CompleteAbort")
+    client.until("CompleteAbort")
     assert client.add("n", producer, "t") == ["PRODUCER_FENCED"]
     assert {client.produce("n", "t", batch("z", producer, 0), v)[0] for v in (9, 11, 12)} == {"INVALID_PRODUCER_EPOCH"}
     assert client.end("n", producer) == "PRODUCER_FENCED"
@@ -176,28 +159,20 @@ def test_a_zombie_whose_transaction_ran_out_of_time_is_fenced(broker: Broker, cl
 def test_an_abort_that_the_store_refuses_is_tried_again(broker: Broker, client: Client) -> None:
     producer = client.ready("n", timeout_ms=1000)
     client.add("n", producer, "t")
-    store = broker.inside.store
-    commit = store.commit
-    store.commit = lambda changes, then: then(False)  # type: ignore[method-assign]
+    with refusing(broker, "commit"):
+        broker.advance_s(1)
+        assert client.state("n") == "PrepareEpochFence"
+        assert client.add("n", producer, "t") == ["PRODUCER_FENCED"]
+        assert client.init("n")[0] == "COORDINATOR_NOT_AVAILABLE"
     broker.advance_s(1)
-    assert client.state("n") == "PrepareEpochFence"
-    assert client.add("n", producer, "t") == ["PRODUCER_FENCED"]
-    assert client.init("n")[0] == "COORDINATOR_NOT_AVAILABLE"
-    store.commit = commit  # type: ignore[method-assign]
-    broker.advance_s(1)
-    _until(client, "CompleteAbort")
+    client.until("CompleteAbort")
     assert client.log("t") == [Stored(0, 1, "ABORT")]
 
 
 def test_an_end_that_the_store_refuses_has_not_happened(broker: Broker, client: Client) -> None:
-    producer = client.ready("n")
-    client.add("n", producer, "t")
-    client.produce("n", "t", batch("a", producer, 0))
-    store = broker.inside.store
-    commit = store.commit
-    store.commit = lambda changes, then: then(False)  # type: ignore[method-assign]
-    assert client.end("n", producer) == "COORDINATOR_NOT_AVAILABLE"
-    store.commit = commit  # type: ignore[method-assign]
+    producer = client.begun()
+    with refusing(broker, "commit"):
+        assert client.end("n", producer) == "COORDINATOR_NOT_AVAILABLE"
     assert client.committed("t") == []
     assert client.end("n", producer) == "NONE"
     assert client.committed("t") == ["a"]
@@ -216,22 +191,17 @@ def test_a_name_whose_first_producer_the_store_refused_is_nobodys(broker: Broker
     assert client.init("n") == ("NONE", Id(0, 0))
 
 
-def test_a_marker_that_the_disk_refuses_is_tried_again(broker: Broker, client: Client) -> None:
-    producer = client.ready("n")
-    client.add("n", producer, "t")
-    client.produce("n", "t", batch("a", producer, 0))
+def test_a_marker_that_the_disk_refuses_is_tried_again(broker: Broker, client: Client, other: Client) -> None:
+    producer = client.begun()
     partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
     real, partition.active_for = partition.active_for, _full
     client.end_soon("n", producer)
-    other = Client(broker.bootstrap)
-    while other.state("n") != "PrepareCommit":
-        pass
+    other.until("PrepareCommit")
     partition.active_for = real
     assert client.quiet()
     broker.advance_s(1)
     assert client.receive(26, 4).error_code == 0
     assert client.committed("t") == ["a"]
-    other.close()
 
 
 def _full(size: int, timestamp: int) -> None:
@@ -240,8 +210,10 @@ def _full(size: int, timestamp: int) -> None:
 
 def test_a_name_that_nobody_uses_is_forgotten_after_its_time(tmp_path: Path) -> None:
     clock = ManualClock()
-    with Broker(tmp_path, clock=clock, settings={"transactional.id.expiration.ms": "10000"}) as broker:
-        client = Client(broker.bootstrap)
+    with (
+        Broker(tmp_path, clock=clock, settings={"transactional.id.expiration.ms": "10000"}) as broker,
+        Client(broker.bootstrap) as client,
+    ):
         client.create("t")
         producer = client.ready("n")
         broker.advance_s(9)
@@ -251,25 +223,20 @@ def test_a_name_that_nobody_uses_is_forgotten_after_its_time(tmp_path: Path) -> 
         client.ready("m")  # the store has done all that it was asked before
         assert client.state("n") == "CompleteCommit"
         broker.advance_s(0.001)
-        _until(client, "TRANSACTIONAL_ID_NOT_FOUND")
+        client.until("TRANSACTIONAL_ID_NOT_FOUND")
         assert client.add("n", producer, "t") == ["INVALID_PRODUCER_ID_MAPPING"]
-        client.close()
     with Broker(tmp_path, clock=clock) as broker:
         assert list(broker.call(lambda: broker.inside.transactions.ledger.by_name)) == ["m"]
 
 
 def test_a_name_with_an_open_transaction_is_not_forgotten(tmp_path: Path) -> None:
-    with Broker(clock=ManualClock(), settings={"transactional.id.expiration.ms": "1000"}) as broker:
-        client = Client(broker.bootstrap)
+    with (
+        Broker(clock=ManualClock(), settings={"transactional.id.expiration.ms": "1000"}) as broker,
+        Client(broker.bootstrap) as client,
+    ):
         client.create("t")
         client.add("n", client.ready("n"), "t")
         broker.advance_s(30)
         client.ready("m")  # the store has done all that it was asked before
         assert client.state("n") == "Ongoing"
         assert "n" in broker.call(lambda: broker.inside.store.load("transaction"))
-        client.close()
-
-
-def _until(client: Client, state: str) -> None:
-    while client.state("n") != state:
-        pass

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.transactions.client import Client, Id, Stored, batch
-from waterclock import ManualClock
+from tests.broker.transactions.client import Client, Id, Stored, batch, frozen
 from waterclock.broker import Broker
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(clock=ManualClock()) as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    client = Client(broker.bootstrap)
-    client.create("t", 2)
-    yield client
-    client.close()
-
-
-def begun(client: Client, text: str = "a", name: str = "n") -> Id:
-    """A producer with an open transaction of one record in t-0."""
-    producer = client.ready(name)
-    assert client.add(name, producer, "t") == ["NONE"]
-    assert client.produce(name, "t", batch(text, producer, 0)) == ("NONE", 0)
-    return producer
-
-
 def test_a_committed_transaction_is_read_when_its_end_is_answered(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     assert client.committed("t") == []
     assert client.end("n", producer) == "NONE"
     assert client.committed("t") == ["a"]
@@ -44,7 +19,7 @@ def test_a_committed_transaction_is_read_when_its_end_is_answered(client: Client
 
 
 def test_an_aborted_transaction_is_passed_over_by_readers_of_committed_records(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     assert client.end("n", producer, commit=False) == "NONE"
     assert client.log("t") == [Stored(0, 0, "a"), Stored(1, 0, "ABORT")]
     row = client.fetch("t", committed=True)
@@ -53,7 +28,7 @@ def test_an_aborted_transaction_is_passed_over_by_readers_of_committed_records(c
 
 
 def test_an_open_transaction_holds_back_what_comes_after_it(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     assert client.produce(None, "t", batch("plain", Id(-1, -1), -1, False)) == ("NONE", 1)
     row = client.fetch("t", committed=True)
     assert (row.high_watermark, row.last_stable_offset) == (2, 0)
@@ -63,7 +38,7 @@ def test_an_open_transaction_holds_back_what_comes_after_it(client: Client) -> N
 
 
 def test_the_end_of_committed_records_is_the_last_stable_offset(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     asked = ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},)
     topics = ({"name": "t", "partitions": asked},)
 
@@ -78,7 +53,7 @@ def test_the_end_of_committed_records_is_the_last_stable_offset(client: Client) 
 
 
 def test_a_reader_that_waits_for_committed_records_is_answered_by_the_end(broker: Broker, client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     reader = Client(broker.bootstrap)
     reader.fetch_soon("t", committed=True, max_wait_ms=60_000)
     assert client.state("n") == "Ongoing"
@@ -96,7 +71,7 @@ def test_every_partition_of_a_transaction_gets_a_marker_with_or_without_records(
 
 
 def test_the_next_transaction_begins_with_the_same_epoch(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     client.end("n", producer)
     assert client.add("n", producer, "t") == ["NONE"]
     assert client.produce("n", "t", batch("b", producer, 1)) == ("NONE", 2)
@@ -153,7 +128,7 @@ def test_partitions_of_several_transactions_are_added_or_asked_for_at_once(clien
 
 
 def test_records_go_only_where_the_transaction_has_added_the_partition(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     data = batch("b", producer, 0)
     assert client.produce("n", "t", data, version=10, partition=1)[0] == "INVALID_TXN_STATE"
     assert client.produce("n", "t", data, version=11, partition=1)[0] == "TRANSACTION_ABORTABLE"
@@ -162,7 +137,7 @@ def test_records_go_only_where_the_transaction_has_added_the_partition(client: C
 
 
 def test_records_are_taken_from_the_transactions_producer_only(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     for version in (9, 11, 12):
         assert (
             client.produce("n", "t", batch("b", Id(producer.producer_id, 1), 0), version)[0] == "INVALID_PRODUCER_EPOCH"
@@ -173,7 +148,7 @@ def test_records_are_taken_from_the_transactions_producer_only(client: Client) -
 
 
 def test_records_in_and_out_of_a_transaction_do_not_mix(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     assert client.produce("n", "t", batch("b", producer, 1, False))[0] == "INVALID_TXN_STATE"
     assert client.produce(None, "t", batch("b", producer, 1, False))[0] == "INVALID_TXN_STATE"
     assert client.produce(None, "t", batch("b", producer, 1))[0] == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
@@ -181,7 +156,7 @@ def test_records_in_and_out_of_a_transaction_do_not_mix(client: Client) -> None:
 
 
 def test_after_the_end_no_record_belongs_to_the_transaction_any_more(client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     client.end("n", producer)
     assert client.produce("n", "t", batch("late", producer, 1))[0] == "TRANSACTION_ABORTABLE"
     assert client.committed("t") == ["a"]
@@ -191,7 +166,7 @@ def test_after_the_end_no_record_belongs_to_the_transaction_any_more(client: Cli
     ("commit", "same", "other"), [(True, "NONE", "INVALID_TXN_STATE"), (False, "INVALID_TXN_STATE", "NONE")]
 )
 def test_an_end_asked_for_again_is_answered_as_it_was(client: Client, commit: bool, same: str, other: str) -> None:
-    producer = begun(client)
+    producer = client.begun()
     assert client.end("n", producer, commit) == "NONE"
     assert client.end("n", producer, True) == same
     assert client.end("n", producer, False) == other
@@ -214,28 +189,29 @@ def test_a_transaction_is_ended_by_its_producer_only(client: Client) -> None:
     assert client.end("", producer) == "INVALID_REQUEST"
 
 
-def test_a_decision_whose_markers_are_not_durable_is_not_answered_yet(broker: Broker, client: Client) -> None:
-    producer = begun(client)
-    other = Client(broker.bootstrap)
-    _freeze(broker, True)
+def test_a_decision_whose_markers_are_not_durable_is_not_answered_yet(
+    broker: Broker, client: Client, other: Client
+) -> None:
+    producer = client.begun()
+    frozen(broker, True)
     client.end_soon("n", producer)
-    while other.state("n") != "PrepareCommit":
-        pass
+    other.until("PrepareCommit")
     assert client.quiet()
     assert other.end("n", producer) == "CONCURRENT_TRANSACTIONS"
     assert other.end("n", producer, commit=False) == "INVALID_TXN_STATE"
     assert other.add("n", producer, "t") == ["CONCURRENT_TRANSACTIONS"]
     assert other.init("n")[0] == "CONCURRENT_TRANSACTIONS"
     assert other.produce("n", "t", batch("late", producer, 1))[0] == "NOT_ENOUGH_REPLICAS"
-    _freeze(broker, False)
+    frozen(broker, False)
     assert client.receive(26, 4).error_code == 0
     assert other.committed("t") == ["a"]
-    other.close()
 
 
-def test_while_a_decision_is_being_written_everybody_else_is_told_to_wait(broker: Broker, client: Client) -> None:
-    producer = begun(client)
-    other, store, held = Client(broker.bootstrap), broker.inside.store, []
+def test_while_a_decision_is_being_written_everybody_else_is_told_to_wait(
+    broker: Broker, client: Client, other: Client
+) -> None:
+    producer = client.begun()
+    store, held = broker.inside.store, []
     commit = store.commit
     store.commit = lambda *change: held.append(change)  # type: ignore[method-assign]
     client.end_soon("n", producer)
@@ -251,11 +227,10 @@ def test_while_a_decision_is_being_written_everybody_else_is_told_to_wait(broker
     commit(*held[0])
     assert client.receive(26, 4).error_code == 0
     assert other.committed("t") == ["a"]
-    other.close()
 
 
 def test_an_end_waits_for_the_followers_in_sync(broker: Broker, client: Client) -> None:
-    producer = begun(client)
+    producer = client.begun()
     partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
     watermarks, replicas = broker.inside.watermarks, broker.inside.replicas
     raise_high = replicas.raise_high
@@ -270,25 +245,19 @@ def test_an_end_waits_for_the_followers_in_sync(broker: Broker, client: Client) 
 
 def test_a_transaction_over_a_topic_that_was_deleted_ends_all_the_same(client: Client) -> None:
     client.create("gone")
-    producer = begun(client)
+    producer = client.begun()
     client.add("n", producer, "gone")
     client.ask(20, 3, topic_names=("gone",), timeout=1000)
     assert client.end("n", producer) == "NONE"
     assert client.committed("t") == ["a"]
 
 
-def test_a_topic_deleted_while_its_marker_waits_for_the_disk_holds_nobody_up(broker: Broker, client: Client) -> None:
-    producer = begun(client)
-    other = Client(broker.bootstrap)
-    _freeze(broker, True)
+def test_a_topic_deleted_while_its_marker_waits_for_the_disk_holds_nobody_up(
+    broker: Broker, client: Client, other: Client
+) -> None:
+    producer = client.begun()
+    frozen(broker, True)
     client.end_soon("n", producer)
-    while other.state("n") != "PrepareCommit":
-        pass
+    other.until("PrepareCommit")
     other.ask(20, 3, topic_names=("t",), timeout=1000)
     assert client.receive(26, 4).error_code == 0
-    other.close()
-
-
-def _freeze(broker: Broker, frozen: bool) -> None:
-    partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
-    broker.call(lambda: broker.inside.flusher.freeze(partition, frozen))

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker.transactions.client import Client, Id, Stored, batch
-from waterclock import ManualClock
+from tests.broker.transactions.client import Client, Id, Stored, batch, frozen, refusing
 from waterclock.broker import Broker
-from waterclock.broker.transactions.record import LAST_EPOCH, Record
-from waterclock.broker.transactions.states import State
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(clock=ManualClock()) as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    client = Client(broker.bootstrap)
-    client.create("t", 2)
-    yield client
-    client.close()
+from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord
+from waterclock.broker.transactions.states import TransactionState
 
 
 def begun(client: Client, text: str = "a") -> Id:
@@ -101,20 +84,16 @@ def test_an_abort_of_nothing_raises_the_epoch(client: Client, end: bool | None) 
     assert len(client.log("t")) == before
 
 
-def test_an_end_that_is_being_written_is_told_from_a_new_one(broker: Broker, client: Client) -> None:
+def test_an_end_that_is_being_written_is_told_from_a_new_one(broker: Broker, client: Client, other: Client) -> None:
     producer = begun(client)
-    other = Client(broker.bootstrap)
-    partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
-    broker.call(lambda: broker.inside.flusher.freeze(partition, True))
+    frozen(broker, True)
     client.end_soon("n", producer, version=5)
-    while other.state("n") != "PrepareCommit":
-        pass
+    other.until("PrepareCommit")
     assert other.end("n", producer, version=5)[0] == "CONCURRENT_TRANSACTIONS"
     assert other.end("n", producer, commit=False, version=5)[0] == "INVALID_TXN_STATE"
     assert other.end("n", raised(producer), version=5)[0] == "PRODUCER_FENCED"
-    broker.call(lambda: broker.inside.flusher.freeze(partition, False))
+    frozen(broker, False)
     assert client.receive(26, 5).producer_epoch == 1
-    other.close()
 
 
 def test_the_last_epoch_ends_with_another_producer_id(broker: Broker, client: Client) -> None:
@@ -147,19 +126,20 @@ def _at_epoch(broker: Broker, client: Client, epoch: int) -> Id:
 
     def age() -> None:
         transaction = broker.inside.transactions.ledger.by_name["n"]
-        transaction.record = Record(60_000, producer.producer_id, epoch, state=State.EMPTY)
+        transaction.record = TransactionRecord(60_000, producer.producer_id, epoch, state=TransactionState.EMPTY)
 
     broker.call(age)
     return Id(producer.producer_id, epoch)
 
 
-def test_a_record_is_acknowledged_when_the_store_knows_of_its_partition(broker: Broker, client: Client) -> None:
+def test_a_record_is_acknowledged_when_the_store_knows_of_its_partition(
+    broker: Broker, client: Client, other: Client
+) -> None:
     producer = client.ready("n")
     store, held = broker.inside.store, []
     put = store.put
     store.put = lambda *change: held.append(change)  # type: ignore[method-assign]
     client.produce_soon("n", "t", batch("a", producer, 0), 12)
-    other = Client(broker.bootstrap)
     while other.fetch("t").high_watermark != 1:
         pass
     assert client.quiet()
@@ -167,22 +147,18 @@ def test_a_record_is_acknowledged_when_the_store_knows_of_its_partition(broker: 
     for change in held:
         put(*change)
     assert client.produced(12) == ("NONE", 0)
-    other.close()
 
 
-def test_a_record_whose_partition_the_store_refused_is_sent_again(broker: Broker, client: Client) -> None:
+def test_a_record_whose_partition_the_store_refused_is_sent_again(
+    broker: Broker, client: Client, other: Client
+) -> None:
     producer = client.ready("n")
-    store = broker.inside.store
-    put = store.put
-    store.put = lambda room, key, value, then: then(False)  # type: ignore[method-assign]
-    client.produce_soon("n", "t", batch("a", producer, 0), 12)
-    other = Client(broker.bootstrap)
-    while other.fetch("t").high_watermark != 1:
-        pass
-    store.put = put  # type: ignore[method-assign]
+    with refusing(broker, "put"):
+        client.produce_soon("n", "t", batch("a", producer, 0), 12)
+        while other.fetch("t").high_watermark != 1:
+            pass
     broker.advance_s(10)
     assert client.produced(12) == ("REQUEST_TIMED_OUT", -1)
     assert client.produce("n", "t", batch("a", producer, 0), 12) == ("NONE", 0)
-    assert broker.call(lambda: store.load("transaction"))["n"]["partitions"] == [["t", 0]]
+    assert broker.call(lambda: broker.inside.store.load("transaction"))["n"]["partitions"] == [["t", 0]]
     assert [s.text for s in client.log("t")] == ["a"]
-    other.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,15 +16,8 @@ from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.transactions.record import LAST_EPOCH, Record
+from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord
 from waterclock.clock import SystemClock
-
-
-@contextmanager
-def client_of(broker: Broker) -> Iterator[Client]:
-    client = Client(broker.bootstrap)
-    yield client
-    client.close()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +42,7 @@ def test_a_kill_at_any_step_of_an_end_leaves_all_of_it_or_nothing(
             client.end("n", producer, commit, version)
         client.close()
         assert process.wait(10) == -9
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         if step == "before 1":
             assert client.state("n") == "Ongoing"
             assert client.offset("g", "t") == ("UNSTABLE_OFFSET_COMMIT", -1)
@@ -77,12 +68,10 @@ def _goes_on(client: Client, producer: Id, protocol: int) -> None:
 
 
 def test_an_open_transaction_goes_on_after_a_clean_stop(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
-        producer = client.ready("n")
-        client.add("n", producer, "t")
-        client.produce("n", "t", batch("a", producer, 0))
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+        producer = client.begun()
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.fetch("t", committed=True).last_stable_offset == 0
         assert client.produce("n", "t", batch("b", producer, 1)) == ("NONE", 1)
         assert client.end("n", producer) == "NONE"
@@ -91,33 +80,31 @@ def test_an_open_transaction_goes_on_after_a_clean_stop(tmp_path: Path) -> None:
 
 def test_a_timeout_goes_on_with_what_was_left_of_it(tmp_path: Path) -> None:
     clock = ManualClock()
-    with Broker(tmp_path, clock=clock) as broker, client_of(broker) as client:
+    with Broker(tmp_path, clock=clock) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready("n", timeout_ms=5000)
         client.add("n", producer, "t")
         broker.advance_s(3)
-    with Broker(tmp_path, clock=clock) as broker, client_of(broker) as client:
+    with Broker(tmp_path, clock=clock) as broker, Client(broker.bootstrap) as client:
         broker.advance_s(1.999)
         assert client.state("n") == "Ongoing"
         broker.advance_s(0.001)
-        while client.state("n") != "CompleteAbort":
-            pass
+        client.until("CompleteAbort")
 
 
 def test_a_timeout_that_passed_while_nothing_ran_aborts_at_the_start(tmp_path: Path) -> None:
     clock = ManualClock()
-    with Broker(tmp_path, clock=clock) as broker, client_of(broker) as client:
+    with Broker(tmp_path, clock=clock) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         client.add("n", client.ready("n", timeout_ms=5000), "t")
     clock.advance_s(60)
-    with Broker(tmp_path, clock=clock) as broker, client_of(broker) as client:
+    with Broker(tmp_path, clock=clock) as broker, Client(broker.bootstrap) as client:
         broker.advance_s(0.001)
-        while client.state("n") != "CompleteAbort":
-            pass
+        client.until("CompleteAbort")
 
 
 def test_what_was_aborted_is_told_after_a_restart(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready("n")
         for sequence, commit in enumerate((False, True, False)):
@@ -125,18 +112,16 @@ def test_what_was_aborted_is_told_after_a_restart(tmp_path: Path) -> None:
             client.produce("n", "t", batch(str(sequence), producer, sequence))
             client.end("n", producer, commit)
     for _ in range(2):
-        with Broker(tmp_path) as broker, client_of(broker) as client:
+        with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
             assert client.committed("t") == ["1"]
             rows = client.fetch("t", committed=True).aborted_transactions
             assert [row.first_offset for row in rows] == [0, 4]
 
 
 def test_a_snapshot_and_a_walk_of_the_log_tell_the_same_of_producers(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
-        producer = client.ready("n")
-        client.add("n", producer, "t")
-        client.produce("n", "t", batch("a", producer, 0))
+        producer = client.begun()
         client.end("n", producer)
         client.produce(None, "t", batch("i", client.ready(None), 0, False))
         client.add("n", producer, "t")
@@ -146,26 +131,26 @@ def test_a_snapshot_and_a_walk_of_the_log_tell_the_same_of_producers(tmp_path: P
         (0, 1, 3),
         (-1, 0, -1),
     ]
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.producers("t").active_producers == reply
     for snapshot in tmp_path.rglob("*.snapshot"):
         snapshot.unlink()
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.producers("t").active_producers == reply
 
 
 def test_a_producer_that_was_not_answered_goes_on_where_its_record_is(tmp_path: Path) -> None:
     # Protocol 2: the record is in the log, the crash came before the store knew that its partition takes part. The
     # record sent again is a duplicate there; aborted at the start it would be lost with a commit that says it is not.
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready("n")
         broker.inside.store.put = lambda *change: None  # type: ignore[method-assign]
         client.produce_soon("n", "t", batch("a", producer, 0), 12)
-        with client_of(broker) as other:
+        with Client(broker.bootstrap) as other:
             while other.fetch("t").high_watermark != 1:
                 pass
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.describe("n").partitions == {"t": [0]}
         assert client.produce("n", "t", batch("a", producer, 0), 12) == ("NONE", 0)
         assert client.end("n", producer, version=5)[0] == "NONE"
@@ -174,17 +159,17 @@ def test_a_producer_that_was_not_answered_goes_on_where_its_record_is(tmp_path: 
 
 def test_the_first_record_of_the_next_transaction_is_not_committed_with_the_one_before(tmp_path: Path) -> None:
     # Protocol 2: the store still says PrepareCommit, the log has a record of the next epoch already.
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         producer = client.ready("n")
         client.produce("n", "t", batch("a", producer, 0), 12)
         _, then = client.end("n", producer, version=5)
         broker.inside.store.put = lambda *change: None  # type: ignore[method-assign]
         client.produce_soon("n", "t", batch("b", then, 0), 12)
-        with client_of(broker) as other:
+        with Client(broker.bootstrap) as other:
             while other.fetch("t").high_watermark != 3:
                 pass
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.state("n") == "Ongoing"
         assert client.committed("t") == ["a"]
         assert client.end("n", then, commit=False, version=5)[0] == "NONE"
@@ -193,43 +178,43 @@ def test_the_first_record_of_the_next_transaction_is_not_committed_with_the_one_
 
 def test_the_first_record_of_the_next_producer_id_is_known_after_a_crash(tmp_path: Path) -> None:
     # The same, where the transaction before has used up the epochs of its producer id.
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         old = client.ready("n")
-        last = Record(60_000, old.producer_id, LAST_EPOCH)
+        last = TransactionRecord(60_000, old.producer_id, LAST_EPOCH)
         broker.call(lambda: setattr(broker.inside.transactions.ledger.by_name["n"], "record", last))
         client.produce("n", "t", batch("a", last.id, 0), 12)
         _, then = client.end("n", Id(*last.id), version=5)
         broker.inside.store.put = lambda *change: None  # type: ignore[method-assign]
         client.produce_soon("n", "t", batch("b", then, 0), 12)
-        with client_of(broker) as other:
+        with Client(broker.bootstrap) as other:
             while other.fetch("t").high_watermark != 3:
                 pass
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.produce("n", "t", batch("b", then, 0), 12) == ("NONE", 2)
         assert client.end("n", then, version=5)[0] == "NONE"
         assert client.committed("t") == ["a", "b"]
 
 
 def test_a_transaction_in_a_log_that_nobody_can_end_is_aborted_at_the_start(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         client.ready("n")
         partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
         broker.call(lambda: _append(partition, batch("x", Id(777, 3), 0)))
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.log("t") == [Stored(0, 3, "x"), Stored(1, 3, "ABORT")]
         assert client.committed("t") == []
         assert client.fetch("t", committed=True).last_stable_offset == 2
 
 
 def test_a_transaction_of_an_epoch_that_is_over_is_aborted_at_the_start(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         old, _ = client.ready("n"), client.ready("n")
         partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
         broker.call(lambda: _append(partition, batch("x", old, 0)))
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.log("t") == [Stored(0, 0, "x"), Stored(1, 0, "ABORT")]
         assert client.state("n") == "Empty"
 
@@ -237,11 +222,9 @@ def test_a_transaction_of_an_epoch_that_is_over_is_aborted_at_the_start(tmp_path
 def test_a_broker_closed_while_the_store_decides_ends_the_transaction_at_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
-        producer = client.ready("n")
-        client.add("n", producer, "t")
-        client.produce("n", "t", batch("a", producer, 0))
+        producer = client.begun()
         store = broker.inside.store
         commit, held = store.commit, []
         store.commit = lambda *change: held.append(change)  # type: ignore[method-assign]
@@ -251,26 +234,24 @@ def test_a_broker_closed_while_the_store_decides_ends_the_transaction_at_the_nex
         close = store.close
         store.close = lambda: (commit(*held[0]), close())  # type: ignore[method-assign, assignment, func-returns-value]
     assert caplog.records == []
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert [s.text for s in client.log("t")] == ["a", "COMMIT"]
 
 
 def test_a_marker_is_not_written_twice(tmp_path: Path) -> None:
     # The store says PrepareCommit until the next transaction begins: a start looks into the log for the marker.
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
-        producer = client.ready("n")
-        client.add("n", producer, "t")
-        client.produce("n", "t", batch("a", producer, 0))
+        producer = client.begun()
         client.end("n", producer)
     for _ in range(3):
-        with Broker(tmp_path) as broker, client_of(broker) as client:
+        with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
             assert [s.text for s in client.log("t")] == ["a", "COMMIT"]
             assert client.state("n") == "CompleteCommit"
 
 
 def test_a_marker_carries_what_it_is_made_of(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker, client_of(broker) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
         assert broker.call(lambda: partition.mark(marker(9, 4, True, 3, SystemClock().wall_ms()))) == (0, 0)

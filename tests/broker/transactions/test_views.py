@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("kio")
 
 from tests.broker.transactions.client import Client, Described, Id, batch
-from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.record import LAST_EPOCH, Record, follows
-from waterclock.broker.transactions.states import BEFORE, State
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(clock=ManualClock()) as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    client = Client(broker.bootstrap)
-    client.create("t", 2)
-    yield client
-    client.close()
+from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord, follows
+from waterclock.broker.transactions.states import BEFORE, TransactionState
 
 
 def listed(client: Client, **asked: object) -> list[str]:
@@ -112,60 +95,74 @@ def test_producers_of_a_partition_that_is_not_there_are_asked_in_vain(client: Cl
 
 def test_the_table_of_states_is_kafkas() -> None:
     steps = {(before, after) for after, some in BEFORE.items() for before in some}
-    assert (State.ONGOING, State.PREPARE_COMMIT) in steps
-    assert not any(follows(State.PREPARE_COMMIT, after) for after in State if after is not State.COMPLETE_COMMIT)
-    assert not any(follows(State.PREPARE_ABORT, after) for after in State if after is not State.COMPLETE_ABORT)
-    assert not any(follows(State.DEAD, after) for after in State)
-    assert {before for before in State if follows(before, State.EMPTY)} == {
-        State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT,
+    assert (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT) in steps
+    assert not any(
+        follows(TransactionState.PREPARE_COMMIT, after)
+        for after in TransactionState
+        if after is not TransactionState.COMPLETE_COMMIT
+    )
+    assert not any(
+        follows(TransactionState.PREPARE_ABORT, after)
+        for after in TransactionState
+        if after is not TransactionState.COMPLETE_ABORT
+    )
+    assert not any(follows(TransactionState.DEAD, after) for after in TransactionState)
+    assert {before for before in TransactionState if follows(before, TransactionState.EMPTY)} == {
+        TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT,
     }  # fmt: skip
 
 
 def test_a_step_that_the_table_does_not_have_is_a_fault() -> None:
-    transaction = Transaction("n", Record(1000, 1, 0))
+    transaction = Transaction("n", TransactionRecord(1000, 1, 0))
     with pytest.raises(RuntimeError, match="from Empty to CompleteCommit"):
-        transaction.become(Record(1000, 1, 0, state=State.COMPLETE_COMMIT))
+        transaction.become(TransactionRecord(1000, 1, 0, state=TransactionState.COMPLETE_COMMIT))
 
 
 def test_a_record_comes_back_from_the_store_as_it_was() -> None:
-    record = Record(
+    record = TransactionRecord(
         1000,
         5,
         3,
         2,
         4,
         -1,
-        State.ONGOING,
+        TransactionState.ONGOING,
         {("t", 0): None},
         {"g:1": {("t", 1): CommittedOffset(7, 1, "x", 9)}},
         10,
         11,
         2,
     )
-    assert Record.of(record.kept()) == record
+    assert TransactionRecord.of(record.kept()) == record
 
 
 def test_a_decided_record_leaves_its_offsets_to_the_groups() -> None:
-    record = Record(1000, 5, 3, state=State.ONGOING, offsets={"g": {("t", 1): CommittedOffset(7, 1, "", 9)}})
-    assert Record.of(record.decided(True, 1, -1, 0).kept()).offsets == {}
+    record = TransactionRecord(
+        1000, 5, 3, state=TransactionState.ONGOING, offsets={"g": {("t", 1): CommittedOffset(7, 1, "", 9)}}
+    )
+    assert TransactionRecord.of(record.decided(True, 1, -1, 0).kept()).offsets == {}
 
 
 @pytest.mark.parametrize(("epoch", "exhausted"), [(LAST_EPOCH - 1, False), (LAST_EPOCH, True), (LAST_EPOCH + 1, True)])
 def test_the_last_epoch_is_left_to_markers(epoch: int, exhausted: bool) -> None:
-    assert Record(1000, 5, epoch).exhausted is exhausted
+    assert TransactionRecord(1000, 5, epoch).exhausted is exhausted
 
 
 @pytest.mark.parametrize(
     ("record", "known", "unknown"),
     [
-        (Record(1000), [Id(5, 9)], []),
-        (Record(1000, 5, 7), [Id(5, 7)], [Id(5, 6), Id(5, 8), Id(4, 7)]),
-        (Record(1000, 5, 7, last_epoch=6), [Id(5, 7), Id(5, 6)], [Id(5, 5), Id(4, 6)]),
-        (Record(1000, 5, 0, LAST_EPOCH, previous_id=4), [Id(5, 0), Id(4, LAST_EPOCH)], [Id(4, 3), Id(3, LAST_EPOCH)]),
-        (Record(1000, 5, 0, previous_id=4), [Id(5, 0)], [Id(4, LAST_EPOCH)]),  # claimed by a successor
+        (TransactionRecord(1000), [Id(5, 9)], []),
+        (TransactionRecord(1000, 5, 7), [Id(5, 7)], [Id(5, 6), Id(5, 8), Id(4, 7)]),
+        (TransactionRecord(1000, 5, 7, last_epoch=6), [Id(5, 7), Id(5, 6)], [Id(5, 5), Id(4, 6)]),
+        (
+            TransactionRecord(1000, 5, 0, LAST_EPOCH, previous_id=4),
+            [Id(5, 0), Id(4, LAST_EPOCH)],
+            [Id(4, 3), Id(3, LAST_EPOCH)],
+        ),
+        (TransactionRecord(1000, 5, 0, previous_id=4), [Id(5, 0)], [Id(4, LAST_EPOCH)]),  # claimed by a successor
     ],
 )
 def test_a_producer_is_known_by_what_it_is_or_was_before_its_last_step(
-    record: Record, known: list[Id], unknown: list[Id]
+    record: TransactionRecord, known: list[Id], unknown: list[Id]
 ) -> None:
     assert [one for one in known + unknown if record.knows(one)] == known  # type: ignore[arg-type]

@@ -7,8 +7,6 @@ claims the name with an old epoch into the successor's open transaction, which i
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,21 +14,13 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.broker.transactions.client import Client, Id, batch
-from waterclock import ManualClock
 from waterclock.broker import Broker
-from waterclock.broker.transactions.record import LAST_EPOCH, Record
-from waterclock.broker.transactions.states import State
+from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord
+from waterclock.broker.transactions.states import TransactionState
 from waterclock.broker.transactions.verdicts import verdict
 from waterclock.broker.wire.errors import Error
 
 PROTOCOL = {1: 4, 2: 5}  # versions of EndTxn
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Broker(clock=ManualClock()) as broker, closing(Client(broker.bootstrap)) as client:
-        client.create("t")
-        yield client
 
 
 def transaction(client: Client, producer: Id, text: str = "a") -> None:
@@ -51,18 +41,18 @@ def test_who_ends_by_protocol_2_is_not_given_the_epoch_of_a_successor_that_ends_
 
 
 def test_nor_after_a_restart(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker, closing(Client(broker.bootstrap)) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
         old, new = client.ready("n"), client.ready("n")
         transaction(client, new)
         assert client.end("n", new) == "NONE"
-    with Broker(tmp_path) as broker, closing(Client(broker.bootstrap)) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         assert client.end("n", old, version=5) == ("PRODUCER_FENCED", Id(-1, -1))
 
 
 def test_nor_where_the_successor_has_another_producer_id() -> None:
     last = Id(5, LAST_EPOCH)
-    ended = Record(1000, 5, LAST_EPOCH).rotated(6, None, 1000, 0).joined_by([("t", 0)], [], 0)
+    ended = TransactionRecord(1000, 5, LAST_EPOCH).rotated(6, None, 1000, 0).joined_by([("t", 0)], [], 0)
     ended = ended.decided(True, 1, -1, 0).completed()
     assert (ended.producer_id, ended.previous_id, ended.epoch) == (6, 5, 0)
     assert verdict(ended, False, last, True, 2) == Error.INVALID_PRODUCER_ID_MAPPING  # type: ignore[arg-type]
@@ -72,7 +62,7 @@ def test_an_old_epochs_claim_does_not_abort_what_its_successor_has_open(client: 
     old, new = client.ready("n"), client.ready("n")
     transaction(client, new)
     assert client.init("n", last=old) == ("PRODUCER_FENCED", Id(-1, -1))
-    assert client.state("n") == State.ONGOING
+    assert client.state("n") == TransactionState.ONGOING
     assert client.end("n", new) == "NONE"
     assert client.committed("t") == ["a"]
 
@@ -116,10 +106,10 @@ class Owners:
 
 def test_whatever_a_replaced_producer_asks_for_it_is_refused(tmp_path: Path) -> None:
     dice = [Owners(f"n{seed}", random.Random(seed)) for seed in range(40)]
-    with Broker(tmp_path) as broker, closing(Client(broker.bootstrap)) as client:
+    with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")
     for _ in range(4):  # what is known of a name is known after a restart
-        with Broker(tmp_path) as broker, closing(Client(broker.bootstrap)) as client:
+        with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
             for owners in dice:
                 for _ in range(15):
                     owners.step(client)

@@ -9,7 +9,7 @@ import numpy as np
 from waterclock.clock import ManualClock
 from waterclock.relay.store import Identity, PartitionStore, State, pack, rows_of
 from waterclock.relay.store.origins import CHUNK
-from waterclock.relay.wire.snapshot import Capture, restore
+from waterclock.relay.wire.snapshot import SnapshotCapture, restore
 
 IDENTITY = Identity("group", "topic", 0)
 END = 3 * CHUNK + 10
@@ -38,7 +38,7 @@ def filled(folder: Path) -> PartitionStore:
 
 def told(store: PartitionStore, folder: Path, swept: int) -> PartitionStore:
     """Another one that a snapshot of the first was read into."""
-    capture = Capture(store, 0, END, swept, [])
+    capture = SnapshotCapture(store, 0, END, swept, [])
     while capture.step():
         pass
     other = opened(folder)
@@ -81,7 +81,7 @@ def test_what_a_store_has_for_pending_and_the_snapshot_for_settled_is_settled(tm
     first = filled(tmp_path / "a")
     older = opened(tmp_path / "b")
     append(older, [0, 6, 2 * CHUNK, *PENDING])
-    capture = Capture(first, 0, END, 3 * CHUNK, [])
+    capture = SnapshotCapture(first, 0, END, 3 * CHUNK, [])
     while capture.step():
         pass
     restore(older, capture.made(0))

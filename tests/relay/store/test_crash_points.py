@@ -48,7 +48,7 @@ def prepared(folder: Path, patch: pytest.MonkeyPatch) -> PartitionStore:
 STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "before 1": lambda patch: patch.setattr(PartitionStore, "_drop_finished", crash),
     "before 2": lambda patch: patch.setattr(manifest, "contents", crash),
-    "before 3": lambda patch: patch.setattr(files.Files, "begin_flush", crash),
+    "before 3": lambda patch: patch.setattr(files.StoreFiles, "begin_flush", crash),
     "within 3": lambda patch: patch.setattr(files, "flush_folder", crash),
     "before 4": lambda patch: patch.setattr(manifest, "write", crash),
     "within 4": lambda patch: patch.setattr(os, "replace", crash),

@@ -11,7 +11,7 @@ import numpy as np
 from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle, settled, turn
 from waterclock.relay.store import PartitionStore, State, ledger, slots
 from waterclock.relay.store.origins import CHUNK, Origins
-from waterclock.relay.store.slots import FIRST_SLOT, Slots
+from waterclock.relay.store.slots import FIRST_SLOT, SpanSlots
 
 
 @pytest.mark.parametrize("journal_bytes", [0, 1 << 20])
@@ -76,7 +76,7 @@ def test_when_slots_run_short_the_other_topics_of_a_span_are_counted_together(
 
 
 def test_what_is_settled_stays_as_it_was_settled_first() -> None:
-    origins = Origins(Slots())
+    origins = Origins(SpanSlots())
     some = np.array([3, 70_000])
     assert origins.settle(some, State.CANCELLED, range(0)).tolist() == [3, 70_000]
     assert origins.settle(some, State.FIRED, range(0)).tolist() == []

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle
-from waterclock.relay.store import Level, PartitionStore, files
+from waterclock.relay.store import PartitionStore, SpanLevel, files
 from waterclock.relay.store import store as module
 
 FAR = NOON + 1_000 * DAY
@@ -17,7 +17,7 @@ def turn_to(store: PartitionStore, now_ms: int) -> None:
     store._clock.advance_to_ns((now_ms - NOON) * 1_000_000)  # type: ignore[attr-defined]
 
 
-def levels(store: PartitionStore) -> list[Level]:
+def levels(store: PartitionStore) -> list[SpanLevel]:
     return [span.level for span in store.spans()]
 
 
@@ -29,7 +29,10 @@ def test_a_span_becomes_finer_as_it_comes_near(store: PartitionStore) -> None:
         while store.tidy():
             pass
         seen.append(levels(store))
-    assert seen == [[level] for level in (Level.YEAR, Level.MONTH, Level.MONTH, Level.DAY, Level.DAY, Level.HOUR)]
+    assert seen == [
+        [level]
+        for level in (SpanLevel.YEAR, SpanLevel.MONTH, SpanLevel.MONTH, SpanLevel.DAY, SpanLevel.DAY, SpanLevel.HOUR)
+    ]
     assert near(store, NOON + 2_000 * DAY + 1) == {0: NOON + 2_000 * DAY}
 
 
@@ -170,4 +173,4 @@ def test_a_clock_that_is_set_back_makes_no_span_coarser(store: PartitionStore) -
     checkpoint(store, 1)
     with reopened(store, NOON - 20 * DAY) as again:
         append(again, [(1, NOON)])
-        assert [(span.level, span.pending) for span in again.spans()] == [(Level.HOUR, {"reminders": 2})]
+        assert [(span.level, span.pending) for span in again.spans()] == [(SpanLevel.HOUR, {"reminders": 2})]

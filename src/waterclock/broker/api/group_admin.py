@@ -45,28 +45,24 @@ class GroupAdminApis:
         portions.answer(request, "groups", (self._described(request, name) for name in names), len(names))
 
     def _described(self, request: Request, group_id: str) -> Any:
+        row = {
+            "group_id": group_id, "group_state": "", "protocol_type": "", "protocol_data": "", "members": (),
+            "error_code": Error.NONE, "error_message": None, "authorized_operations": NOBODY_ASKED,
+        }  # fmt: skip
         if not may_with_group(request, Operation.DESCRIBE, group_id):
-            return request.make(
-                "DescribedGroup", group_id=group_id, group_state="", protocol_type="", protocol_data="",
-                error_code=Error.GROUP_AUTHORIZATION_FAILED, error_message=None, members=(),
-                authorized_operations=NOBODY_ASKED,
-            )  # fmt: skip
+            return request.make("DescribedGroup", **row | {"error_code": Error.GROUP_AUTHORIZATION_FAILED})
+        row["authorized_operations"] = authorized(request, group_id)
         group = self._coordinator.get(group_id)
         if not isinstance(group, ClassicGroup):
-            problem = f"Group {group_id} " + ("not found." if group is None else "is not a classic group.")
-            return request.make(
-                "DescribedGroup", group_id=group_id, group_state=ClassicState.DEAD.value, protocol_type="",
-                protocol_data="", error_message=problem,
-                error_code=Error.GROUP_ID_NOT_FOUND if request.version >= 6 else Error.NONE,
-                members=(), authorized_operations=authorized(request, group_id),
-            )  # fmt: skip
-        return request.make(
-            "DescribedGroup", group_id=group_id, group_state=group.state_name, error_code=Error.NONE,
-            error_message=None, protocol_type=group.protocol_type or "",
-            protocol_data=group.protocol or "" if group.state is ClassicState.STABLE else "",
-            members=tuple(self._member(request, group, member_id) for member_id in group.members),
-            authorized_operations=authorized(request, group_id),
-        )  # fmt: skip
+            why = "not found." if group is None else "is not a classic group."
+            row |= {"group_state": ClassicState.DEAD.value, "error_message": f"Group {group_id} {why}"}
+            row["error_code"] = Error.GROUP_ID_NOT_FOUND if request.version >= 6 else Error.NONE
+            return request.make("DescribedGroup", **row)
+        row |= {"group_state": group.state_name, "protocol_type": group.protocol_type or ""}
+        if group.state is ClassicState.STABLE:
+            row["protocol_data"] = group.protocol or ""
+        row["members"] = tuple(self._member(request, group, member_id) for member_id in group.members)
+        return request.make("DescribedGroup", **row)
 
     def _member(self, request: Request, group: ClassicGroup, member_id: str) -> Any:
         member, stable = group.members[member_id], group.state is ClassicState.STABLE

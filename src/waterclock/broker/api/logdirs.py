@@ -25,20 +25,18 @@ class LogDirApis:
 
     def describe(self, request: Request) -> None:
         disk = os.statvfs(self._folder)
-        rows = tuple(self._topic(request, name, found) for name, found in self._requested(request.body.topics) if found)
+        if request.body.topics is None:
+            wanted = [(topic.name, topic.partitions) for topic in self._topics]
+        else:
+            at = self._topics.partition
+            found = ((one.topic, [at(one.topic, number) for number in one.partitions]) for one in request.body.topics)
+            wanted = [(name, [one for one in partitions if one is not None]) for name, partitions in found]
+        rows = tuple(self._topic(request, name, partitions) for name, partitions in wanted if partitions)
         folder = request.make(
             "DescribeLogDirsResult", error_code=Error.NONE, log_dir=self._folder, topics=rows,
             total_bytes=disk.f_frsize * disk.f_blocks, usable_bytes=disk.f_frsize * disk.f_bavail, is_cordoned=False,
         )  # fmt: skip
         request.answer(error_code=Error.NONE, results=(folder,))
-
-    def _requested(self, topics: Any) -> list[tuple[str, list[Partition]]]:
-        if topics is None:
-            return [(topic.name, topic.partitions) for topic in self._topics]
-        found = (
-            (one.topic, (self._topics.partition(one.topic, number) for number in one.partitions)) for one in topics
-        )
-        return [(name, [partition for partition in partitions if partition]) for name, partitions in found]
 
     def _topic(self, request: Request, name: str, partitions: list[Partition]) -> Any:
         rows = tuple(

@@ -21,7 +21,7 @@ from waterclock.broker.api.demands import may_with_cluster, may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.times import NONE, Moment, first_at, latest
+from waterclock.broker.log.times import NONE, RecordTime, first_at, latest
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.replication.lease import ASKER
@@ -98,11 +98,11 @@ class OffsetApis:
         epoch = partition.memo.epoch if found.offset >= 0 else -1
         return _listed(request, requested.partition_index, Error.NONE, found, epoch)
 
-    def _find(self, partition: Partition, timestamp: int, upto: int) -> Moment:
+    def _find(self, partition: Partition, timestamp: int, upto: int) -> RecordTime:
         if timestamp == LATEST:
-            return Moment(-1, upto)
+            return RecordTime(-1, upto)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return Moment(-1, partition.start)
+            return RecordTime(-1, partition.start)
         if timestamp == MAX_TIMESTAMP:
             found = latest(partition)
             return found if found.offset < upto else NONE
@@ -151,7 +151,7 @@ class OffsetApis:
         return _end(request, requested.partition, error, epoch, end)
 
 
-def _listed(request: Request, partition: int, error: Error, found: Moment = NONE, epoch: int = -1) -> Any:
+def _listed(request: Request, partition: int, error: Error, found: RecordTime = NONE, epoch: int = -1) -> Any:
     return request.make(
         "ListOffsetsPartitionResponse", partition_index=partition, error_code=error, timestamp=found.timestamp,
         offset=found.offset, leader_epoch=epoch,

@@ -9,7 +9,7 @@ Rule 1: a resource checks before it changes, and then changes altogether.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from waterclock.broker.runtime import ALL, AT_START, BY_ALL, BY_NOBODY, DYNAMIC, ConfigEntry, RuntimeSettings
 from waterclock.broker.security.access import Access
@@ -29,27 +29,6 @@ class ResourceRefusal(Exception):
     def __init__(self, error: Error, message: str) -> None:
         super().__init__(message)
         self.error = error
-
-
-class Resource(Protocol):
-    """Something with settings; `given` are its own."""
-
-    @property
-    def given(self) -> dict[str, str]: ...
-
-    def names(self) -> list[str]: ...
-
-    def setting(self, name: str) -> Setting | None: ...
-
-    def words(self, name: str) -> list[ConfigEntry]: ...
-
-    def read_only(self, name: str) -> bool: ...
-
-    def check(self, given: Mapping[str, str]) -> None:
-        """Refused if it cannot have these."""
-
-    def replace(self, given: Mapping[str, str], then: Then) -> None:
-        """Have these, which were checked."""
 
 
 class TopicResource:
@@ -130,8 +109,11 @@ class BrokerResource:
         self._runtime.replace(self._level, given, then)
 
 
+Resource: TypeAlias = TopicResource | BrokerResource
+
+
 class Resources:
-    """Finds resources by kind and name; Refused if there is none. `listeners` says where clients find this broker."""
+    """Finds resources by kind and name, or raises ResourceRefusal. `listeners` says where clients find this broker."""
 
     def __init__(self, topics: Topics, runtime: RuntimeSettings, listeners: ConfigEntry) -> None:
         self._topics = topics
@@ -139,13 +121,14 @@ class Resources:
         self._listeners = listeners
 
     def find(self, kind: int, name: str) -> Resource:
-        if kind == TOPIC:
-            return self._topic(name)
         if kind == BROKER:
-            return BrokerResource(self._level(name), self._runtime, self._listeners)
-        raise ResourceRefusal(Error.INVALID_REQUEST, f"Resources of type {kind} have no settings here")
-
-    def _topic(self, name: str) -> Resource:
+            if name in (ALL, self._runtime.this):
+                return BrokerResource(name, self._runtime, self._listeners)
+            if not name.removeprefix("-").isdecimal():
+                raise ResourceRefusal(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
+            raise ResourceRefusal(Error.INVALID_REQUEST, f"This is broker {self._runtime.this}, not {name}")
+        if kind != TOPIC:
+            raise ResourceRefusal(Error.INVALID_REQUEST, f"Resources of type {kind} have no settings here")
         why = why_illegal(name)
         if why is not None:
             raise ResourceRefusal(Error.INVALID_TOPIC_EXCEPTION, why)
@@ -157,13 +140,6 @@ class Resources:
     def all(self) -> list[tuple[int, str]]:
         """Kind and name of each."""
         return [(BROKER, self._runtime.this), *((TOPIC, name) for name in sorted(self._topics.by_name))]
-
-    def _level(self, name: str) -> str:
-        if name in (ALL, self._runtime.this):
-            return name
-        if not name.removeprefix("-").isdecimal():
-            raise ResourceRefusal(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
-        raise ResourceRefusal(Error.INVALID_REQUEST, f"This is broker {self._runtime.this}, not {name}")
 
 
 def advertised(access: Access, host: str, port: int) -> ConfigEntry:

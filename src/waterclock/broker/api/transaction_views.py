@@ -14,7 +14,7 @@ from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.states import State
+from waterclock.broker.transactions.states import TransactionState
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -88,7 +88,7 @@ class TransactionViewApis:
 
     def list(self, request: Request) -> None:
         requested = request.body
-        every = {str(state) for state in State}
+        every = {str(state) for state in TransactionState}
         known = every & set(requested.state_filters)
         unknown = tuple(name for name in requested.state_filters if name not in every)
         matches = _matcher(getattr(requested, "transactional_id_pattern", None))

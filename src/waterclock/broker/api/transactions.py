@@ -18,7 +18,7 @@ from waterclock.broker.api.table import Api
 from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.topics import TopicPartition, Topics
-from waterclock.broker.transactions.coordinator import Member, TransactionCoordinator
+from waterclock.broker.transactions.coordinator import CommittingMember, TransactionCoordinator
 from waterclock.broker.transactions.record import NONE, ProducerId
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -181,7 +181,7 @@ class TransactionApis:
             answer(Error.NONE)
         else:
             instance, generation = getattr(body, "group_instance_id", None), getattr(body, "generation_id", -1)
-            member = Member(body.group_id, getattr(body, "member_id", ""), instance, generation)
+            member = CommittingMember(body.group_id, getattr(body, "member_id", ""), instance, generation)
             producer = ProducerId(body.producer_id, body.producer_epoch)
             protocol = 2 if request.version >= SECOND else 1
             self._coordinator.hold(body.transactional_id, producer, member, protocol, good, answer)

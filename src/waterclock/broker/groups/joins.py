@@ -13,26 +13,12 @@ Rule 2: a cancelled operation does nothing: whoever cancels goes on by himself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.groups.classic import ClassicGroup
-
-
-class DelayedRebalance(Protocol):
-    """A question and a deed."""
-
-    def try_complete(self, op: DelayedOperation) -> bool: ...
-
-    def on_complete(self, op: DelayedOperation) -> None: ...
-
-
-def wait(purgatory: Purgatory, sort: str, group: ClassicGroup, delayed: DelayedRebalance, timeout_s: float) -> None:
-    """Watch an operation of a group; `sort` is "join" or "sync"."""
-    op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_s)
-    purgatory.try_complete_else_watch(op, ((sort, group.id),))
 
 
 class DelayedJoin:
@@ -102,3 +88,15 @@ class DelayedSync:
     def on_complete(self, op: DelayedOperation) -> None:
         if op.outcome == "expired":
             self._missing(self._group)
+
+
+def wait(
+    purgatory: Purgatory,
+    sort: str,
+    group: ClassicGroup,
+    delayed: InitialJoin | DelayedJoin | DelayedSync,
+    timeout_s: float,
+) -> None:
+    """Watch an operation of a group; `sort` is "join" or "sync"."""
+    op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_s)
+    purgatory.try_complete_else_watch(op, ((sort, group.id),))

@@ -63,7 +63,10 @@ def upgraded(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
     made, taken = ConsumerGroup(group.id), dict[TopicIdPartition, str]()
     made.epoch = made.target_epoch = group.generation
     for member in group.members.values():
-        said = _said(group, member)
+        # what it says of itself; who has not seen a generation yet may not speak the group's protocol
+        said = read_subscription(member.metadata(group.protocol) or member.protocols[0][1])
+        if said is None:
+            raise _refusal(group, f"what its member {member.id} says of itself is not what consumers say")
         has = _has(group, member, said, topics, taken)
         taken.update(dict.fromkeys(has, member.id))
         made.target[member.id] = has
@@ -75,14 +78,6 @@ def upgraded(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         if more:
             made.put(replace(one, state=UNREVOKED, revoking=more))
     return made
-
-
-def _said(group: ClassicGroup, member: ClassicMember) -> Subscription:
-    """What a member says of itself; who has not seen a generation yet may not speak the group's protocol."""
-    said = read_subscription(member.metadata(group.protocol) or member.protocols[0][1])
-    if said is None:
-        raise _refusal(group, f"what its member {member.id} says of itself is not what consumers say")
-    return said
 
 
 def _has(

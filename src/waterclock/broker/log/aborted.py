@@ -8,7 +8,7 @@ Rule 3: they are made durable before a snapshot says that a start need not read 
 Rule 4: a reader costs as much as there are transactions from its first record to the last marker of one that begins
     before its end, however many came later: `_floors` never fall, so where the later ones begin is found by bisection.
 Rule 5: no row is believed that the snapshot does not vouch for: it has the number and the checksum of each file's rows
-    before it. Where a file has others, a start finds the transactions in the log again (replaying.py).
+    before it. If a file has others, a start finds the transactions in the log again (replaying.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Record batches, format 2: what the broker reads of them, and the few fields it writes.
 
 A batch is stored as it was received. Only the base offset and the leader epoch lie outside of the checksum; they are
-all that the broker writes in. Records are decoded where somebody asks for a moment inside a batch, and by the
+all that the broker writes in. Records are decoded if somebody asks for a moment inside a batch, and by the
 compaction: records.py.
 
 Rule 1: nothing of a batch is trusted before its length and its checksum (CRC-32C of all that follows the field) are right.
@@ -73,7 +73,7 @@ class Batch(NamedTuple):
 
 
 def header_of(data: Buffer, at: int = 0) -> Batch:
-    """The header at byte `at`; `struct.error` where fewer than 61 bytes follow."""
+    """The header at byte `at`; `struct.error` if fewer than 61 bytes follow."""
     return Batch._make(LAYOUT.unpack_from(data, at))
 
 

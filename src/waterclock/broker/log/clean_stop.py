@@ -12,7 +12,7 @@
     a folder it does not name  it says nothing of it: that one was restored, or put there by hand
 
 Rule 1: it names a partition only if all of it is durable and no compaction is in the midst of its files.
-Rule 2: where it holds, nothing was undurable: nothing need be read again, flushed or written.
+Rule 2: if it holds, nothing was undurable: nothing need be read again, flushed or written.
 Rule 3: it names the run of the broker that was stopped, if the store had taken that: a number, new with each start
     (folder/data_folder.py). One without a run is an earlier version's.
 Rule 4: an end that any mark names, this one or one that was renamed, is an offset that no record is given again: `ends`.

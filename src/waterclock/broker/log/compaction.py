@@ -11,25 +11,33 @@
     without a value: a deletion                           until delete.retention.ms after a compaction first met it
     of an aborted transaction                             no
     a transaction's marker                                until then too, counted from when its last record went
-    a batch that a producer's last sequence stands in     its header, where its records go
+    a batch that a producer's last sequence stands in     its header, if its records go
     the last batch of a file                              the same: offsets go on where they were, whatever a crash takes
 
 Rule 1: offsets never change. The active segment is not touched, nor anything at or after the last stable offset, nor
     what is younger than min.compaction.lag.ms.
 Rule 2: a batch that cannot be decoded stays as it is: its sender made it so, and every reader gets it so.
+
+    a batch of        whose records are still there    then its marker
+    an aborted one    they go now                      stays, and answers to readers list the transaction
+    an aborted one    they went before                 may go, once its time is over
+    a committed one   (as the keys say)                may go once no batch of it is left
+
+Source: KIP-98, KIP-534; the cleaner of Apache Kafka behaves so.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from waterclock.broker.buffers import Buffer
 from waterclock.broker.log.aborted import ROW
-from waterclock.broker.log.batch import Batch
-from waterclock.broker.log.decided import DecidedTransactions
+from waterclock.broker.log.batch import Batch, commits
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction, Producer
@@ -54,7 +62,7 @@ NOWHERE: Final = -1  # its epoch stands in a marker
 UNSURE: Final = -2  # all its batches that are kept in memory may be lost
 
 
-class Plan(NamedTuple):
+class CompactionPlan(NamedTuple):
     """What is compacted: `segments`, up to offset `upto`; what comes from offset `dirty` on is new."""
 
     folder: str
@@ -77,7 +85,7 @@ class Swap(NamedTuple):
     aborted: list[AbortedTransaction]
 
 
-def plan(partition: Partition, now_ms: int) -> Plan | None:
+def plan(partition: Partition, now_ms: int) -> CompactionPlan | None:
     """What a compaction would do now; None if there is too little to do."""
     settings = partition.settings
     dirty = max(partition.memo.cleaned, partition.start)
@@ -101,7 +109,7 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
     aborted = [row for row in partition.aborted.between(0, upto) if row.last >= chosen[0].base]
     last = {pid: _last(known, partition) for pid, known in partition.producers.known.items()}
     keep_ms = settings["delete.retention.ms"]
-    return Plan(
+    return CompactionPlan(
         partition.folder, chosen, dirty, upto, now_ms, keep_ms, settings.segment_bytes, aborted, new / (old + new), last
     )
 
@@ -113,10 +121,49 @@ def _last(known: Producer, partition: Partition) -> Last:
     return Last(offset, known.epoch)
 
 
+class DecidedTransactions:
+    """`aborted`: the transactions that readers of the log pass over, in any order.
+
+    `listed` are those of them that answers to readers must list still. What is fed in comes in the order of the log, from
+    its start, every batch of it.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._coming = deque(sorted(aborted, key=lambda row: row.first))
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()  # producers with a transaction, decided by a marker to come, that has batches
+        self.listed: list[AbortedTransaction] = []
+
+    def goes(self, batch: Batch) -> bool:
+        """Whether a batch of records belongs to an aborted transaction."""
+        if not batch.transactional:
+            return False
+        self._reach(batch.last)
+        self._seen.add(batch.producer_id)
+        return batch.producer_id in self._aborted
+
+    def needless(self, batch: Batch, data: Buffer) -> bool:
+        """Whether no batch of a marker's transaction is left before it."""
+        if not batch.records:
+            return True
+        self._reach(batch.last)
+        seen = batch.producer_id in self._seen
+        self._seen.discard(batch.producer_id)
+        row = None if commits(data) else self._aborted.pop(batch.producer_id, None)
+        if row is not None and seen:
+            self.listed.append(row)
+        return not seen
+
+    def _reach(self, offset: int) -> None:
+        while self._coming and self._coming[0].first <= offset:
+            row = self._coming.popleft()
+            self._aborted[row.producer_id] = row
+
+
 class Compaction:
     """One compaction, done in steps by whoever iterates. `covered` is the offset up to which it has come."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CompactionPlan) -> None:
         self._plan = plan
         for segment in plan.segments:
             segment.pin()  # who reads it needs its index longer than that has its name

@@ -6,7 +6,7 @@
     NAME.index, without NAME.log, or renamed         its last row's batch              yes: rows are INDEX_EVERY bytes apart
     N.snapshot.damaged, A-B.swap.damaged             N, B                              no file says so
 
-Rule 1: the log goes on at the largest of them, and where more may have followed, so many offsets later as that can have
+Rule 1: the log goes on at the largest of them, and if more may have followed, so many offsets later as that can have
     been. A reader that stands anywhere before gets the first new record, and none twice.
 Rule 2: what lies outside of the folder (named_offsets.py) counts too, but proves nothing: whoever commits an
     offset may say any.

@@ -110,7 +110,7 @@ class Memo:
         self.start, self.cleaned = min(self.start, end), min(self.cleaned, end)
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` and the offset after its last record; (-1, -1) where all are later. KIP-101."""
+        """The largest epoch up to `epoch` and the offset after its last record; (-1, -1) if all are later. KIP-101."""
         row = bisect_right(self.epochs, (epoch, 1 << 63)) - 1
         if row < 0 or epoch > self.epoch:
             return -1, -1
@@ -118,7 +118,7 @@ class Memo:
 
 
 def _read(path: str) -> tuple[Memo | None, str]:
-    """What stands in the file at `path`, and what is wrong with it; (None, "") where there is none."""
+    """What stands in the file at `path`, and what is wrong with it; (None, "") if there is none."""
     try:
         with open(path, "rb") as file:
             raw = file.read()

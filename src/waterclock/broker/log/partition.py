@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY: Final = 4 << 20  # bytes of log: what a start after a crash reads again, header by header
 SNAPSHOT_SHARE: Final = 32  # a snapshot of many producers is large: it may be one part in so many of what is written
 FAILED: Final = -1
-UNKNOWN: Final = -1  # the coordinator's epoch, where no marker says it
+UNKNOWN: Final = -1  # the coordinator's epoch, if no marker says it
 ZSTD: Final = 4  # the last of the compressions
 NO_TIMESTAMP: Final = -1
 
@@ -95,7 +95,7 @@ class Partition:
     def append(self, data: memoryview, now_ms: int, keyed: bool | None = None) -> tuple[Error, int]:
         """Append a producer's batch; (NONE, its offset), or (why not, -1). A repeated one has its first offset.
 
-        `keyed` says whether every record has a key, where that is known already.
+        `keyed` says whether every record has a key, if that is known already.
         """
         error, batch = self.checked(data, now_ms, keyed)
         if error:
@@ -170,7 +170,7 @@ class Partition:
         return self._write(data, header_of(data))
 
     def active_for(self, size: int, timestamp: int) -> Segment:
-        """The segment that the next `size` bytes go into: a new one where they do not fit, or come too late for it."""
+        """The segment that the next `size` bytes go into: a new one if they do not fit, or come too late for it."""
         active = self.active
         if active.size and (
             active.size + size > self.settings.segment_bytes
@@ -190,7 +190,7 @@ class Partition:
     def drop(self, count: int) -> list[Segment]:
         """Take out the oldest `count` segments, all of them durable; their files stay for the caller to remove.
 
-        Fewer where what is known of the last ones' producers is not on its way to the disk yet: they go the next time.
+        Fewer if what is known of the last ones' producers is not on its way to the disk yet: they go the next time.
         """
         if count == len(self.segments):
             self.roll()

@@ -16,9 +16,9 @@
 Rule 1: what was durable is never cut off. Damage there is said with the file, the byte and the ways on.
 Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process. What is proved durable
     is not flushed again.
-Rule 3: a segment's file that is gone is taken for deleted by whoever heard of its damage: its records are told of, and the
-    log goes on behind every offset that may have been given (lost.py). Its start stays: who stands among what is lost gets
-    the first record behind. A follower's log goes on where it ends: what it lacks is copied again.
+Rule 3: a segment's file that is gone is taken for deleted by whoever heard of its damage: a line in the log names its
+    records, and the log goes on behind every offset that may have been given (lost.py). Its start stays: who stands among
+    what is lost gets the first record behind. A follower's log goes on where it ends: what it lacks is copied again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger("waterclock.broker")
 
 class Said(NamedTuple):
     """What is known of a partition outside of its folder, each None if it is not: what the mark of the last clean stop says
-    of it, where any mark says that it ended, and the largest offset that is named elsewhere (None: this is a copy)."""
+    of it, where it ended by any mark, and the largest offset that is named elsewhere (None: this is a copy)."""
 
     left: LeftBehind | None = None
     stopped_at: int | None = None

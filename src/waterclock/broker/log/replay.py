@@ -45,7 +45,7 @@ MAGIC_AT: Final = 16  # behind a batch's offset, length and epoch
 log = logging.getLogger("waterclock.broker")
 
 
-class Frame(NamedTuple):
+class WriteAheadFrame(NamedTuple):
     """A whole frame: its number, that of its half's first one, its rows, and its run (None: it does not say)."""
 
     number: int
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
 Pieces: TypeAlias = "dict[str, dict[int, list[Piece]]]"  # partition's path -> base of the segment -> in their order
 
 
-class Replay(NamedTuple):
+class WriteAheadReplay(NamedTuple):
     """What was put back from the write-ahead log in `folder`; it is there still, for a start that may yet be refused.
 
     `ends`: the offset behind the last record that it holds of each partition, by the partition's folder. `whole`: whether
@@ -83,7 +83,7 @@ class Replay(NamedTuple):
             _away(self.folder, _halves(self.folder), "not all of it could be put back")
 
 
-def replay(folder: str, run: int | None, *, stopped: bool) -> Replay:
+def replay(folder: str, run: int | None, *, stopped: bool) -> WriteAheadReplay:
     """Put back what the write-ahead log in a data folder holds, durably; OSError.
 
     `run` is the last run, if that is known; `stopped`, whether it ended with a clean stop.
@@ -103,7 +103,7 @@ def replay(folder: str, run: int | None, *, stopped: bool) -> Replay:
     if restored := sum(size for size, _ in outcomes):
         log.warning("%d bytes that a power cut had taken were put back from the write-ahead log", restored)
     ends = {os.path.join(folder, path): _end(segments) for path, segments in pieces.items() if segments}
-    return Replay(folder, ends, all(whole for _, whole in outcomes))
+    return WriteAheadReplay(folder, ends, all(whole for _, whole in outcomes))
 
 
 def _halves(folder: str) -> list[str]:
@@ -115,9 +115,9 @@ def _away(folder: str, halves: Iterable[str], why: str) -> None:
         log.error("%s lies in %s from now on: %s", path, set_aside(folder, path), why)
 
 
-def _frames_of(folder: str, halves: Iterable[str], run: int | None) -> list[Frame]:
+def _frames_of(folder: str, halves: Iterable[str], run: int | None) -> list[WriteAheadFrame]:
     """The frames of both halves in their order; a half of another run is set aside."""
-    frames: list[Frame] = []
+    frames: list[WriteAheadFrame] = []
     for path in halves:
         with open(path, "rb") as file:
             found = list(whole_frames(file.read()))
@@ -131,7 +131,7 @@ def _frames_of(folder: str, halves: Iterable[str], run: int | None) -> list[Fram
     return sorted(frames, key=attrgetter("number"))
 
 
-def _say_gaps(folder: str, frames: list[Frame]) -> None:
+def _say_gaps(folder: str, frames: list[WriteAheadFrame]) -> None:
     before = frames[0].first - 1 if frames else 0
     for frame in frames:
         if frame.number != before + 1:
@@ -142,7 +142,7 @@ def _say_gaps(folder: str, frames: list[Frame]) -> None:
         before = frame.number
 
 
-def whole_frames(data: bytes) -> Iterator[Frame]:
+def whole_frames(data: bytes) -> Iterator[WriteAheadFrame]:
     """Every whole frame in a half's bytes, those of earlier times behind the last one's too."""
     at = _next(data, 0)
     while at >= 0 and at + HEAD.size <= len(data):
@@ -160,7 +160,7 @@ def _next(data: bytes, at: int) -> int:
     return min((found for mark in (MARK, WITHOUT_RUN) if (found := data.find(mark, at)) >= 0), default=-1)
 
 
-def _frame_at(data: bytes, at: int, *, named: bool) -> Frame | None:
+def _frame_at(data: bytes, at: int, *, named: bool) -> WriteAheadFrame | None:
     """The frame at byte `at`, if it is whole; `named`, if it is one with a run."""
     skipped = 0 if named else RUN_BYTES
     head = data[at : at + len(MARK)] + bytes(skipped) + data[at + len(MARK) : at + HEAD.size - skipped]
@@ -169,10 +169,10 @@ def _frame_at(data: bytes, at: int, *, named: bool) -> Frame | None:
     summed = SUMMED.pack(run, number, first, length)[skipped:]
     if len(rows) != length or crc32c(rows, crc32c(summed)) != checksum:
         return None
-    return Frame(number, first, rows, run if named else None)
+    return WriteAheadFrame(number, first, rows, run if named else None)
 
 
-def _pieces(frames: list[Frame]) -> Pieces:
+def _pieces(frames: list[WriteAheadFrame]) -> Pieces:
     """What is to be put back."""
     pieces: Pieces = defaultdict(lambda: defaultdict(list))
     for rows in (frame.rows for frame in frames):

@@ -25,14 +25,14 @@ from waterclock.broker.log.segment import numbered
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition
-    from waterclock.broker.log.snapshot import Snapshot
+    from waterclock.broker.log.snapshot import ProducerSnapshot
 
 Rows: TypeAlias = "dict[int, list[AbortedTransaction]]"  # by the bases of the segments with their markers
 NONE: Final[dict[int, RowsChecksum] | None] = {}
 log = logging.getLogger("waterclock.broker")
 
 
-def learn(partition: Partition, names: Collection[str], known: Snapshot | None, end: int) -> None:
+def learn(partition: Partition, names: Collection[str], known: ProducerSnapshot | None, end: int) -> None:
     """Learn of everything up to offset `end`; `names` are those of the folder's files."""
     first = partition.segments[0].base
     since, vouched = first, NONE

@@ -5,7 +5,7 @@
     retention.bytes       the partition without them still has that much
     retention.ms          their latest record is older, by its own timestamp
 
-Rule 1: whole segments, all before the high watermark. Where all are too old a new one is begun first.
+Rule 1: whole segments, all before the high watermark. If all are too old, a new one is begun first.
 Rule 2: topics that are compacted only lose nothing but what lies before their start.
 Source: log retention of Apache Kafka, which counts the same way.
 """
@@ -82,6 +82,6 @@ def _too_old(partition: Partition, now_ms: int) -> Iterator[Segment]:
 
 
 def _latest_ms(partition: Partition, segment: Segment) -> int:
-    """The latest timestamp in a segment; where its records have none, when it was last written to."""
+    """The latest timestamp in a segment; if its records have none, when it was last written to."""
     latest = partition.latest_in(segment)
     return latest if latest >= 0 else int(os.fstat(segment.fd).st_mtime * 1000)

@@ -48,7 +48,7 @@ class RenamedLog(NamedTuple):
     base: int
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """A byte at which a whole batch starts, and its offset; or the end of both."""
 
     at: int
@@ -59,7 +59,9 @@ class SegmentScrub(Generic[File]):
     """The first `size` bytes of `segment`, which end before offset `end`. `at` is how far it has come."""
 
     def __init__(self, segment: File, size: int, end: int) -> None:
-        self.segment, self.size, self._end = segment, size, end
+        self.segment = segment
+        self.size = size
+        self._end = end
         self.at = 0
         self.next_offset = segment.base
         """The offset that comes next if nothing is missing."""
@@ -93,7 +95,7 @@ class SegmentScrub(Generic[File]):
         return max(0, int(length))
 
     def _read(self, at: int, size: int) -> bytes:
-        """Bytes that are to be checked; none where the disk refuses (rule 2)."""
+        """Bytes that are to be checked; none if the disk refuses (rule 2)."""
         try:
             return os.pread(self.segment.fd, min(size, self.size - at), at)
         except OSError:
@@ -125,9 +127,7 @@ class SegmentScrub(Generic[File]):
         """What is here is damaged: go on at the next good place."""
         place = self._where_it_says()
         if place is None:
-            row = Place(
-                self.size, self._end
-            )  # the next row of the index where a whole batch stands; the end if none does
+            row = BatchPlace(self.size, self._end)  # unless a whole batch stands at a later row of the index
             for later in [row for row in self._rows if self.at < row.at < self.size and row.offset >= self.next_offset]:
                 if self._stands(later):
                     row = later
@@ -137,13 +137,13 @@ class SegmentScrub(Generic[File]):
         self.damages.append(Damage(self.at, place.at, self.next_offset, max(self.next_offset, place.offset)))
         self.at, self.next_offset = place.at, max(self.next_offset, place.offset)
 
-    def _where_it_says(self) -> Place | None:
+    def _where_it_says(self) -> BatchPlace | None:
         """The place that the header here leads to, if a whole batch stands there with the offset that it leads to."""
         head = self._read(self.at, HEADER)
         if len(head) < HEADER:
             return None
         batch = header_of(head)
-        behind = Place(self.at + PREFIX + batch.length, batch.last + 1)
+        behind = BatchPlace(self.at + PREFIX + batch.length, batch.last + 1)
         if (
             batch.base != self.next_offset
             or batch.last_delta < 0
@@ -153,16 +153,16 @@ class SegmentScrub(Generic[File]):
             return None
         return behind if self._stands(behind) else None
 
-    def _stands(self, place: Place) -> bool:
+    def _stands(self, place: BatchPlace) -> bool:
         """Whether a whole batch stands there."""
         data = memoryview(self._read(place.at, PREFIX + self._length_at(place.at)))
         return is_whole(data, 0) and header_of(data).base == place.offset
 
     @cached_property
-    def _rows(self) -> list[Place]:
-        return [Place(at, base) for base, at in read_rows(self.segment.path + ".index", self.segment.base)]
+    def _rows(self) -> list[BatchPlace]:
+        return [BatchPlace(at, base) for base, at in read_rows(self.segment.path + ".index", self.segment.base)]
 
-    def _before(self, row: Place) -> Generator[None, None, Place]:
+    def _before(self, row: BatchPlace) -> Generator[None, None, BatchPlace]:
         """The first place from which whole batches lead to a row, or the row itself."""
         start = max(self.at + 1, row.at - NEAR)
         data = memoryview(between := self._read(start, row.at - start))
@@ -170,7 +170,7 @@ class SegmentScrub(Generic[File]):
         while magic >= 0:
             here = magic - MAGIC_AT
             if self._leads(data, here, row.offset):
-                return Place(start + here, header_of(data, here).base)
+                return BatchPlace(start + here, header_of(data, here).base)
             magic = between.find(MAGIC, magic + 1)
             yield
         return row

@@ -25,8 +25,7 @@ from crc32c import crc32c
 from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
-from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
-from waterclock.broker.log.stored_index import StoredIndex
+from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, StoredIndex, last_row
 from waterclock.disk import flush_file, flush_folder, write_all
 
 CHUNK: Final = 1 << 20
@@ -312,7 +311,9 @@ class Segment:
         """Drop everything from byte `size` on, in the index first: it must not say that the file was longer."""
         self.index.forget(size)
         os.ftruncate(self.fd, size)
-        self.size, self.durable, self.settled = size, min(self.durable, size), min(self.settled, size)
+        self.size = size
+        self.durable = min(self.durable, size)
+        self.settled = min(self.settled, size)
 
     def flush(self) -> None:
         """Put what was written onto the disk; the first time, and after `name_anew`, the folder's label and names too."""

@@ -40,7 +40,7 @@ ENDING: Final = ".snapshot"
 log = logging.getLogger("waterclock.broker")
 
 
-class Snapshot(NamedTuple):
+class ProducerSnapshot(NamedTuple):
     """The producers at `offset`, and what the files of aborted transactions before it hold: by their segments' bases.
 
     None for `vouched` in the form of earlier versions, which said nothing of them.
@@ -100,7 +100,7 @@ def offsets(names: Iterable[str]) -> list[int]:
     return numbered(names, ENDING)
 
 
-def newest(folder: str, names: Iterable[str]) -> Snapshot | None:
+def newest(folder: str, names: Iterable[str]) -> ProducerSnapshot | None:
     """The last good snapshot: everything before it was durable when it was taken."""
     for offset in reversed(offsets(names)):
         found = _read(folder, offset)
@@ -125,7 +125,7 @@ def _checksum(offset: int, data: bytes, folder: str) -> int:
     return int(crc32c(data, crc32c(PLACE.pack(offset), crc32c(os.fsencode(os.path.basename(folder))))))
 
 
-def _read(folder: str, offset: int) -> Snapshot | None:
+def _read(folder: str, offset: int) -> ProducerSnapshot | None:
     with open(_path(folder, offset), "rb") as file:
         raw = file.read()
     head = len(FORM) + CRC.size
@@ -136,13 +136,13 @@ def _read(folder: str, offset: int) -> Snapshot | None:
         if form == WITHOUT_FOLDER and crc == crc32c(raw[head:], crc32c(PLACE.pack(offset))):
             return _unpacked(offset, raw[head:])
         if CRC.unpack_from(raw)[0] == crc32c(raw[CRC.size :]):
-            return Snapshot(offset, Producers.load(raw[CRC.size :]), None)
+            return ProducerSnapshot(offset, Producers.load(raw[CRC.size :]), None)
     return None
 
 
-def _unpacked(offset: int, data: bytes) -> Snapshot:
+def _unpacked(offset: int, data: bytes) -> ProducerSnapshot:
     (count,) = COUNT.unpack_from(data)
     after = COUNT.size + count * VOUCHED.size
     rows = VOUCHED.iter_unpack(data[COUNT.size : after])
     vouched = {base: RowsChecksum(rows, crc) for base, rows, crc in rows}
-    return Snapshot(offset, Producers.load(data[after:]), vouched)
+    return ProducerSnapshot(offset, Producers.load(data[after:]), vouched)

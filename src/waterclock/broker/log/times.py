@@ -14,17 +14,17 @@ from waterclock.broker.log.records import timestamps
 from waterclock.broker.log.segment import Segment
 
 
-class Moment(NamedTuple):
+class RecordTime(NamedTuple):
     """A record's timestamp in ms and its offset; (-1, -1) if there is none."""
 
     timestamp: int
     offset: int
 
 
-NONE = Moment(-1, -1)
+NONE = RecordTime(-1, -1)
 
 
-def first_at(partition: Partition, timestamp: int, upto: int) -> Moment:
+def first_at(partition: Partition, timestamp: int, upto: int) -> RecordTime:
     """The first record before offset `upto` whose timestamp is `timestamp` or later."""
     for segment in partition.segments:
         if segment.base >= upto:
@@ -36,7 +36,7 @@ def first_at(partition: Partition, timestamp: int, upto: int) -> Moment:
     return NONE
 
 
-def latest(partition: Partition) -> Moment:
+def latest(partition: Partition) -> RecordTime:
     """The record with the latest timestamp of all, the first of those: what timestamp -3 asks for. KIP-734."""
     best = NONE
     for segment in partition.segments:
@@ -49,7 +49,7 @@ def latest(partition: Partition) -> Moment:
     return best
 
 
-def _in_segment(segment: Segment, timestamp: int, start: int, upto: int) -> Moment:
+def _in_segment(segment: Segment, timestamp: int, start: int, upto: int) -> RecordTime:
     for at, batch in segment.headers(segment.lookup.before_time(timestamp)):
         if batch.base >= upto:
             return NONE
@@ -60,9 +60,9 @@ def _in_segment(segment: Segment, timestamp: int, start: int, upto: int) -> Mome
     return NONE
 
 
-def _latest_in(segment: Segment, start: int, least: int) -> Moment:
+def _latest_in(segment: Segment, start: int, least: int) -> RecordTime:
     """The first of the latest records of a segment that are later than `least`."""
-    best = Moment(least, -1)
+    best = RecordTime(least, -1)
     for at, batch in segment.headers():
         if batch.max_timestamp > best.timestamp and batch.last >= start:
             for moment in _moments(segment, at, batch):
@@ -71,8 +71,8 @@ def _latest_in(segment: Segment, start: int, least: int) -> Moment:
     return best if best.offset >= 0 else NONE
 
 
-def _moments(segment: Segment, at: int, batch: Batch) -> list[Moment]:
+def _moments(segment: Segment, at: int, batch: Batch) -> list[RecordTime]:
     try:
-        return [Moment(t, offset) for offset, t in timestamps(Slice(segment, at, PREFIX + batch.length).read())]
+        return [RecordTime(t, offset) for offset, t in timestamps(Slice(segment, at, PREFIX + batch.length).read())]
     except ValueError:
-        return [Moment(batch.max_timestamp, batch.base)]
+        return [RecordTime(batch.max_timestamp, batch.base)]

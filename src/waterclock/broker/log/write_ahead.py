@@ -16,8 +16,8 @@ Rule 2: who rewrites bytes of a segment flushes it before, and says STANDS. Nobo
 Rule 3: the files are there from the first small append on until everything stands in its own files, at a stop. A start that
     finds them puts back what they hold before a partition is opened (replay.py), and removes them.
 Rule 4: any thread may write a frame, one at a time. A flush that fails ends the process: durable.py. A frame that the disk
-    does not take (reserved room is no promise where files are copied on write, or their size is limited) was not flushed:
-    whoever hands it in is told, and flushes the files themselves.
+    does not take (reserved room is no promise if files are copied on write, or their size is limited) was not flushed:
+    whoever hands it in gets OSError, and flushes the files themselves.
 Rule 5: each frame names the run of the broker that wrote it, a number that is new with each start (folder/data_folder.py):
     what lies here from before, or from another folder, is known by that.
 """
@@ -101,7 +101,7 @@ class WriteAheadLog:
         size = HEAD.size + len(rows)
         if self._at + size > ROOM:  # go on in the other half (rule 1)
             other = 1 - self._half
-            _settle(self._unflushed[other])  # where nobody has done so beside it
+            _settle(self._unflushed[other])  # unless somebody has done so beside it
             self._unflushed[other].clear()
             self._half = other
             self._first = self._number + 1

@@ -1,6 +1,6 @@
 """Where connections come in: one listening socket, all its connections, and what they may take.
 
-Rule 1: what cannot be taken is refused at the door: one more than `max.connections`, and what there is no file for.
+Rule 1: what cannot be taken is refused when it connects: one more than `max.connections`, and what there is no file for.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
     the folder remembers            it is started            then
     that it follows X               nothing, or X            follows X
     anything                        to follow Y              follows Y
-    that it was promoted over X     nothing, or X            follows X where X leads in a later epoch; otherwise leads
+    that it was promoted over X     nothing, or X            follows X if X leads in a later epoch; otherwise leads
     a follower at X                 nothing                  the same
     nothing                         nothing                  leads
 
 Rule 1: it is deposed by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leader.py.
-Rule 2: a new leader lets clients in once the old one was told, or refuses its connection, or OVER_S has passed: by then the
-    old one's lease is over, and it asks before it serves: lease.py. That holds at every start of a promoted broker.
+Rule 2: a new leader lets clients in once the old one has heard of it, or refuses its connection, or OVER_S has passed: by
+    then the old one's lease is over, and it asks before it serves: lease.py. So at every start of a promoted broker.
 """
 
 from __future__ import annotations

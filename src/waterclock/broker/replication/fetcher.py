@@ -1,7 +1,7 @@
 """The follower's copying: everything the leader has, in rounds, each durable here before the next is asked for.
 
 1. After each connection: is it a leader that can be followed here?
-2. Agree on the journal: where this log and the leader's part, by epochs, the tail here is cut; where they part before
+2. Agree on the journal: where this log and the leader's part, by epochs, the tail here is cut; if they part before
    this log's start it begins anew. Copy it to its end, and do what it says: then the topics here are the leader's.
 3. Agree on every partition.
 4. Fetch from the end of every partition; append the batches as they are, put them onto the disk; do what the journal
@@ -9,7 +9,7 @@
 
 Rule 1: nothing is asked for from an offset before everything below it is durable.
 Rule 2: a follower believes its leader but for one thing: a leader of an older epoch than its own is none.
-Rule 3: where the disk is full it waits for room, connects anew and goes on. Cutting and copying anew are the exception:
+Rule 3: if the disk is full it waits for room, connects anew and goes on. Cutting and copying anew are the exception:
     they end the broker, and the next start makes good what they had begun.
 Rule 4: partitions are named by their topics' ids: one of the same name may be another by now.
 Source: KIP-101, KIP-279 (epochs that one of the two has never heard of).
@@ -29,7 +29,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
 from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.link import CannotFollow, Link, LinkLost
-from waterclock.broker.replication.replica import NoRoom, Replica, room_awaited
+from waterclock.broker.replication.replica import FollowerReplica, NoRoom, room_awaited
 from waterclock.broker.store import Entry
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
@@ -43,20 +43,20 @@ AGAIN_S: Final = 0.1
 NO_ROOM_S: Final = 1.0
 WHY: Final = {
     Error.DUPLICATE_BROKER_REGISTRATION: "another broker follows it already, or it leads under the same number as this one",
-    Error.CLUSTER_AUTHORIZATION_FAILED: "it is told another --link-login than this one, or none",
+    Error.CLUSTER_AUTHORIZATION_FAILED: "its --link-login is another than this one's, or missing",
 }
 # its topic is about to go; and the leader has logged the others
 PASSING: Final = {Error.UNKNOWN_TOPIC_ID, Error.KAFKA_STORAGE_ERROR, Error.CORRUPT_MESSAGE}
 log = logging.getLogger("waterclock.broker")
 
 
-class Fetcher:
+class ReplicaFetcher:
     """Keeps `replica` the same as what the broker at the other end of `link` has, as the replica that `identity` names.
 
     `chosen`: its id was chosen, and is not given up for another if the leader has it too.
     """
 
-    def __init__(self, replica: Replica, link: Link, identity: Identity, *, chosen: bool = False) -> None:
+    def __init__(self, replica: FollowerReplica, link: Link, identity: Identity, *, chosen: bool = False) -> None:
         self._replica = replica
         self._link = link
         self._identity = identity

@@ -5,7 +5,7 @@
 3. Its answer is handed on.
 
 Rule 1: one after the other, in the order in which they came: a client may send several that build upon each other.
-Rule 2: where the leader cannot be reached the answer is NOT_CONTROLLER, for nothing was asked; where it does not answer
+Rule 2: if the leader cannot be reached the answer is NOT_CONTROLLER, for nothing was asked; if it does not answer,
     REQUEST_TIMED_OUT, for it may have done it. Either is for clients to try again.
 """
 
@@ -39,7 +39,9 @@ class Forwarder:
     def __init__(
         self, identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], access: LinkAccess
     ) -> None:
-        self._identity, self._start, self._access = identity, start, access
+        self._identity = identity
+        self._start = start
+        self._access = access
         self._turn = asyncio.Lock()
         self._says = ""
 

@@ -2,13 +2,13 @@
 
 It exists from the first follower on. It begins with everything (`reset`, in as many records as it takes, all but the last
 with `more`); each later record is the changes of one commit. It begins anew after a start, when it has grown by RENEW,
-and when a commit failed that stands in it already. Where it cannot begin anew, that is tried every RETRY_S.
+and when a commit failed that stands in it already. If it cannot begin anew, that is tried every RETRY_S.
 
 Rule 1: a commit is done when it is durable here and below the journal's high watermark: an in-sync follower has it. One
     from before the journal's beginning is done when the follower has all of that: it may have dropped the rest first.
 Rule 2: namespaces in OWN belong to one broker and are not copied.
 Rule 3: whether a commit may be made at all is said before it stands anywhere: leader.py. What stands in the store cannot be
-    refused any more: it waits for the follower, and is never told where this broker ends before.
+    refused any more: it waits for the follower, and hears nothing if this broker ends before.
 Rule 4: between the asking for everything and its coming, commits are held back, and follow it in their order.
 """
 
@@ -61,7 +61,7 @@ class Journal:
     def reset(self, everything: Iterable[Entry] | None) -> None:
         """Write down everything; what stood before is not needed any more.
 
-        Where the store could not say what it has (None), or the disk refuses, it is tried again from the asking on.
+        If the store could not say what it has (None), or the disk refuses, it is tried again from the asking on.
         """
         try:
             self._begin_with(everything)
@@ -154,7 +154,9 @@ class ReplicatedCommit:
     __slots__ = ("_end", "_journal", "_then")
 
     def __init__(self, journal: Journal, end: int | None, then: Then | None) -> None:
-        self._journal, self._end, self._then = journal, end, then
+        self._journal = journal
+        self._end = end
+        self._then = then
 
     def stored(self, done: bool) -> None:
         """The store has it, or refused it."""

@@ -8,7 +8,7 @@ Rule 2: a fetch with a later epoch than ours comes from a new leader: this broke
 Rule 3: a client that calls itself a replica and has no follower's name is a client.
 Rule 4: with fewer replicas in sync than the broker's min.insync.replicas the store takes nothing that the follower would
     get: it refuses before that stands anywhere. What belongs to one broker is taken always: a follower can come.
-Rule 5: where clients say who they are, only the link's user may follow, depose, or read what only followers read.
+Rule 5: if clients say who they are, only the link's user may follow, depose, or read what only followers read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.replication.journal import TOPIC, Journal, copied, nobody_waits
+from waterclock.broker.replication.lease import AskingConnection
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.statistics import ReplicationStatistics
 from waterclock.broker.store import Entry, Forget, Store, Then
@@ -40,15 +41,6 @@ SAYS: Final = {
     False: "enough replicas are in sync: what the store keeps is taken again",
 }
 log = logging.getLogger("waterclock.broker")
-
-
-class Client(Protocol):
-    """A connection, as far as it is asked who it is."""
-
-    principal: str | None
-    client_id: str
-
-    def peer(self) -> str: ...
 
 
 class KnownFollower(NamedTuple):
@@ -141,7 +133,7 @@ class Leader:
         """The journal, for a follower that asks for it."""
         return self.journal.partition if self.journal is not None and key in JOURNAL_KEYS and not number else None
 
-    def admits(self, client: Client) -> bool:
+    def admits(self, client: AskingConnection) -> bool:
         """Whether a connection may do what followers do. Rule 5."""
         if self._user is None or (self._user and client.principal == self._user):
             return True
@@ -202,7 +194,7 @@ class Leader:
             self._store.tell_all(self.journal.reset)
 
     def _commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
-        """A commit of the store goes into the journal, once there is one; OSError where too few are in sync. Rule 4."""
+        """A commit of the store goes into the journal, once there is one; OSError if too few are in sync. Rule 4."""
         if copied(changes):
             if (too_few := self.too_few) != self.refuses:
                 self.refuses = too_few

@@ -32,18 +32,19 @@ FOREVER_NS: Final = 1 << 62
 log = logging.getLogger("waterclock.broker")
 
 
-class Client(Protocol):
-    """The connection that a request came by."""
+class AskingConnection(Protocol):
+    """The connection that a request came by, as far as it is asked who it is, or closed."""
 
     fd: int
     client_id: str
+    principal: str | None
 
     def peer(self) -> str: ...
 
     def close(self) -> None: ...
 
 
-class Server(Protocol):
+class GuardedServer(Protocol):
     """What serves requests, and asks `keeps` about each, if there is one."""
 
     keeps: Any
@@ -51,16 +52,16 @@ class Server(Protocol):
     def __call__(self, connection: Any, data: memoryview, /) -> object: ...
 
 
-class Lease:
+class LeaderLease:
     """`now_ns()` goes on while the machine sleeps."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.now_ns = now_ns
-        self._serve: Server | None = None
+        self._serve: GuardedServer | None = None
         self.asked = asyncio.Event()
-        """Set where somebody waits for the follower's word."""
+        """Set if somebody waits for the follower's word."""
         self._until_ns, self._lost = FOREVER_NS, False
-        self._held: list[tuple[Client, bytearray]] = []  # Produce writes offsets into what it was sent
+        self._held: list[tuple[AskingConnection, bytearray]] = []  # Produce writes offsets into what it was sent
         self._bytes = 0
 
     @property
@@ -68,7 +69,7 @@ class Lease:
         """Whether this broker leads, as far as it can know."""
         return self.now_ns() <= self._until_ns
 
-    def guard(self, serve: Server) -> None:
+    def guard(self, serve: GuardedServer) -> None:
         """What `serve` is to serve is looked at first, as soon as there is a follower."""
         self._serve = serve
         self._guard()
@@ -108,7 +109,7 @@ class Lease:
 
     # For each request
 
-    def keeps(self, connection: Client, key: int, request: memoryview) -> bool:
+    def keeps(self, connection: AskingConnection, key: int, request: memoryview) -> bool:
         """Whether a request, with its header, must not be served now."""
         if self.now_ns() <= self._until_ns:
             return False
@@ -122,6 +123,6 @@ class Lease:
         self.asked.set()
         return True
 
-    def _taken(self) -> list[tuple[Client, bytearray]]:
+    def _taken(self) -> list[tuple[AskingConnection, bytearray]]:
         held, self._held, self._bytes = self._held, [], 0
         return [(connection, request) for connection, request in held if connection.fd >= 0]

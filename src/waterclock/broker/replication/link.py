@@ -1,8 +1,8 @@
 """A broker's connection to the other one: one request at a time.
 
-1. Connect, inside of TLS where there are certificates to check the other's against.
+1. Connect, inside of TLS if there are certificates to check the other's against.
 2. Say one's name, which is the client id of every request: ApiVersions.
-3. Log in, where there is a user.
+3. Log in, if there is a user.
 
 Rule 1: every failure is a LinkLost, whatever its kind: who follows waits a moment and connects again.
 Rule 2: a broker that is silent for SILENT_S is lost too: its machine may be gone without a word.
@@ -150,7 +150,7 @@ class Link:
 
 
 def _refused(error: Exception) -> bool:
-    """Whether each address of a name refused; where it has several, asyncio only says so in words."""
+    """Whether each address of a name refused; if it has several, asyncio only says so in words."""
     codes = re.findall(r"\[Errno (\d+)\]", str(error))
     refused = [code for code in codes if int(code) == errno.ECONNREFUSED]
     return isinstance(error, ConnectionRefusedError) or (bool(codes) and refused == codes)

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from waterclock.broker.folder.identity import NO_NODE
 from waterclock.broker.replication.journal import TOPIC
-from waterclock.broker.replication.lease import ASKER, LEASE_S, Lease
+from waterclock.broker.replication.lease import ASKER, LEASE_S, LeaderLease
 from waterclock.broker.replication.link import Link, LinkLost, NobodyListens
 from waterclock.broker.security.link import LinkAccess
 from waterclock.broker.wire.errors import Error
@@ -45,7 +45,7 @@ class Word(Enum):
     SILENT = "says nothing"
 
 
-class Reply(NamedTuple):
+class LeadershipReply(NamedTuple):
     """`epoch` is the one it leads in; `why` is for the log."""
 
     word: Word
@@ -57,23 +57,25 @@ class Question:
     """Asks the broker at `address`, which should be of `cluster` (None: of any); `node` asks. The connection is kept."""
 
     def __init__(self, address: str, node: int, cluster: str | None, access: LinkAccess) -> None:
-        self.address, self._node, self._cluster = address, node, cluster
+        self.address = address
+        self._node = node
+        self._cluster = cluster
         self._link = Link(address, ASKER, access)
         self._connected = False
         self._leads = False
 
-    async def ask(self) -> Reply:
+    async def ask(self) -> LeadershipReply:
         """Ask once; it takes PATIENCE_S at most."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await self._asked()
         except NobodyListens as gone:
-            return Reply(Word.GONE, why=str(gone))
+            return LeadershipReply(Word.GONE, why=str(gone))
         except (LinkLost, TimeoutError) as silent:
             self.close()
-            return Reply(Word.SILENT, why=str(silent) or f"{self.address} does not answer")
+            return LeadershipReply(Word.SILENT, why=str(silent) or f"{self.address} does not answer")
 
-    async def _asked(self) -> Reply:
+    async def _asked(self) -> LeadershipReply:
         if self._connected:
             with suppress(LinkLost):
                 return await self._epoch()
@@ -82,17 +84,17 @@ class Question:
         cluster, leader = await self._link.leader()
         if self._cluster is not None and cluster != self._cluster:
             self.close()
-            return Reply(Word.GONE, why=f"{self.address} is a broker of another cluster")
+            return LeadershipReply(Word.GONE, why=f"{self.address} is a broker of another cluster")
         self._leads = leader not in (NO_NODE, self._node)
         self._connected = True
         return await self._epoch()
 
-    async def _epoch(self) -> Reply:
+    async def _epoch(self) -> LeadershipReply:
         """By its epoch as a leader; a follower refuses to say one."""
         error, epoch, _ = await self._link.end_of_epoch(self._node, TOPIC, 0, 0)
         if error == Error.NOT_LEADER_OR_FOLLOWER or (error and not self._leads):
-            return Reply(Word.FOLLOWS)
-        return Reply(Word.LEADS, LATER if error else epoch)
+            return LeadershipReply(Word.FOLLOWS)
+        return LeadershipReply(Word.LEADS, LATER if error else epoch)
 
     def close(self) -> None:
         """Drop the connection."""
@@ -100,11 +102,13 @@ class Question:
         self._link.close()
 
 
-class Watch:
+class FollowerWatch:
     """Keeps `lease` as long as the follower follows. `epoch` is its own; `deposed(address, epoch)` hears of a later."""
 
-    def __init__(self, lease: Lease, epoch: int, deposed: Callable[[str, int], None]) -> None:
-        self._lease, self._epoch, self._deposed = lease, epoch, deposed
+    def __init__(self, lease: LeaderLease, epoch: int, deposed: Callable[[str, int], None]) -> None:
+        self._lease = lease
+        self._epoch = epoch
+        self._deposed = deposed
         self._question: Question | None = None
         self._changed = asyncio.Event()
         self._alone = False  # it went on without the follower, and has not heard of it since
@@ -116,7 +120,9 @@ class Watch:
         """This is to be asked from now on."""
         if self._question is not None:
             self._question.close()
-        self._question, self._alone, self._silent_ns = question, False, None
+        self._question = question
+        self._alone = False
+        self._silent_ns = None
         self._lease.begin()
         self._changed.set()
 
@@ -134,7 +140,7 @@ class Watch:
             else:
                 await asyncio.sleep(AGAIN_S)
 
-    def _take(self, address: str, said: Reply, began_ns: int) -> None:
+    def _take(self, address: str, said: LeadershipReply, began_ns: int) -> None:
         if said.word is Word.LEADS and said.epoch > self._epoch:
             self._deposed(address, said.epoch)
         elif said.word is not Word.SILENT:
@@ -144,7 +150,7 @@ class Watch:
         elif self._may_go_on(began_ns):
             self._say(
                 f"the follower at {address} has not said for {SILENT_S:.0f} s whether it follows: {said.why}. This broker "
-                f"goes on without it; where it was promoted meanwhile, two brokers lead"
+                f"goes on without it; if it was promoted meanwhile, two brokers lead"
             )
             self._alone = True
             self._lease.renew(self._lease.now_ns())

@@ -3,7 +3,7 @@
 Rule 1: the journal is durable here before what it says is done; up to where it is done stands in the store, in the same
     commit. What is missing after a crash is done at the next start, or before this broker leads. So from where on it is
     to be done stands in the store before the first record is copied.
-    Where the disk is full it stays undone, and is tried again.
+    If the disk is full it stays undone, and is tried again.
 Rule 2: a reset is done whole: the records of one that has not come to its end change nothing.
 """
 
@@ -53,7 +53,7 @@ class NoRoom(WaterclockError):
 
 @contextmanager
 def room_awaited() -> Iterator[None]:
-    """Where a full disk leaves everything as it was: NoRoom instead of its OSError."""
+    """NoRoom instead of the OSError of a full disk, which must leave everything as it was."""
     try:
         yield
     except OSError as error:
@@ -62,11 +62,13 @@ def room_awaited() -> Iterator[None]:
         raise
 
 
-class Replica:
+class FollowerReplica:
     """The follower's. `applied` is how far the journal was done, or None if nothing was copied yet."""
 
     def __init__(self, journal: Partition, store: Store, topics: Topics, identity: Identity) -> None:
-        self.store, self.topics, self._identity = store, topics, identity
+        self.store = store
+        self.topics = topics
+        self._identity = identity
         self.journal = journal
         self.applied: int | None = store.load("self").get("applied")
         self.changed: Callable[[bool, Collection[str]], object] = lambda reset, namespaces: None
@@ -177,7 +179,7 @@ class Replica:
 
 
 def begin_epoch(partitions: Iterable[Partition], epoch: int) -> None:
-    """Begin an epoch in each partition that is in an earlier one. The journal comes last: where it has it, all have."""
+    """Begin an epoch in each partition that is in an earlier one. The journal comes last: if it has it, all have."""
     for partition in partitions:
         if partition.memo.epoch < epoch:
             partition.memo.epochs.append((epoch, partition.end))

@@ -55,7 +55,10 @@ class Replicas:
     def __init__(
         self, node: int, settings: Settings, clock: Clock, changed: Callable[[Iterable[Partition]], None]
     ) -> None:
-        self._node, self._settings, self._clock, self._changed = node, settings, clock, changed
+        self._node = node
+        self._settings = settings
+        self._clock = clock
+        self._changed = changed
         self._states: dict[Partition, ReplicaState] = {}
         self._ends: dict[Partition, int] = {}  # at the start: below, the high watermark may be lower than it was
         self.heard_ns = NEVER
@@ -130,7 +133,7 @@ class Replicas:
             self._changed((partition,))
 
     def drop_laggards(self) -> list[Partition]:
-        """Take the follower out of sync where its time is up; the partitions concerned."""
+        """Take the follower out of sync if its time is up; the partitions concerned."""
         least_ns = self._since_ns()
         lagging = [p for p, state in self._states.items() if state.in_sync and state.caught_up_ns < least_ns]
         for partition in lagging:

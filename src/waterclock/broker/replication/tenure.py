@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.replication.deposing import depose, shut_out
 from waterclock.broker.replication.leader import NAMESPACE, KnownFollower, id_of
-from waterclock.broker.replication.lease import Lease
-from waterclock.broker.replication.question import Question, Watch
+from waterclock.broker.replication.lease import LeaderLease
+from waterclock.broker.replication.question import FollowerWatch, Question
 from waterclock.broker.security.link import LinkAccess
 from waterclock.clock import elapsed_ns
 
@@ -27,9 +27,12 @@ class Tenure:
     def __init__(
         self, loop: Any, identity: Identity, store: Store, access: LinkAccess, deposed: Callable[[str, int], None]
     ) -> None:
-        self._loop, self._identity, self._store, self._access = loop, identity, store, access
-        self.lease = Lease(elapsed_ns)
-        self.watch = Watch(self.lease, store.load(NAMESPACE).get("epoch", 0), deposed)
+        self._loop = loop
+        self._identity = identity
+        self._store = store
+        self._access = access
+        self.lease = LeaderLease(elapsed_ns)
+        self.watch = FollowerWatch(self.lease, store.load(NAMESPACE).get("epoch", 0), deposed)
         self._has_heard = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -54,7 +57,7 @@ class Tenure:
             self._tasks.append(self._loop.create_task(depose(*old)))
 
     def _old_leader(self) -> tuple[str, int, str, int, LinkAccess] | None:
-        """Whom it was promoted over, and how that is told so; None: nobody."""
+        """Whom it was promoted over, and what `depose` takes; None: nobody."""
         deposed = self._store.load(NAMESPACE).get("deposed")
         if deposed is None:
             return None
@@ -62,7 +65,7 @@ class Tenure:
         return deposed["address"], self._identity.node, us.name(), deposed["epoch"], self._access
 
     def close(self) -> None:
-        """Ask and tell nobody any more."""
+        """Ask and depose nobody any more."""
         for task in self._tasks:
             task.cancel()
         self.watch.close()

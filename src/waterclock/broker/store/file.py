@@ -51,7 +51,7 @@ class Row(NamedTuple):
     value: bytes | None
 
 
-class Damage(NamedTuple):
+class StoreDamage(NamedTuple):
     """`size` bytes from byte `at` on that are in no good frame; frames from `first` to before `upto` are missing there.
 
     `upto` is None at the end of the file: nobody knows how many were there, if any.
@@ -69,21 +69,21 @@ class StoreContents(NamedTuple):
     contents: Contents
     number: int
     end: int
-    damages: list[Damage]
+    damages: list[StoreDamage]
 
 
 def read(data: bytes) -> StoreContents:
     """The contents of a file's bytes."""
     contents: Contents = {}
-    damages: list[Damage] = []
+    damages: list[StoreDamage] = []
     number, at = 0, 0
     for start, end, this in _frames(data):
         if start > at or (number and this != number + 1):
-            damages.append(Damage(at, start - at, number + 1, this))
+            damages.append(StoreDamage(at, start - at, number + 1, this))
         _apply_rows(contents, data, start + HEAD.size, end)
         number, at = this, end
     if data[at:].strip(b"\0"):
-        damages.append(Damage(at, len(data) - at, number + 1, None))
+        damages.append(StoreDamage(at, len(data) - at, number + 1, None))
     return StoreContents(contents, number, at, damages)
 
 
@@ -162,7 +162,9 @@ class StoreFile:
     """
 
     def __init__(self, path: str, number: int, size: int) -> None:
-        self._path, self.number, self.size = path, number, size
+        self._path = path
+        self.number = number
+        self.size = size
         new = not os.path.exists(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
         self._room = size
@@ -201,7 +203,7 @@ class StoreFile:
 
     def renew(self, contents: Contents) -> None:
         """Write all of it anew (rule 4); OSError if the disk refuses, and then the old one stays."""
-        self._renew_at = max(RENEW, SHARE * self.size)  # where the disk refuses it is not asked with every commit
+        self._renew_at = max(RENEW, SHARE * self.size)  # if the disk refuses, that is not tried with every commit
         data = bytearray()
         number = self.number
         for rows in _in_portions(contents):
@@ -215,7 +217,9 @@ class StoreFile:
                 flush_failed(error)
             raise
         os.close(self._fd)
-        self._fd, self.number, self.size = fd, number, len(data)
+        self._fd = fd
+        self.number = number
+        self.size = len(data)
         self._room = self.size
         self._renew_at = max(RENEW, SHARE * self.size)
 

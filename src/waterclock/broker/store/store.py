@@ -53,7 +53,7 @@ class Forget(NamedTuple):
     but: frozenset[str]
 
 
-class Snapshot(NamedTuple):
+class StoreSnapshot(NamedTuple):
     """Everything that is kept, at its place in the order of the commits, is put into `into`."""
 
     into: list[Entry]
@@ -63,7 +63,7 @@ class RefusedByJournal(NamedTuple):
     """Of a commit that the journal refused: it fails, and those that are committed with it."""
 
 
-Step: TypeAlias = "Entry | Forget | Snapshot | RefusedByJournal"
+Step: TypeAlias = "Entry | Forget | StoreSnapshot | RefusedByJournal"
 
 
 class PendingCommit(NamedTuple):
@@ -129,7 +129,7 @@ class Store:
     def tell_all(self, then: Callable[[list[Entry] | None], Any]) -> None:
         """Call `then` with everything that is kept at this place in the order of the commits; None if that failed."""
         everything: list[Entry] = []
-        self._hand_in([Snapshot(everything)], lambda done: then(everything if done else None))
+        self._hand_in([StoreSnapshot(everything)], lambda done: then(everything if done else None))
 
     def put(self, namespace: str, key: str, value: Any, then: Then | None = None) -> None:
         """One change; with None the key goes."""
@@ -184,7 +184,7 @@ class Store:
         with self._writing:
             try:
                 for step in (step for commit in group for step in commit.steps):
-                    if isinstance(step, Snapshot):  # everything that is kept once the rows before it are done too
+                    if isinstance(step, StoreSnapshot):  # everything that is kept once the rows before it are done too
                         after = {namespace: values.copy() for namespace, values in self._contents.items()}
                         for row in rows:
                             apply(after, row)

@@ -23,8 +23,8 @@ from typing import Final
 from waterclock.broker.buffers import Buffer
 from waterclock.broker.log.batch import HEADER, TRANSACTIONAL, header_of
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.transactions.ledger import Ledger, Transaction
-from waterclock.broker.transactions.states import DECIDED, State
+from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
+from waterclock.broker.transactions.states import DECIDED, TransactionState
 from waterclock.broker.wire.errors import Error
 
 ABORTABLE: Final = 11  # from here on Produce knows TRANSACTION_ABORTABLE
@@ -39,7 +39,9 @@ def transactional(batch: Buffer) -> bool:
 class Admission:
     """`join(transaction, partitions, groups)` takes partitions into a transaction at once."""
 
-    def __init__(self, ledger: Ledger, join: Callable[[Transaction, list[tuple[str, int]], list[str]], None]) -> None:
+    def __init__(
+        self, ledger: TransactionLedger, join: Callable[[Transaction, list[tuple[str, int]], list[str]], None]
+    ) -> None:
         self._ledger, self._join = ledger, join
 
     def admit(self, name: str, partition: Partition, batch: memoryview, version: int) -> Error:
@@ -54,7 +56,7 @@ class Admission:
         if transaction.busy or transaction.record.state in DECIDED:
             return Error.NOT_ENOUGH_REPLICAS  # CONCURRENT_TRANSACTIONS in words that every producer sends again at
         record, tp = transaction.record, (partition.topic, partition.number)
-        if record.state is State.ONGOING and tp in record.partitions:
+        if record.state is TransactionState.ONGOING and tp in record.partitions:
             return Error.NONE
         if version < JOINS:
             return Error.TRANSACTION_ABORTABLE if version >= ABORTABLE else Error.INVALID_TXN_STATE
@@ -69,7 +71,7 @@ class Admission:
         transaction = self._ledger.by_name.get(name)
         if transaction is None or transaction.busy or transaction.durable == transaction.changed:
             return None  # busy: its end is on its way to the store, and nothing may be written behind that
-        if transaction.record.state is not State.ONGOING:
+        if transaction.record.state is not TransactionState.ONGOING:
             return None
         if transaction.sent != transaction.changed:
             self._ledger.keep(transaction, lambda done: None)  # the question below is asked again by the ledger

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.transactions.admission import Admission
-from waterclock.broker.transactions.ledger import Ledger, Transaction
+from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
 from waterclock.broker.transactions.markers import RETRY_S, Groups, MarkerWriter, Then
 from waterclock.broker.transactions.producer_ids import ProducerIds
-from waterclock.broker.transactions.record import NOBODY, NONE, ProducerId, Record
-from waterclock.broker.transactions.states import DECIDED, IDLE, State
+from waterclock.broker.transactions.record import NOBODY, NONE, ProducerId, TransactionRecord
+from waterclock.broker.transactions.states import DECIDED, IDLE, TransactionState
 from waterclock.broker.transactions.timeouts import Timeouts
 from waterclock.broker.transactions.verdicts import verdict
 from waterclock.broker.wire.errors import Error
@@ -45,7 +45,7 @@ UNAVAILABLE: Final = Error.COORDINATOR_NOT_AVAILABLE
 Given: TypeAlias = "Callable[[Error, ProducerId], Any]"
 
 
-class Member(NamedTuple):
+class CommittingMember(NamedTuple):
     """Who commits offsets for a group."""
 
     group: str
@@ -64,7 +64,7 @@ class TransactionCoordinator:
         self.wall_ms = wall_ms
         self._timer = timer
         self._produces = produces
-        self.ledger = Ledger(store, lambda transaction: produces.check_and_complete(transaction.name))
+        self.ledger = TransactionLedger(store, lambda transaction: produces.check_and_complete(transaction.name))
         self.ids = ProducerIds(store)
         self.purgatory = Purgatory("transaction", timer)
         expiration_ms = settings["transactional.id.expiration.ms"]
@@ -116,7 +116,7 @@ class TransactionCoordinator:
     def _init(self, name: str, timeout_ms: int, last: ProducerId | None, then: Given) -> None:
         transaction = self.ledger.by_name.get(name)
         if transaction is None:
-            transaction = Transaction(name, Record(timeout_ms, updated_ms=self.wall_ms()))
+            transaction = Transaction(name, TransactionRecord(timeout_ms, updated_ms=self.wall_ms()))
             self.ledger.by_name[name] = transaction
             self.timeouts.expect(transaction)
         record = transaction.record
@@ -126,7 +126,7 @@ class TransactionCoordinator:
             then(Error.PRODUCER_FENCED, NOBODY)
         elif record.state in DECIDED:
             then(Error.CONCURRENT_TRANSACTIONS, NOBODY)
-        elif record.state in (State.ONGOING, State.PREPARE_EPOCH_FENCE):
+        elif record.state in (TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE):
             self.fence(transaction, lambda error: then(error or Error.CONCURRENT_TRANSACTIONS, NOBODY))
         elif record.producer_id == NONE or (record.exhausted and (last is None or last.epoch == record.epoch)):
             self._with_another_id(
@@ -150,7 +150,7 @@ class TransactionCoordinator:
 
         self.ids.take(taken)
 
-    def _give(self, transaction: Transaction, record: Record, then: Given) -> None:
+    def _give(self, transaction: Transaction, record: TransactionRecord, then: Given) -> None:
         def durable(done: bool) -> None:
             then(*((Error.NONE, record.id) if done else (UNAVAILABLE, NOBODY)))
 
@@ -186,7 +186,7 @@ class TransactionCoordinator:
         self._join(transaction, partitions, groups)
         self._keep(transaction, before, then)
 
-    def _keep(self, transaction: Transaction, before: Record, then: Then) -> None:
+    def _keep(self, transaction: Transaction, before: TransactionRecord, then: Then) -> None:
         """Make durable what it has become; if the store refuses, that did not happen."""
         joined = transaction.record
 
@@ -195,7 +195,7 @@ class TransactionCoordinator:
                 there = ((tp, self._topics.partition(*tp)) for tp in joined.partitions)
                 written = [tp for tp, p in there if p is not None and joined.producer_id in p.producers.open]
                 transaction.take_back(joined, before, written)
-                if transaction.record.state is not State.ONGOING:
+                if transaction.record.state is not TransactionState.ONGOING:
                     self.timeouts.over(transaction)
             then(Error.NONE if done else UNAVAILABLE)
 
@@ -206,12 +206,12 @@ class TransactionCoordinator:
         transaction, error = self._of(name, producer)
         if transaction is None or error:
             return error
-        there = transaction.record.state is State.ONGOING and tp in transaction.record.partitions
+        there = transaction.record.state is TransactionState.ONGOING and tp in transaction.record.partitions
         return Error.NONE if there else Error.TRANSACTION_ABORTABLE
 
     def _join(self, transaction: Transaction, partitions: Iterable[TopicPartition], groups: Iterable[str]) -> None:
         record = transaction.record
-        new = record.state is not State.ONGOING
+        new = record.state is not TransactionState.ONGOING
         if new or any(p not in record.partitions for p in partitions) or any(g not in record.offsets for g in groups):
             transaction.become(record.joined_by(partitions, groups, self.wall_ms()))
         if new:
@@ -223,7 +223,7 @@ class TransactionCoordinator:
         self,
         name: str,
         producer: ProducerId,
-        member: Member,
+        member: CommittingMember,
         protocol: int,
         offsets: Mapping[TopicPartition, CommittedOffset],
         then: Then,
@@ -236,7 +236,7 @@ class TransactionCoordinator:
         group, held = member.group, self._groups.offsets
         if transaction is not None and not error:
             before = transaction.record
-            takes_part = protocol == 2 or (before.state is State.ONGOING and group in before.offsets)
+            takes_part = protocol == 2 or (before.state is TransactionState.ONGOING and group in before.offsets)
             error = self._groups.check_commit(*member, True) if takes_part else Error.TRANSACTION_ABORTABLE
         if transaction is None or error:
             then(error)
@@ -246,7 +246,7 @@ class TransactionCoordinator:
         held.hold(group, producer.producer_id, offsets)
 
         def kept(error: Error) -> None:
-            if error and transaction.record.state in IDLE | {State.ONGOING}:
+            if error and transaction.record.state in IDLE | {TransactionState.ONGOING}:
                 producer_id = transaction.record.producer_id
                 held.let_go(group, producer_id)
                 held.hold(group, producer_id, transaction.record.offsets.get(group, {}))
@@ -274,7 +274,7 @@ class TransactionCoordinator:
         else:
             self._end(transaction, transaction.record.decided(commit, protocol, NONE, self.wall_ms()), then)
 
-    def _end(self, transaction: Transaction, decided: Record, then: Given) -> None:
+    def _end(self, transaction: Transaction, decided: TransactionRecord, then: Given) -> None:
         def complete(error: Error) -> None:
             then(error, NOBODY if error else transaction.record.id)
 
@@ -282,11 +282,11 @@ class TransactionCoordinator:
 
     def fence(self, transaction: Transaction, then: Then) -> None:
         """Shut the producer of an open transaction out, and abort it."""
-        if transaction.record.state is State.ONGOING:
+        if transaction.record.state is TransactionState.ONGOING:
             transaction.become(transaction.record.fenced())
 
         def again() -> None:
-            if transaction.record.state is State.PREPARE_EPOCH_FENCE and not transaction.busy:
+            if transaction.record.state is TransactionState.PREPARE_EPOCH_FENCE and not transaction.busy:
                 self.fence(transaction, _nobody_asked)
 
         def aborted(error: Error) -> None:

@@ -2,7 +2,7 @@
 
 Rule 1: a step that decides something (a new producer, an end) is seen once it is durable. Until then the transaction is
     busy, and whoever asks gets CONCURRENT_TRANSACTIONS.
-Rule 2: partitions, groups and offsets that are added are seen at once and acknowledged once they are durable. Where the
+Rule 2: partitions, groups and offsets that are added are seen at once and acknowledged once they are durable. If the
     store refused them they are taken back; but a partition with records of the transaction stays, it needs a marker:
     the next request writes it again, and a start would find it in the log.
 Rule 3: after `close` nothing is taken up any more: what the store did at the very end is found at the next start.
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.topics import TopicPartition
-from waterclock.broker.transactions.record import NONE, Record, follows
-from waterclock.broker.transactions.states import State
+from waterclock.broker.transactions.record import NONE, TransactionRecord, follows
+from waterclock.broker.transactions.states import TransactionState
 
 NAMESPACE: Final = "transaction"
 
@@ -28,32 +28,34 @@ class Transaction:
 
     __slots__ = ("busy", "changed", "durable", "name", "record", "sent")
 
-    def __init__(self, name: str, record: Record) -> None:
+    def __init__(self, name: str, record: TransactionRecord) -> None:
         self.name, self.record = name, record
         self.busy = False
         self.changed = self.sent = self.durable = 0  # counts of changes: made, on their way to the store, arrived
 
-    def become(self, record: Record) -> None:
+    def become(self, record: TransactionRecord) -> None:
         """Take a step of the table of states."""
         if not follows(self.record.state, record.state):
             raise RuntimeError(f"a transaction cannot go from {self.record.state} to {record.state}")
         self.record = record
         self.changed += 1
 
-    def take_back(self, joined: Record, before: Record, written: Collection[TopicPartition]) -> None:
+    def take_back(
+        self, joined: TransactionRecord, before: TransactionRecord, written: Collection[TopicPartition]
+    ) -> None:
         """The step from `before` to `joined` was refused; what came behind it stays, and so do partitions with records."""
-        if self.record.state is State.ONGOING:
+        if self.record.state is TransactionState.ONGOING:
             self.record = self.record.without(joined, before, written)
             self.changed += 1
 
 
-class Ledger:
+class TransactionLedger:
     """All transactions by name. `written(transaction)` is called whenever more of one is durable."""
 
     def __init__(self, store: Store, written: Callable[[Transaction], Any]) -> None:
         self._store, self._written = store, written
         kept = store.load(NAMESPACE)
-        self.by_name = {name: Transaction(name, Record.of(value)) for name, value in kept.items()}
+        self.by_name = {name: Transaction(name, TransactionRecord.of(value)) for name, value in kept.items()}
         self._closed = False
 
     def close(self) -> None:
@@ -80,7 +82,7 @@ class Ledger:
 
         self._store.put(NAMESPACE, transaction.name, transaction.record.kept(), kept)
 
-    def step(self, transaction: Transaction, record: Record, changes: Iterable[Entry], then: Then) -> None:
+    def step(self, transaction: Transaction, record: TransactionRecord, changes: Iterable[Entry], then: Then) -> None:
         """Make the next record durable, together with `changes`; then it is taken."""
         transaction.busy = True
 
@@ -102,7 +104,7 @@ class Ledger:
         def forgotten(done: bool) -> None:
             transaction.busy = False
             if done:
-                transaction.become(replace(transaction.record, state=State.DEAD))
+                transaction.become(replace(transaction.record, state=TransactionState.DEAD))
                 del self.by_name[transaction.name]
             then(done)
 

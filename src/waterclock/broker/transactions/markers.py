@@ -11,7 +11,7 @@ Nobody is answered before 4: so a reader that asks after the answer finds the re
 overwritten by the next transaction without a marker getting lost.
 
 A crash before 1: the transaction is open; its producer goes on, or its timeout aborts it.
-A crash after 1, 2 or 3: the next start does 3 and 4 where no marker is found. Step 2 is in 1 already.
+A crash after 1, 2 or 3: the next start does 3 and 4 if no marker is found. Step 2 is in 1 already.
 
 Rule 1: a partition that cannot be appended to (the disk is full) is tried again, until it can.
 Rule 2: a partition that was deleted needs no marker.
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.transactions.ledger import Ledger, Transaction
-from waterclock.broker.transactions.record import Record
+from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
+from waterclock.broker.transactions.record import TransactionRecord
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import DelayedOperation, Purgatory
 
@@ -78,7 +78,7 @@ class MarkerWriter:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: TransactionLedger,
         topics: Topics,
         flusher: Flusher,
         produces: Purgatory,
@@ -94,7 +94,7 @@ class MarkerWriter:
         self._groups = groups
         self._over = over
 
-    def end(self, transaction: Transaction, decided: Record, now_ms: int, then: Then) -> None:
+    def end(self, transaction: Transaction, decided: TransactionRecord, now_ms: int, then: Then) -> None:
         """End it as `decided` says; NONE once it is complete, COORDINATOR_NOT_AVAILABLE if the store refused."""
 
         def durable(done: bool) -> None:
@@ -109,14 +109,14 @@ class MarkerWriter:
         changes = [change for group, some in committed for change in self._groups.offsets.changes(group, some)]
         self._ledger.step(transaction, decided, changes, durable)  # 1
 
-    def partitions(self, record: Record) -> Iterable[Partition]:
+    def partitions(self, record: TransactionRecord) -> Iterable[Partition]:
         """Those of its partitions that are still there."""
         for topic, number in record.partitions:
             partition = self._topics.partition(topic, number)
             if partition is not None:
                 yield partition
 
-    def _settle_groups(self, decided: Record) -> None:
+    def _settle_groups(self, decided: TransactionRecord) -> None:
         for group, some in decided.offsets.items():
             self._groups.offsets.let_go(group, decided.producer_id)
             if decided.commits:

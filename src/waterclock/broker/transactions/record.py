@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.topics import TopicPartition
-from waterclock.broker.transactions.states import BEFORE, DECIDED, State
+from waterclock.broker.transactions.states import BEFORE, DECIDED, TransactionState
 
 NONE: Final = -1
 LAST_EPOCH: Final = 0x7FFE
@@ -30,7 +30,7 @@ NOBODY: Final = ProducerId(NONE, NONE)
 
 
 @dataclass(frozen=True)
-class Record:
+class TransactionRecord:
     """`last_epoch` and `previous_id` are what the producer had before, for requests that are sent again; `next_id` is
     what it goes on with after a decided end. `offsets`: what is to be committed for each group. Times are dates in ms.
     """
@@ -41,7 +41,7 @@ class Record:
     last_epoch: int = NONE
     previous_id: int = NONE
     next_id: int = NONE
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: Mapping[TopicPartition, None] = field(default_factory=dict)
     offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     started_ms: int = NONE
@@ -59,7 +59,7 @@ class Record:
 
     @property
     def commits(self) -> bool:
-        return self.state is State.PREPARE_COMMIT
+        return self.state is TransactionState.PREPARE_COMMIT
 
     # InitProducerId
 
@@ -74,74 +74,78 @@ class Record:
             return last.epoch in (self.epoch, self.last_epoch)
         return last == ProducerId(self.previous_id, self.last_epoch)
 
-    def renewed(self, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record:
+    def renewed(self, last: ProducerId | None, timeout_ms: int, now_ms: int) -> TransactionRecord:
         """With the next epoch; with the present one if the request was sent again. `last` is one that it knows."""
         epoch, last_epoch = self.epoch + 1, NONE
         if last is not None and self.epoch in (NONE, last.epoch):
             last_epoch = self.epoch
         elif last is not None:
             epoch, last_epoch = self.epoch, self.last_epoch
-        return Record(timeout_ms, self.producer_id, epoch, last_epoch, self.previous_id, updated_ms=now_ms)
+        return TransactionRecord(timeout_ms, self.producer_id, epoch, last_epoch, self.previous_id, updated_ms=now_ms)
 
-    def rotated(self, producer_id: int, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record:
+    def rotated(self, producer_id: int, last: ProducerId | None, timeout_ms: int, now_ms: int) -> TransactionRecord:
         """With another producer id, from epoch 0 on."""
         last_epoch = self.epoch if last is not None else NONE
-        return Record(timeout_ms, producer_id, 0, last_epoch, self.producer_id, updated_ms=now_ms)
+        return TransactionRecord(timeout_ms, producer_id, 0, last_epoch, self.producer_id, updated_ms=now_ms)
 
     # A transaction
 
-    def joined_by(self, partitions: Iterable[TopicPartition], groups: Iterable[str], now_ms: int) -> Record:
+    def joined_by(self, partitions: Iterable[TopicPartition], groups: Iterable[str], now_ms: int) -> TransactionRecord:
         """Ongoing, with more partitions and groups."""
-        ongoing = self.state is State.ONGOING
+        ongoing = self.state is TransactionState.ONGOING
         before, offsets = (self.partitions, self.offsets) if ongoing else ({}, {})
         return replace(
             self,
-            state=State.ONGOING,
+            state=TransactionState.ONGOING,
             partitions={**before, **dict.fromkeys(partitions)},
             offsets={**{group: {} for group in groups}, **offsets},
             started_ms=self.started_ms if ongoing else now_ms,
             updated_ms=now_ms,
         )
 
-    def with_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Record:
+    def with_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> TransactionRecord:
         """With offsets to commit for a group that takes part."""
         return replace(self, offsets={**self.offsets, group: {**self.offsets[group], **offsets}})
 
-    def without(self, joined: Record, before: Record, written: Collection[TopicPartition]) -> Record:
+    def without(
+        self, joined: TransactionRecord, before: TransactionRecord, written: Collection[TopicPartition]
+    ) -> TransactionRecord:
         """Without what made `joined` of `before`, which the store refused; but in `written` there are records already."""
-        had = before.partitions if before.state is State.ONGOING else {}
+        had = before.partitions if before.state is TransactionState.ONGOING else {}
         gone = joined.partitions.keys() - had.keys() - set(written)
         partitions = {tp: None for tp in self.partitions if tp not in gone}
-        if before.state is State.ONGOING or partitions:
+        if before.state is TransactionState.ONGOING or partitions:
             return replace(self, partitions=partitions, offsets=before.offsets)
         return before
 
-    def fenced(self) -> Record:
+    def fenced(self) -> TransactionRecord:
         """Its producer is shut out, before it is aborted."""
-        return replace(self, state=State.PREPARE_EPOCH_FENCE, epoch=self.epoch + 1, last_epoch=self.epoch, protocol=2)
+        return replace(
+            self, state=TransactionState.PREPARE_EPOCH_FENCE, epoch=self.epoch + 1, last_epoch=self.epoch, protocol=2
+        )
 
-    def decided(self, commit: bool, protocol: int, next_id: int, now_ms: int) -> Record:
+    def decided(self, commit: bool, protocol: int, next_id: int, now_ms: int) -> TransactionRecord:
         """To be committed or aborted, for good. A fenced one has its new epoch already."""
-        fenced = self.state is State.PREPARE_EPOCH_FENCE
+        fenced = self.state is TransactionState.PREPARE_EPOCH_FENCE
         rises = protocol == 2 and not fenced
         return replace(
             self,
-            state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+            state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
             epoch=self.epoch + rises,
             last_epoch=self.epoch if rises else self.last_epoch,
             next_id=next_id,
-            partitions=self.partitions if fenced or self.state is State.ONGOING else {},
-            offsets=self.offsets if fenced or self.state is State.ONGOING else {},
+            partitions=self.partitions if fenced or self.state is TransactionState.ONGOING else {},
+            offsets=self.offsets if fenced or self.state is TransactionState.ONGOING else {},
             started_ms=now_ms if self.started_ms == NONE else self.started_ms,
             updated_ms=now_ms,
             protocol=2 if fenced else protocol,
         )
 
-    def completed(self) -> Record:
+    def completed(self) -> TransactionRecord:
         """Nothing is left to do."""
         done = replace(
             self,
-            state=State.COMPLETE_COMMIT if self.commits else State.COMPLETE_ABORT,
+            state=TransactionState.COMPLETE_COMMIT if self.commits else TransactionState.COMPLETE_ABORT,
             partitions={},
             offsets={},
             next_id=NONE,
@@ -165,22 +169,23 @@ class Record:
         }
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Record:
+    def of(cls, kept: Mapping[str, Any]) -> TransactionRecord:
         """What `kept` gave."""
         producer_id, epoch, last_epoch, previous_id, next_id = kept["id"]
         timeout_ms, started_ms, updated_ms = kept["times"]
         return cls(
-            timeout_ms, producer_id, epoch, last_epoch, previous_id, next_id, State(kept["state"]),
+            timeout_ms, producer_id, epoch, last_epoch, previous_id, next_id, TransactionState(kept["state"]),
             dict.fromkeys((topic, number) for topic, number in kept["partitions"]),
             {g: {(row[0], row[1]): CommittedOffset(*row[2:]) for row in rows} for g, rows in kept["offsets"].items()},
             started_ms, updated_ms, kept["protocol"],
         )  # fmt: skip
 
 
-def follows(before: State, after: State) -> bool:
+def follows(before: TransactionState, after: TransactionState) -> bool:
     """Whether the table of states has that step.
 
-    >>> follows(State.ONGOING, State.PREPARE_COMMIT), follows(State.PREPARE_COMMIT, State.ONGOING)
+    >>> open_one, decided = TransactionState.ONGOING, TransactionState.PREPARE_COMMIT
+    >>> follows(open_one, decided), follows(decided, open_one)
     (True, False)
     """
     return before in BEFORE[after]

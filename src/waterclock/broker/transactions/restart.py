@@ -27,8 +27,8 @@ from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ledger import Transaction
 from waterclock.broker.transactions.markers import COORDINATOR_EPOCH
-from waterclock.broker.transactions.record import NONE, ProducerId, Record
-from waterclock.broker.transactions.states import DECIDED, State
+from waterclock.broker.transactions.record import NONE, ProducerId, TransactionRecord
+from waterclock.broker.transactions.states import DECIDED, TransactionState
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import TopicPartition
@@ -62,11 +62,11 @@ def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joinin
         transaction.become(transaction.record.completed())
     for tp in joining:  # the partition has it open, and the store did not know
         transaction.become(transaction.record.joined_by((tp,), (), coordinator.wall_ms()))
-    if transaction.record.state is State.ONGOING:
+    if transaction.record.state is TransactionState.ONGOING:
         coordinator.resume(transaction)
 
 
-def _concerns(record: Record, partition: Partition) -> bool:
+def _concerns(record: TransactionRecord, partition: Partition) -> bool:
     """Whether the partition has that very transaction open."""
     if record.producer_id not in partition.producers.open:
         return False

@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """Under Kafka's names."""
 
     EMPTY = "Empty"
@@ -38,16 +38,16 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-IDLE: Final = frozenset((State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
-DECIDED: Final = frozenset((State.PREPARE_COMMIT, State.PREPARE_ABORT))
+IDLE: Final = frozenset((TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT))
+DECIDED: Final = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
 BEFORE: Final = {
-    State.EMPTY: IDLE,
-    State.ONGOING: IDLE | {State.ONGOING},
-    State.PREPARE_COMMIT: frozenset((State.ONGOING,)),
-    State.PREPARE_ABORT: IDLE | {State.ONGOING, State.PREPARE_EPOCH_FENCE},
-    State.COMPLETE_COMMIT: frozenset((State.PREPARE_COMMIT,)),
-    State.COMPLETE_ABORT: frozenset((State.PREPARE_ABORT,)),
-    State.PREPARE_EPOCH_FENCE: frozenset((State.ONGOING,)),
-    State.DEAD: IDLE,
+    TransactionState.EMPTY: IDLE,
+    TransactionState.ONGOING: IDLE | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset((TransactionState.ONGOING,)),
+    TransactionState.PREPARE_ABORT: IDLE | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
+    TransactionState.COMPLETE_COMMIT: frozenset((TransactionState.PREPARE_COMMIT,)),
+    TransactionState.COMPLETE_ABORT: frozenset((TransactionState.PREPARE_ABORT,)),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset((TransactionState.ONGOING,)),
+    TransactionState.DEAD: IDLE,
 }
 """The states that each may come from."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from waterclock.broker.store import Then
 from waterclock.broker.transactions.ledger import Transaction
 from waterclock.broker.transactions.markers import RETRY_S
-from waterclock.broker.transactions.states import IDLE, State
+from waterclock.broker.transactions.states import IDLE, TransactionState
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class DelayedTransaction:
 
     def try_complete(self, op: DelayedOperation | None) -> bool:
         """Whether it is open no more. This is asked at every decision: the next transaction has an operation of its own."""
-        return self._transaction.record.state is not State.ONGOING
+        return self._transaction.record.state is not TransactionState.ONGOING
 
     def on_complete(self, op: DelayedOperation) -> None:
         """Nobody waits for an answer."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from waterclock.broker.transactions.record import LAST_EPOCH, ProducerId, Record
-from waterclock.broker.transactions.states import State
+from waterclock.broker.transactions.record import LAST_EPOCH, ProducerId, TransactionRecord
+from waterclock.broker.transactions.states import TransactionState
 from waterclock.broker.wire.errors import Error
 
 WRONG: Final = Error.INVALID_TXN_STATE
@@ -21,32 +21,34 @@ FENCED: Final = Error.PRODUCER_FENCED
 GOES_ON: Final = Error.CONCURRENT_TRANSACTIONS
 NONE: Final = Error.NONE
 
-FIRST: Final[dict[State, tuple[Error | None, Error | None]]] = {
-    # protocol 1                commit   abort
-    State.EMPTY: (              WRONG,   WRONG),
-    State.ONGOING: (            None,    None),
-    State.PREPARE_EPOCH_FENCE: (WRONG,   NONE),
-    State.PREPARE_COMMIT: (     GOES_ON, WRONG),
-    State.PREPARE_ABORT: (      WRONG,   GOES_ON),
-    State.COMPLETE_COMMIT: (    NONE,    WRONG),
-    State.COMPLETE_ABORT: (     WRONG,   NONE),
+PROTOCOL_1: Final[dict[TransactionState, tuple[Error | None, Error | None]]] = {
+    # Dead is not there: its name is forgotten with it
+    #                                      commit   abort
+    TransactionState.EMPTY: (              WRONG,   WRONG),
+    TransactionState.ONGOING: (            None,    None),
+    TransactionState.PREPARE_EPOCH_FENCE: (WRONG,   NONE),
+    TransactionState.PREPARE_COMMIT: (     GOES_ON, WRONG),
+    TransactionState.PREPARE_ABORT: (      WRONG,   GOES_ON),
+    TransactionState.COMPLETE_COMMIT: (    NONE,    WRONG),
+    TransactionState.COMPLETE_ABORT: (     WRONG,   NONE),
 }  # fmt: skip
-SECOND: Final[dict[State, tuple[Error | None, Error | None, Error, Error]]] = {
-    # protocol 2                new: commit, abort   again: commit, abort
-    State.EMPTY: (              WRONG,   None,       FENCED,  FENCED),
-    State.ONGOING: (            None,    None,       FENCED,  FENCED),
-    State.PREPARE_EPOCH_FENCE: (WRONG,   None,       FENCED,  FENCED),
-    State.PREPARE_COMMIT: (     FENCED,  FENCED,     GOES_ON, WRONG),
-    State.PREPARE_ABORT: (      FENCED,  FENCED,     WRONG,   GOES_ON),
-    State.COMPLETE_COMMIT: (    WRONG,   None,       NONE,    WRONG),
-    State.COMPLETE_ABORT: (     WRONG,   None,       WRONG,   NONE),
+PROTOCOL_2: Final[dict[TransactionState, tuple[Error | None, Error | None, Error, Error]]] = {
+    #                                      new: commit, abort   again: commit, abort
+    TransactionState.EMPTY: (              WRONG,   None,       FENCED,  FENCED),
+    TransactionState.ONGOING: (            None,    None,       FENCED,  FENCED),
+    TransactionState.PREPARE_EPOCH_FENCE: (WRONG,   None,       FENCED,  FENCED),
+    TransactionState.PREPARE_COMMIT: (     FENCED,  FENCED,     GOES_ON, WRONG),
+    TransactionState.PREPARE_ABORT: (      FENCED,  FENCED,     WRONG,   GOES_ON),
+    TransactionState.COMPLETE_COMMIT: (    WRONG,   None,       NONE,    WRONG),
+    TransactionState.COMPLETE_ABORT: (     WRONG,   None,       WRONG,   NONE),
 }  # fmt: skip
 
 
-def verdict(record: Record, busy: bool, producer: ProducerId, commit: bool, protocol: int) -> Error | None:
+def verdict(record: TransactionRecord, busy: bool, producer: ProducerId, commit: bool, protocol: int) -> Error | None:
     """None if the transaction is to be ended; NONE if it has been, as asked; else why not.
 
-    >>> verdict(Record(1000, 5, 0, state=State.ONGOING), False, ProducerId(5, 0), True, 1) is None
+    >>> open_one = TransactionRecord(1000, 5, 0, state=TransactionState.ONGOING)
+    >>> verdict(open_one, False, ProducerId(5, 0), True, 1) is None
     True
     """
     rotated = again = False
@@ -62,5 +64,5 @@ def verdict(record: Record, busy: bool, producer: ProducerId, commit: bool, prot
     if busy:
         return Error.CONCURRENT_TRANSACTIONS
     if protocol != 2:
-        return FIRST[record.state][not commit]
-    return SECOND[record.state][2 * again + (not commit)]
+        return PROTOCOL_1[record.state][not commit]
+    return PROTOCOL_2[record.state][2 * again + (not commit)]

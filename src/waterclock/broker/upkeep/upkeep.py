@@ -135,7 +135,7 @@ class Upkeep:
             lambda error: self._compacted(partition, work, error),
         )
 
-    def _plans(self) -> Iterator[tuple[Partition, compaction.Plan]]:
+    def _plans(self) -> Iterator[tuple[Partition, compaction.CompactionPlan]]:
         now_ms = self._wall_ms()
         for partition in self._topics.partitions():
             free = not partition.upkept and partition not in self._damaged

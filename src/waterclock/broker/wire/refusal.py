@@ -29,8 +29,13 @@ PARTITION: Final = ("partition_index", "partition", "index")  # names for a part
 
 def refuse(request: Request, error: Error) -> None:
     """Answer `error` for everything that the request names."""
-    if request.key == ALTER_CREDENTIALS:
-        _refuse_users(request, error)
+    if request.key == ALTER_CREDENTIALS:  # Rule 4
+        names = dict.fromkeys(one.name for one in (*request.body.deletions, *request.body.upsertions))
+        rows = (
+            request.make("AlterUserScramCredentialsResult", user=name, error_code=error, error_message=None)
+            for name in names
+        )
+        request.answer(results=tuple(rows))
         return
     values = _values(request.schema.answer, request.body, error)
     if request.key in ROWS_ONLY and "error_code" in values:
@@ -39,32 +44,17 @@ def refuse(request: Request, error: Error) -> None:
     request.answer(**values)
 
 
-def _refuse_users(request: Request, error: Error) -> None:
-    """Rule 4."""
-    names = dict.fromkeys(one.name for one in (*request.body.deletions, *request.body.upsertions))
-    rows = (
-        request.make("AlterUserScramCredentialsResult", user=name, error_code=error, error_message=None)
-        for name in names
-    )
-    request.answer(results=tuple(rows))
-
-
 def topics_of(body: Any) -> Iterator[Any]:
     """The topics that a request names: by name, or by id (a UUID)."""
     for one in _rows(body):
         if isinstance(one, str):
             yield one
-        elif (named := _topic_of(one)) is not None:
+            continue
+        named = getattr(one, "topic_id", None) or getattr(one, "name", None) or getattr(one, "topic", None)
+        if named:
             yield named
         else:
             yield from topics_of(one)
-
-
-def _topic_of(row: Any) -> Any:
-    for field in ("topic_id", "name", "topic"):
-        if value := getattr(row, field, None):
-            return value
-    return None
 
 
 def _rows(entity: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Events of a binlog, cut out of the bytes in which a file or a server brings them; their bodies are read elsewhere.
 
-Rule 1: an event is whole or refused: its length has to fit, and where the server writes checksums, each is checked.
+Rule 1: an event is whole or refused: its length has to fit, and if the server writes checksums, each is checked.
 Rule 2: the format description, which opens every binlog, says whether there are checksums; before it none is checked.
 """
 
@@ -48,7 +48,7 @@ class EventFramer:
         self._checksums: bool | None = None
 
     def event(self, raw: bytes) -> BinlogEvent:
-        """The event in `raw`, header and all; Unreadable where its length or its checksum is wrong."""
+        """The event in `raw`, header and all; Unreadable if its length or its checksum is wrong."""
         ts, kind, server, size, end, flags = _HEADER.unpack_from(raw)
         if size != len(raw):
             raise Unreadable(

@@ -1,8 +1,8 @@
 """What only the server's catalog knows: collations, and of a table what its table map leaves out.
 
-Rule 1: the catalog says how a table is NOW. It is believed for rows that were written before only where the table has
+Rule 1: the catalog says how a table is NOW. It is believed for rows that were written before only if the table has
         not been changed since (its CREATE_TIME lies before them) and its columns are those of the map.
-Rule 2: where that does not hold, the rows are refused, with what would make them readable. Nothing is guessed.
+Rule 2: if that does not hold, the rows are refused, with what would make them readable. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Cursor(Protocol):
 
 
 class TableDefinition(NamedTuple):
-    """A table as the catalog has it: its columns, which are None where it is not there, and its primary key."""
+    """A table as the catalog has it: its columns, which are empty if it is not there, and its primary key."""
 
     columns: list[tuple[str, str, str, str | None, str]]
     key: tuple[str, ...]
@@ -91,7 +91,7 @@ class ServerCatalog:
         return self._charsets[collation]
 
     def complete(self, table: TableMap, written: int) -> tuple[list[BinlogColumn], tuple[str, ...]]:
-        """Columns and key for a map without names, written at `written` seconds; Unreadable where they may have changed."""
+        """Columns and key for a map without names, written at `written` seconds; Unreadable if they may have changed."""
         if not self._maria:
             raise Unreadable(_unnamed(table))
         declared = self._declared(table.database, table.table)

@@ -23,7 +23,7 @@ _CODECS = {
     "sjis": "shift-jis", "cp932": "cp932", "euckr": "cp949",
 }  # fmt: skip
 
-# where the server means another character than the codec does; each comes of one sequence of bytes only. Of Big5's seven
+# if the server means another character than the codec does; each comes of one sequence of bytes only. Of Big5's seven
 # that the server shows as U+FFFD the codec's stay: two keys that differ would become one
 _SERVERS_OWN = {
     "greek": {"\u2018": "\u02bd", "\u2019": "\u02bc"},
@@ -77,7 +77,7 @@ def decoder(charset: str) -> Decode:
 
 
 def _more(letters: dict[bytes, str]) -> Callable[[UnicodeError], tuple[str, int]]:
-    """What a codec asks where it does not know the bytes."""
+    """What a codec calls for bytes that it does not know."""
 
     def known(error: UnicodeError) -> tuple[str, int]:
         if isinstance(error, UnicodeDecodeError):

@@ -49,7 +49,7 @@ class BinlogColumn(NamedTuple):
 
 
 def reader(column: BinlogColumn) -> Reader:
-    """What reads this column's values; Unreadable where its type is not known, or comes in a form that is not."""
+    """What reads this column's values; Unreadable if its type is not known, or comes in a form that is not."""
     if column.declared in _DECLARED:
         return _DECLARED[column.declared](column)
     if column.type not in _READERS:
@@ -148,7 +148,7 @@ def base64_text(raw: bytes) -> str:
 
 
 def _written(column: BinlogColumn) -> Callable[[bytes], str]:
-    """What writes the bytes of a string: as text where they have a character set, else as base64."""
+    """What writes the bytes of a string: as text if they have a character set, else as base64."""
     if column.charset == BINARY:
         return base64_text
     decode = decoder(column.charset)

@@ -1,9 +1,12 @@
-"""The way to a server: `mysql-replication` does the handshake and asks for the stream, and hands the socket over.
+"""The way to a server: `mysql-replication` does the handshake and asks for the stream, and hands the socket over. Packets
+are read off it here, ahead in large pieces.
 
 Rule 1: the package asks for the stream by GTID, in blocking mode. It is left before it reads the first event: its reader
         would connect again by itself after a break, from where it BEGAN, and pass everything on a second time.
 Rule 2: nothing is read from a server that writes what cannot be read exactly; the check names the setting.
 Rule 3: a password never stands in a message.
+Rule 4: the socket is read by `Wire` and nowhere else from the moment the stream was asked for. Waiting ends when the time
+        is over; what was read of a packet until then is kept for the next time.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ import pymysql
 from pymysqlreplication import BinLogStreamReader
 
 from waterclock.cdc.mysql.binlog import EventFramer
-from waterclock.cdc.mysql.wire import Wire
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, an
 _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
 )
+_PIECE = 1 << 18
+_FULL = 0xFFFFFF  # a packet of this length goes on in the next one
 
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below says in our words
 
@@ -70,6 +74,50 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMy
         if self.streaming:
             raise _StreamReady
         return super()._read_packet(*arguments, **named)
+
+
+class Wire:
+    """The packets of one connection."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._data = bytearray()
+        self._at = 0
+        self._parts: list[bytes] = []
+
+    def packet(self, timeout_s: float) -> bytes | None:
+        """The next packet; None if it is not whole after `timeout_s` seconds. ConnectionLost if there is no more."""
+        while len(self._data) - self._at >= 4 or self._has(4, timeout_s):
+            size = int.from_bytes(self._data[self._at : self._at + 3], "little")
+            if len(self._data) - self._at < 4 + size and not self._has(4 + size, timeout_s):
+                return None
+            start = self._at + 4
+            self._at = start + size
+            piece = bytes(memoryview(self._data)[start : self._at])
+            if size < _FULL and not self._parts:
+                return piece
+            self._parts.append(piece)
+            if size < _FULL:
+                whole, self._parts = b"".join(self._parts), []
+                return whole
+        return None
+
+    def _has(self, count: int, timeout_s: float) -> bool:
+        while len(self._data) - self._at < count:
+            if self._at > _PIECE or self._at == len(self._data):
+                del self._data[: self._at]
+                self._at = 0
+            self._socket.settimeout(timeout_s)
+            try:
+                piece = self._socket.recv(_PIECE)
+            except TimeoutError:
+                return False
+            except OSError as error:
+                raise ConnectionLost(f"The connection to the database broke: {error}.") from None
+            if not piece:
+                raise ConnectionLost("The database closed the connection.")
+            self._data += piece
+        return True
 
 
 class BinlogStream:
@@ -127,8 +175,8 @@ def began(login: MySqlLogin, maria: bool) -> int:
     raise ConnectionLost(f"{login.host}:{login.port} does not send its oldest binlog.")
 
 
-def asked(login: MySqlLogin) -> pymysql.connections.Connection:
-    """A connection for questions; UsageError where the server lets nobody in by that name, EnvironmentMissing."""
+def connected(login: MySqlLogin) -> pymysql.connections.Connection:
+    """A connection for questions; UsageError if the server does not let this user in, EnvironmentMissing if it is away."""
     try:
         return pymysql.connect(**login.settings(), autocommit=True)
     except (pymysql.MySQLError, OSError) as error:
@@ -136,8 +184,8 @@ def asked(login: MySqlLogin) -> pymysql.connections.Connection:
 
 
 def answer(login: MySqlLogin, ask: Callable[[Any], T]) -> T:
-    """What `ask` finds out by a cursor of a connection of its own; errors as `asked` has them."""
-    with closing(asked(login)) as connection:
+    """What `ask` finds out by a cursor of a connection of its own; errors as `connected` has them."""
+    with closing(connected(login)) as connection:
         try:
             return ask(connection.cursor())
         except pymysql.MySQLError as error:

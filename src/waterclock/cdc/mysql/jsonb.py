@@ -23,7 +23,7 @@ _NEWDECIMAL, _DATE, _TIME, _DATETIME, _TIMESTAMP = 246, 10, 11, 12, 7
 
 
 def json_of(text: str) -> str:
-    """`text` where it is JSON, else the JSON string of it: a table may have been filled while its check was off."""
+    """`text` if it is JSON, else the JSON string of it: a table may have been filled while its check was off."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):

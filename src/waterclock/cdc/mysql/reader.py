@@ -17,7 +17,7 @@ import pymysql
 from waterclock.cdc.letters import Refusal, stop
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
-from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, BinlogStream, MySqlLogin, asked, refused
+from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, BinlogStream, MySqlLogin, connected, refused
 from waterclock.cdc.mysql.server import MySqlServer, inspected
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
@@ -92,7 +92,7 @@ class BinlogReader:
         self, position: Position, wanted: TableFilter, overrides: dict[str, str] | None
     ) -> tuple[Tables, MariaGtidList | MySqlGtidSet]:
         """What is known of the server and of its tables, and the place to read from."""
-        questions = _Questions(self._opened.enter_context(asked(self._login)))
+        questions = _Questions(self._opened.enter_context(connected(self._login)))
         self.server: MySqlServer = inspected(questions)
         self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
         place, known = self._place_type(position.place), self._place_type(self.server.known)

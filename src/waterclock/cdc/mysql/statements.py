@@ -81,7 +81,7 @@ class Statement(NamedTuple):
         return filled or self.word in _WRITES or (within and self.word not in _WITHIN)
 
     def written(self) -> tuple[str, str] | None:
-        """The one table that a statement of `writes` names as its target; None for several, or where it is not certain.
+        """The one table that a statement of `writes` names as its target; None for several, or if it is not certain.
 
         >>> [Statement("shop", text).written() for text in ("insert into theirs.t values (1)", "update a, b set x = 1")]
         [('theirs', 't'), None]

@@ -133,7 +133,7 @@ def names(table: TableMap) -> list[str]:
 
 
 def key_of(table: TableMap, columns: list[BinlogColumn]) -> tuple[str, ...]:
-    """The columns of the primary key, in the key's order; none where the table has no such key."""
+    """The columns of the primary key, in the key's order; none if the table has no such key."""
     places = list(_numbers(table.fields.get(_KEY, b"")))
     places += list(_numbers(table.fields.get(_KEY_PREFIXES, b"")))[::2]
     return tuple(columns[place].name for place in places)

@@ -5,14 +5,15 @@ Rule 1: a plan belongs to the bytes of a table map: the same bytes, the same pla
 Rule 2: rows that do not end where their event ends were read with a wrong type: all of the event is refused. A row with a
         value that cannot be read is refused alone, for the next one begins where it ends.
 Rule 3: what is wrong with a table is said where the first of its rows comes, and not before.
-Rule 4: rows come whole (binlog_row_image=FULL). A column may be missing only where it is computed when it is read.
+Rule 4: rows come whole (binlog_row_image=FULL). A column may be missing only if it is computed when it is read.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import NamedTuple
 
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import (
@@ -29,9 +30,10 @@ from waterclock.cdc.mysql.binlog import (
     length_encoded,
     uncompressed,
 )
-from waterclock.cdc.mysql.catalog import doubtful
+from waterclock.cdc.mysql.catalog import ServerCatalog, doubtful
 from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader
 from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
+from waterclock.cdc.mysql.temporal import Reader
 from waterclock.changes.maxwell_message import JSON
 from waterclock.errors import Unreadable
 
@@ -46,22 +48,6 @@ _COMPRESSED = {MARIA_WRITE_COMPRESSED, MARIA_UPDATE_COMPRESSED, MARIA_DELETE_COM
 _SEQUENCE = ["next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size",
              "cycle_option", "cycle_count"]  # fmt: skip
 _VERSION_2 = {WRITE_V2, UPDATE_V2, DELETE_V2}
-
-
-class CatalogLookup(Protocol):
-    """What a catalog answers; see catalog.py."""
-
-    def charset_of(self, collation: int) -> str: ...
-
-    def complete(self, table: TableMap, written: int) -> tuple[list[BinlogColumn], tuple[str, ...]]: ...
-
-    def settle(self, table: TableMap, columns: list[BinlogColumn], written: int) -> list[BinlogColumn]: ...
-
-    def virtual(self, table: TableMap) -> set[str]: ...
-
-    def hidden(self, table: TableMap, columns: list[BinlogColumn]) -> set[str]: ...
-
-    def reaches_further(self, table: tuple[str, str], called: set[str]) -> bool: ...
 
 
 class RefusedTable(NamedTuple):
@@ -81,6 +67,8 @@ class BadRow(NamedTuple):
 
 
 Rows = list[tuple[Row | None, Row | None] | BadRow]
+Image = tuple[list[str], list[Reader]]  # names and readers of the columns that a row image has
+Images = tuple[Image | None, Image | None]  # before and after; an insert has nothing before, a delete nothing after
 
 
 class TablePlan:
@@ -90,57 +78,28 @@ class TablePlan:
         self, described_by: TableMap, columns: list[BinlogColumn], key: tuple[str, ...], hidden: Collection[str] = ()
     ) -> None:
         self.map = described_by
+        self.database = described_by.database
+        self.table = described_by.table
         self.key = key
         self.hidden = hidden
-        self.database, self.table = described_by.database, described_by.table
-        self.names, self._columns = [column.name for column in columns], columns
+        self.names = [column.name for column in columns]
         self.kinds = {column.name: JSON for column in columns if column.type == types.JSON or column.declared == JSON}
+        self._columns = columns
         try:
-            self._readers = [reader(column) for column in columns]
+            self.readers = [reader(column) for column in columns]
         except Unreadable as refusal:
             raise Unreadable(f"{described_by.name}: {refusal}") from None
-        self._lenient: TablePlan | None = None
 
-    def lenient(self) -> TablePlan:
+    @cached_property
+    def lenient_readers(self) -> list[Reader]:
         """The same for rows with a value that cannot be read: it comes as base64."""
-        if self._lenient is None:
-            self._lenient = TablePlan(self.map, self._columns, self.key, self.hidden)
-            self._lenient._readers = [raw_reader(column) for column in self._columns]
-        return self._lenient
-
-    def row(self, data: bytes, at: int, present: list[int] | None) -> tuple[Row, int]:
-        """The row that begins at `at`, and where the next one does; `present` are the columns it has, None for all."""
-        if present is not None:
-            return self._part(data, at, present)
-        size = (len(self._readers) + 7) // 8
-        nulls = int.from_bytes(data[at : at + size], "little")
-        at += size
-        texts = []
-        for read in self._readers:
-            text = "null"
-            if not nulls & 1:
-                text, at = read(data, at)
-            texts.append(text)
-            nulls >>= 1
-        return dict(zip(self.names, texts, strict=True)), at
-
-    def _part(self, data: bytes, at: int, present: list[int]) -> tuple[Row, int]:
-        size = (len(present) + 7) // 8
-        nulls = int.from_bytes(data[at : at + size], "little")
-        at += size
-        row: Row = {}
-        for bit, place in enumerate(present):
-            text = "null"
-            if not nulls >> bit & 1:
-                text, at = self._readers[place](data, at)
-            row[self.names[place]] = text
-        return row, at
+        return [raw_reader(column) for column in self._columns]
 
 
 class Tables:
     """The tables that the binlog has introduced, and their rows. `wanted` says whose rows are asked for."""
 
-    def __init__(self, catalog: CatalogLookup, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
+    def __init__(self, catalog: ServerCatalog, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
         self._catalog = catalog
         self._dialect = dialect
         self._wanted = wanted
@@ -165,7 +124,7 @@ class Tables:
         self._by_id[table_id(event.body)] = self._plans[content]
 
     def rows(self, event: BinlogEvent) -> tuple[TablePlan, Rows] | None:
-        """The table and its rows as (before, after); None where nobody asked for them, Unreadable where all are."""
+        """The table and its rows as (before, after); None if nobody wants them, Unreadable if all are."""
         number = table_id(event.body)
         if number not in self._by_id:
             raise Unreadable(f"The rows before {event.end} belong to a table that the binlog has not introduced.")
@@ -175,7 +134,7 @@ class Tables:
         return None if table is None else (table, self._read(table, event))
 
     def name_of(self, event: BinlogEvent) -> tuple[str, str]:
-        """Database and table of an event with rows; empty where it is none, or cannot be read at all."""
+        """Database and table of an event with rows; empty if it is none, or cannot be read at all."""
         table = self._by_id.get(table_id(event.body)) if event.kind in ROWS else None
         return (table.database, table.table) if table is not None else ("", "")
 
@@ -199,29 +158,37 @@ class Tables:
     def _plan(self, found: TableMap, content: bytes, written: int) -> TablePlan | None:
         if not self._wanted(found.database, found.table):
             return None
-        if not found.is_full():
+        hidden = set[str]()
+        if found.is_full():
+            columns = described(found, self._dialect, self._catalog.charset_of)
+            if any(doubtful(column) for column in columns):  # a BINARY may be made a UUID, and its map stays the same
+                self._lent.add(content)
+            key = key_of(found, columns)
+            hidden = self._catalog.hidden(found, columns)
+            columns = self._catalog.settle(found, columns, written)
+        else:
             self._lent.add(content)
             columns, key = self._catalog.complete(found, written)
-            return None if _is_sequence(columns) else TablePlan(found, columns, key)
-        columns = described(found, self._dialect, self._catalog.charset_of)
-        settled = self._catalog.settle(found, columns, written)
-        if _is_sequence(columns):
-            return None
-        if any(doubtful(column) for column in columns):  # a BINARY may be made a UUID, and its map stays the same
-            self._lent.add(content)
-        return TablePlan(found, settled, key_of(found, columns), self._catalog.hidden(found, columns))
+        return None if [column.name for column in columns] == _SEQUENCE else TablePlan(found, columns, key, hidden)
 
     def _read(self, table: TablePlan, event: BinlogEvent) -> Rows:
-        data, at, bitmaps = self._opened(event)
-        present = self._present(table, bitmaps[0]), self._present(table, bitmaps[-1])
+        data, at, bitmaps = _opened(event)
+        images = self._images(table, table.readers, event.kind, bitmaps)
         found: Rows = []
         while at < len(data):
             try:
-                old, new, end = self._pair(table, event.kind, data, at, present)
+                old, new, end = _pair(images, data, at)
                 found.append((_shown(table, old), _shown(table, new)))
             except _WRONG as wrong:
-                bad, end = self._bad(table, event.kind, data, at, present, wrong)
-                found.append(bad)
+                try:
+                    old, new, end = _pair(self._images(table, table.lenient_readers, event.kind, bitmaps), data, at)
+                except _WRONG:  # where the next row begins is not known
+                    end = len(data) + 1
+                else:
+                    said = f"A value cannot be read ({type(wrong).__name__}: {wrong})."
+                    said = str(wrong) if isinstance(wrong, Unreadable) else said
+                    shown = _shown(table, new or old) or {}
+                    found.append(BadRow(f"{table.map.name}: {said}", data[at:end], shown))
             at = end
             if at > len(data):
                 raise Unreadable(
@@ -230,72 +197,68 @@ class Tables:
                 )
         return found
 
-    def _bad(
-        self,
-        table: TablePlan,
-        kind: int,
-        data: bytes,
-        at: int,
-        present: tuple[list[int] | None, list[int] | None],
-        wrong: Exception,
-    ) -> tuple[BadRow, int]:
-        """A row that `wrong` is said of, and where the next one begins; behind the end where that is not known."""
-        try:
-            old, new, end = self._pair(table.lenient(), kind, data, at, present)
-        except _WRONG:
-            return BadRow("", b"", {}), len(data) + 1
-        said = (
-            str(wrong)
-            if isinstance(wrong, Unreadable)
-            else f"A value cannot be read ({type(wrong).__name__}: {wrong})."
-        )
-        return BadRow(f"{table.map.name}: {said}", data[at:end], _shown(table, new or old) or {}), end
-
-    @staticmethod
-    def _pair(
-        table: TablePlan, kind: int, data: bytes, at: int, present: tuple[list[int] | None, list[int] | None]
-    ) -> tuple[Row | None, Row | None, int]:
-        if kind in WRITES:
-            new, at = table.row(data, at, present[0])
-            return None, new, at
-        old, at = table.row(data, at, present[0])
-        if kind in DELETES:
-            return old, None, at
-        new, at = table.row(data, at, present[1])
-        return old, new, at
-
-    @staticmethod
-    def _opened(event: BinlogEvent) -> tuple[bytes, int, list[bytes]]:
-        """The bytes of the rows, where the first begins, and which columns there are: before and after for an update."""
-        body, at = event.body, 8
-        if event.kind in _VERSION_2:
-            at += int.from_bytes(body[8:10], "little")
-        count, at = length_encoded(body, at)
-        size = (count + 7) // 8
-        bitmaps = [body[at : at + size]]
-        if event.kind in UPDATES:
-            bitmaps.append(body[at + size : at + 2 * size])
-        at += size * len(bitmaps)
-        return (uncompressed(body[at:]), 0, bitmaps) if event.kind in _COMPRESSED else (body, at, bitmaps)
-
-    def _present(self, table: TablePlan, bitmap: bytes) -> list[int] | None:
-        bits = int.from_bytes(bitmap, "little")
-        if bits == (1 << len(table.names)) - 1:
-            return None
-        missing = {name for place, name in enumerate(table.names) if not bits >> place & 1}
-        if id(table) not in self._virtual:
-            self._virtual[id(table)] = self._catalog.virtual(table.map)
-        if missing - self._virtual[id(table)]:
-            raise Unreadable(
-                f"Rows of {table.map.name} lack {', '.join(sorted(missing))}: binlog_row_image is not FULL. "
-                "Set it to FULL on "
-                "the server and in every session that sets its own, and leave out what was written before (--from, --skip)."
-            )
-        return [place for place in range(len(table.names)) if bits >> place & 1]
+    def _images(self, table: TablePlan, readers: list[Reader], kind: int, bitmaps: list[bytes]) -> Images:
+        """What each row of an event has before and after; Unreadable if a column is missing that is not computed."""
+        images: list[Image] = []
+        for bitmap in bitmaps:
+            bits = int.from_bytes(bitmap, "little")
+            if bits == (1 << len(readers)) - 1:
+                images.append((table.names, readers))
+                continue
+            here = [place for place in range(len(readers)) if bits >> place & 1]
+            if id(table) not in self._virtual:
+                self._virtual[id(table)] = self._catalog.virtual(table.map)
+            missing = set(table.names) - {table.names[place] for place in here} - self._virtual[id(table)]
+            if missing:
+                raise Unreadable(
+                    f"Rows of {table.map.name} lack {', '.join(sorted(missing))}: binlog_row_image is not FULL. Set it to "
+                    "FULL on the server and in every session that sets its own, and leave out what was written before "
+                    "(--from, --skip)."
+                )
+            images.append(([table.names[place] for place in here], [readers[place] for place in here]))
+        if kind in UPDATES:
+            return images[0], images[1]
+        return (None, images[0]) if kind in WRITES else (images[0], None)
 
 
-def _is_sequence(columns: list[BinlogColumn]) -> bool:
-    return [column.name for column in columns] == _SEQUENCE
+def _opened(event: BinlogEvent) -> tuple[bytes, int, list[bytes]]:
+    """The bytes of the rows, where the first begins, and which columns there are: before and after for an update."""
+    body, at = event.body, 8
+    if event.kind in _VERSION_2:
+        at += int.from_bytes(body[8:10], "little")
+    count, at = length_encoded(body, at)
+    size = (count + 7) // 8
+    bitmaps = [body[at : at + size]]
+    if event.kind in UPDATES:
+        bitmaps.append(body[at + size : at + 2 * size])
+    at += size * len(bitmaps)
+    return (uncompressed(body[at:]), 0, bitmaps) if event.kind in _COMPRESSED else (body, at, bitmaps)
+
+
+def _pair(images: Images, data: bytes, at: int) -> tuple[Row | None, Row | None, int]:
+    """A row before and after, and where the next one begins."""
+    before, after = images
+    old = new = None
+    if before is not None:
+        old, at = _row(before, data, at)
+    if after is not None:
+        new, at = _row(after, data, at)
+    return old, new, at
+
+
+def _row(image: Image, data: bytes, at: int) -> tuple[Row, int]:
+    names, readers = image
+    size = (len(readers) + 7) // 8
+    nulls = int.from_bytes(data[at : at + size], "little")
+    at += size
+    texts = []
+    for read in readers:
+        text = "null"
+        if not nulls & 1:
+            text, at = read(data, at)
+        texts.append(text)
+        nulls >>= 1
+    return dict(zip(names, texts, strict=True)), at
 
 
 def _shown(table: TablePlan, row: Row | None) -> Row | None:

@@ -102,7 +102,7 @@ class Transactions:
 
     def _begin(self, event: BinlogEvent) -> Iterator[Item]:
         """A GTID, or MySQL's event in the place of one."""
-        gtid, flags = "", _STANDALONE  # MySQL says BEGIN where more follows
+        gtid, flags = "", _STANDALONE  # MySQL says BEGIN if more follows
         if event.kind == binlog.MARIA_GTID:
             number, domain, flags = struct.unpack_from("<QIB", event.body)
             gtid = f"{domain}-{event.server}-{number}"
@@ -165,8 +165,10 @@ class Transactions:
                     table.database, table.table, kind, event.ts, self._gtid, self._sequence, number, False, table.key,
                     data, old, self._query, table.kinds,
                 )  # fmt: skip
-                if held is not None:
-                    yield from self._give(held)
+                if held is not None:  # as _give does, without a generator for each row
+                    self._given += 1
+                    if self._given > self._done:
+                        yield held
 
     def _give(self, record: Record) -> Iterator[Item]:
         """What was given out before the last start stands in Kafka already."""

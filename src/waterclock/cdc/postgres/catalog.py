@@ -1,7 +1,7 @@
 """What only PostgreSQL's catalog and its tables know, which are as they are NOW: primary keys, and large values by key.
 
 Rule 1: a column that got another name has the place that it had. Where none was dropped the places are those of the
-        messages, for certain; where one was, only the names tell, and if they do not, nothing is guessed.
+        messages, for certain; if one was, only the names say it, and if they do not, nothing is guessed.
 Rule 2: a row is looked for in the table that has the number now, whatever it is called.
 """
 
@@ -48,7 +48,7 @@ class TableCatalog:
         self._said: set[tuple[object, ...]] = set()
 
     def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
-        """The primary key of the table `number`, in the names that its columns had; none where it has none now."""
+        """The primary key of the table `number`, in the names that its columns had; none if it has none now."""
         key = self._asking.execute(_KEY, (number,)).fetchall()
         if self._keep_places(number, names) and all(place <= len(names) for _, place in key):
             return tuple(names[place - 1] for _, place in key)
@@ -71,7 +71,7 @@ class TableCatalog:
     ) -> list[dict[str, str | None]]:
         """Of the rows that have these keys, key and columns as PostgreSQL prints them; without the columns that are gone.
 
-        None where the table, or a column of its key, is gone. Unreadable where this role may not look.
+        None if the table, or a column of its key, is gone. Unreadable if this role may not look.
         """
         found = self._asking.execute(_TABLE, (relation.number,)).fetchone()
         if found is None or not set(relation.key) <= set(found[3]):
@@ -113,7 +113,7 @@ class TableCatalog:
         ]
 
     def _gone(self, relation: Relation, names: Sequence[str]) -> None:
-        """Said once for each table as it was: what no later change tells is lost to a reader."""
+        """Said once for each table as it was: what no later change says is lost to a reader."""
         if (said := (relation.number, *names)) not in self._said:
             self._said.add(said)
             log.warning(
@@ -126,5 +126,5 @@ class TableCatalog:
 
 
 def _together(parts: Iterable[sql.Composable]) -> sql.Composable:
-    """A key's columns, or its values, as one value where they are several."""
+    """A key's columns, or its values, as one value if they are several."""
     return sql.SQL("({})").format(sql.SQL(", ").join(parts))

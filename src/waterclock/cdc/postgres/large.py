@@ -1,4 +1,4 @@
-"""Large values that a message left out (TOAST), read from the table by the row's key where no reader may have them.
+"""Large values that a message left out (TOAST), read from the table by the row's key if no reader may have them.
 
 PostgreSQL sends of an update only the large values that it touched: whoever has the row has the others. But a row that is
 older than the slot never came, nor did one whose insert was left out, or is of another publication. No message says
@@ -9,7 +9,7 @@ Rule 1: the values of a row that was not sent whole since this start are read, o
 Rule 2: a table's rows of one transaction are read together, by one SELECT, up to AT_ONCE of them.
 Rule 3: what is read is as it is then. It may be younger than the change: then the change that made it so comes later, and
         brings it again. A row that is not there any more goes, or gets another key, with a later change.
-Rule 4: columns that were not found are left out of the row, never made up; where it is not a row's own end (the role may
+Rule 4: columns that were not found are left out of the row, never made up; if it is not a row's own end (the role may
         not look, the table was changed), that is said with the number of rows.
 """
 
@@ -18,31 +18,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row
 from waterclock.errors import Unreadable
 
+if TYPE_CHECKING:
+    from waterclock.cdc.postgres.catalog import TableCatalog
+
 log = logging.getLogger("waterclock.cdc")
 AT_ONCE = 500
 LATEST = 100_000  # of 16 bytes each: some 15 MB
-SMALL = 1000  # bytes of a message; a row of fewer has hardly a value apart, and is read where it has
-
-
-class RowsByKey(Protocol):
-    """What is asked of the table as it is now; see catalog.py."""
-
-    def rows_of(
-        self, relation: Relation, keys: Sequence[tuple[str, ...]], names: Sequence[str]
-    ) -> list[dict[str, str | None]]:
-        """Of the rows that have these keys, key and columns, as PostgreSQL prints them; columns that are gone are left
-        out. Unreadable where this role may not look."""
+SMALL = 1000  # bytes of a message; a row of fewer has hardly a value apart, and is read if it has
 
 
 class LargeValues:
     """Which rows were sent whole, and the values of those that were not."""
 
-    def __init__(self, table: RowsByKey) -> None:
+    def __init__(self, table: TableCatalog) -> None:
         self._table = table
         self._sent: dict[bytes, None] = {}  # the latest last
         self._said: set[tuple[str, str]] = set()
@@ -76,7 +69,7 @@ class LargeValues:
                 self._take_out(relation, lacking)
 
     def fill_table(self, relation: Relation, rows: Sequence[Row]) -> None:
-        """The same for rows of one table; Unreadable where they cannot be looked up."""
+        """The same for rows of one table; Unreadable if they cannot be looked up."""
         names = [name for name in relation.names if any(row.get(name) == UNTOUCHED for row in rows)]
         keys = list(dict.fromkeys(relation.key_of(row) for row in rows))
         found: dict[tuple[str, ...], dict[str, str]] = {}

@@ -13,27 +13,23 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.position import Position
-from waterclock.cdc.postgres.large import AT_ONCE, SMALL, LargeValues, RowsByKey
+from waterclock.cdc.postgres.large import AT_ONCE, SMALL, LargeValues
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, row_at, touched
 from waterclock.cdc.source import Item, SourceMark
 from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
+if TYPE_CHECKING:
+    from waterclock.cdc.postgres.catalog import TableCatalog
+
 _EPOCH_S = 946_684_800  # 2000-01-01, from which PostgreSQL counts
 
 Change = tuple[str, Row, Row | None]  # what it is, the row, former values
-
-
-class KeysAndRows(RowsByKey, Protocol):
-    """What is asked of the database as it is now; see catalog.py."""
-
-    def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
-        """The primary key of a table whose columns had these names; Unreadable where that cannot be known."""
 
 
 def lsn_text(lsn: int) -> str:
@@ -58,7 +54,7 @@ class Decoder:
         self,
         position: Position,
         wanted: Callable[[str, str], bool],
-        catalog: KeysAndRows,
+        catalog: TableCatalog,
         *,
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
@@ -90,7 +86,7 @@ class Decoder:
         }
 
     def take(self, message: bytes) -> Iterator[Item]:
-        """What follows from the next message; Unreadable where it is not known."""
+        """What follows from the next message; Unreadable if it is not known."""
         if message[0] not in self._takes:
             raise Unreadable(
                 f"PostgreSQL sends a message {chr(message[0])!r}, which protocol 1 of pgoutput does not have."
@@ -228,7 +224,7 @@ def _updated(relation: Relation, message: bytes) -> list[Change]:
     if message[at] != ord("N"):
         before, at = row_at(relation, message, at + 1)
     after, _ = row_at(relation, message, at + 1)
-    if before is not None:  # where the identity is not FULL, all but the key of the former row are NULL for show
+    if before is not None:  # if the identity is not FULL, all but the key of the former row are NULL for show
         known = relation.names if relation.full else relation.key
         after = {name: before[name] if text == UNTOUCHED and name in known else text for name, text in after.items()}
     if before is not None and any(before[name] != after[name] for name in relation.key):

@@ -48,7 +48,7 @@ class Relation(NamedTuple):
 
 
 def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
-    """A relation, its key not looked up yet, and the key that the message itself tells."""
+    """A relation, its key not looked up yet, and the key that the message itself names."""
     (number,) = struct.unpack_from(">I", message, 1)
     schema, at = _text(message, 5)
     table, at = _text(message, at)

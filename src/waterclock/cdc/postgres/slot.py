@@ -49,7 +49,7 @@ _UNPUBLISHED = (
     "(select 1 from pg_publication_tables where pubname = %s and schemaname = %s and tablename = %s)"
 )
 _PLACE = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
-_TABLES = (  # those of the publication, or where there is none yet, all
+_TABLES = (  # those of the publication, or if there is none yet, all
     "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), c.relkind = 'p' or "
     "pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace where case when exists "
     "(select 1 from pg_publication where pubname = %(publication)s) then (n.nspname, c.relname) in (select schemaname, "
@@ -72,7 +72,7 @@ class ReplicationSlot:
 
 
 class Older(NamedTuple):
-    """Whose rows count, and what raises where there are some."""
+    """Whose rows count, and what raises if there are some."""
 
     wanted: Callable[[str, str], bool]
     check: Callable[[Sequence[OlderRows]], None]
@@ -205,10 +205,10 @@ class SlotReader:
 
 
 def begun(slot: ReplicationSlot, tables: list[str], older: Older | None = None) -> Position:
-    """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing.
+    """Where a capture begins that has no position yet: the slot's place. Slot and publication are made if missing.
 
-    `older` is what to do about rows that a new slot does not bring: it is asked before the slot is made, and once more of
-    what the database held in the moment in which the slot began; where it raises, there is no slot.
+    `older` is what to do about rows that a new slot does not bring: it is called before the slot is made, and once more of
+    what the database held in the moment in which the slot began; if it raises, there is no slot.
     """
     with _errors_of_postgres(slot), _connected(slot) as connection:
         (level,) = connection.execute("show wal_level").fetchone() or ("",)

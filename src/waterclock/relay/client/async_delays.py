@@ -12,7 +12,7 @@ from waterclock.durations import Duration
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.client.delays import Delays
 from waterclock.relay.client.sending import Answer, Receipt, Text
-from waterclock.relay.handlers.handlers import LOST, POLL_S, Function, Handlers, Worker
+from waterclock.relay.handlers.handlers import LOST, POLL_S, Function, Handlers, HandlerWorker
 from waterclock.relay.handlers.retries import WAITS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AsyncDelays:
         """Have `run` return when the functions that are running have; in the loop's thread."""
         self._ended = True
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, worker: HandlerWorker) -> None:
         with ThreadPoolExecutor(1) as alone:  # whatever is cancelled, a consumer is in one call at a time
             call = partial(asyncio.get_running_loop().run_in_executor, alone)
             try:
@@ -101,7 +101,7 @@ class AsyncDelays:
 
 
 async def _called(handler: Handler, message: Any) -> Exception | None:
-    """What the function raised, if it did; to be cancelled is its failure where nobody cancels the task that it runs in."""
+    """What the function raised, if it did; to be cancelled is its failure if nobody cancels the task that it runs in."""
     try:
         return await handler.awaited(message)
     except asyncio.CancelledError:

@@ -1,7 +1,7 @@
 """`Delays`: messages to be delivered later, from a Python program. It talks to Kafka; a relay elsewhere does the work.
 
 Rule 1: when `send` returns, the request is in the log, acknowledged by all replicas in sync.
-Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or where there is no key, for the
+Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or if there is no key, for the
         id. Who cancels says the key again, or shows the receipt; else all partitions are asked.
 Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing. The
         replies are looked for anew then: the topic may have been made again, or have more partitions.
@@ -43,7 +43,7 @@ class Delays:
     """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL;
     `patience_s`: how long Kafka, or a relay's answer, is waited for. Any thread may call it.
 
-    EnvironmentMissing where there is no Kafka, no such topic, or no relay that answers. UsageError for settings that make
+    EnvironmentMissing if there is no Kafka, no such topic, or no relay that answers. UsageError for settings that make
     no client. RuntimeError in a process that was forked since: make another one there.
     """
 
@@ -128,10 +128,9 @@ class Delays:
         id, place = _named(which)
         if not id:
             raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
-        if place is not None:
-            places = [place]
-        else:
-            places = list(range(self._partitions)) if key is None else [partition_of(_bytes(key), self._partitions)]
+        if place is None and key is not None:
+            place = self._place(key, id)
+        places = list(range(self._partitions)) if place is None else [place]
         return self._ask(None, key, cancel_headers(id), id, places)
 
     def replace(
@@ -201,7 +200,8 @@ class Delays:
     def _place(self, key: Text | None, id: str) -> int:
         if key is None and not id:
             return -1  # any
-        return partition_of(_bytes(key) if key is not None else id.encode(), self._partitions)
+        by = id if key is None else key
+        return partition_of(by.encode() if isinstance(by, str) else by, self._partitions)
 
     def _write(self, value: Text | None, key: Text | None, headers: list[Header], id: str, place: int) -> Receipt:
         self._refuse_fork()
@@ -282,7 +282,3 @@ def _named(which: str | Receipt) -> tuple[str, int | None]:
     if not isinstance(which, str):
         raise TypeError(f"a message is named by its id, a text, or by the receipt of send, not by {which!r}")
     return which, None
-
-
-def _bytes(text: Text) -> bytes:
-    return text.encode() if isinstance(text, str) else text

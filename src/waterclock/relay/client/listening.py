@@ -25,7 +25,7 @@ _AGAIN_S = 0.25
 
 @contextmanager
 def reading(settings: Mapping[str, Any], topic: str, only_new: bool) -> Iterator[Iterator[Message]]:
-    """The messages of a topic, without end, while the block lasts; UsageError where there can be none."""
+    """The messages of a topic, without end, while the block lasts; UsageError if there can be none."""
     heard = _Heard(topic)
     partitions = _partitions(settings, topic)
     own = {**READING, "group.id": "unused", "fetch.wait.max.ms": 100, "error_cb": heard.of_client}

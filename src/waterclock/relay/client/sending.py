@@ -157,7 +157,7 @@ def answer_of(values: Iterable[bytes]) -> Answer:
 
 
 def request_answered(value: bytes | None) -> str:
-    """Which request a record of TOPIC.replies answers; none, an empty text, where it is somebody else's.
+    """Which request a record of TOPIC.replies answers; none, an empty text, if it is somebody else's.
 
     >>> request_answered(b'{"id": "a", "outcome": "unknown", "count": 0, "request": "delays-0-5"}'), request_answered(b"[]")
     ('delays-0-5', '')

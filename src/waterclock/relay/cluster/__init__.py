@@ -1,1 +1,1 @@
-"""What a relay asks its Kafka: the group, the topics, targets, retention, where to begin."""
+"""The member of the group, and what a relay asks of its Kafka: targets, retention, whether the topics are the same."""

@@ -1,8 +1,8 @@
 """A relay as a member of its consumer group: how it joins and leaves, what the group has said, what is read for it.
 
 Rule 1: what the group says is heard in callbacks of the consumer's `poll`; what is done about it is for relay.py.
-Rule 2: a consumer is left before it is closed, and hears all that the group has told it, one that is shut out too:
-        librdkafka hangs in `close` where a partition is just being given to it, and its thread uses up a processor.
+Rule 2: a consumer is left before it is closed, and hears all that the group has said to it, one that is shut out too:
+        librdkafka hangs in `close` if a partition is just being given to it, and its thread uses up a processor.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def join(
 def leave(consumer: Consumer) -> None:
     """Leave the group, then close. Rule 2."""
     was_given = bool(consumer.assignment())
-    with suppress(KafkaException):  # one that is shut out is told so, and has left
+    with suppress(KafkaException):  # one that is shut out has left
         consumer.unsubscribe()
     for polls in range(LEAVING_POLLS):
         is_all_heard = consumer.poll(0.02) is None

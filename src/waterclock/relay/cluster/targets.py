@@ -16,6 +16,7 @@ Rule 5: nothing is delivered to the relay's own topics, nor to Kafka's, whose na
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ _BROKERS: Final = -1  # as many partitions and replicas as the broker gives
 @dataclass(slots=True)
 class _Topic:
     """`absent`: why nothing can go there, now or later; `refuses`: why this relay may send nothing there now. `limit`: the
-    largest batch in bytes, None where that is not known; `has_all`: its settings were asked for too."""
+    largest batch in bytes, None if that is not known; `has_all`: its settings were asked for too."""
 
     until_s: float
     absent: str | None = None
@@ -79,7 +80,7 @@ class Targets:
             self._known.pop(topic, None)
 
     def own_refusal(self) -> str | None:
-        """Which of the relay's own topics it may not write to, and why; None where Kafka names none."""
+        """Which of the relay's own topics it may not write to, and why; None if Kafka names none."""
         found = self._asked(sorted(self._own), False)
         return next((why for one in found.values() if (why := one.absent or one.refuses)), None)
 
@@ -87,25 +88,20 @@ class Targets:
         reserved = {topic for topic in topics if topic in self._own or is_kafkas_own(topic)}
         whose = {True: "the relay's own", False: "Kafka's own"}
         found = {topic: f"{topic} is {whose[topic in self._own]}: nothing is delivered there." for topic in reserved}
-        self._look(topics - reserved, is_due)
-        for topic in topics - reserved:
-            known = self._known[topic]
-            why = known.absent or (known.refuses if is_due else None)
+        now_s, known = self._clock.monotonic_s(), self._known
+        asked = topics - reserved
+        stale = [t for t in asked if (one := known.get(t)) is None or one.until_s <= now_s or is_due > one.has_all]
+        if stale:
+            if len(known) + len(stale) > _MOST:
+                self._known = known = {topic: known[topic] for topic in asked if topic in known}
+            known.update(self._asked(stale, is_due))
+            if self._makes and (absent := [topic for topic in stale if known[topic].absent]):
+                known.update(self._made(absent))
+        for topic in asked:
+            why = known[topic].absent or (known[topic].refuses if is_due else None)
             if why is not None:
                 found[topic] = why
         return found
-
-    def _look(self, topics: Collection[str], is_due: bool) -> None:
-        now_s = self._clock.monotonic_s()
-        known = self._known
-        stale = [t for t in topics if (one := known.get(t)) is None or one.until_s <= now_s or is_due > one.has_all]
-        if not stale:
-            return
-        if len(known) + len(stale) > _MOST:
-            self._known = known = {topic: known[topic] for topic in topics if topic in known}
-        known.update(self._asked(stale, is_due))
-        if self._makes and (absent := [topic for topic in stale if known[topic].absent]):
-            known.update(self._made(absent))
 
     def _asked(self, topics: Collection[str], is_due: bool) -> dict[str, _Topic]:
         """Both questions at once: an answer takes as long as both."""
@@ -117,7 +113,9 @@ class Targets:
         until_s = self._clock.monotonic_s() + FRESH_S
         found = {topic: self._topic(topic, future, until_s) for topic, future in described.items()}
         for topic, resource in resources.items():
-            found[topic].limit, found[topic].has_all = _limit_of(settings[resource]), True
+            found[topic].has_all = True
+            with suppress(KafkaException, KeyError, ValueError):  # rule 3
+                found[topic].limit = int(settings[resource].result()["max.message.bytes"].value)
         return found
 
     def _topic(self, name: str, future: Any, until_s: float) -> _Topic:
@@ -146,7 +144,7 @@ class Targets:
 
 
 def _without(name: str, error: KafkaError, until_s: float) -> _Topic:
-    """A topic of which Kafka says no more than this. ConnectionLost where it says nothing."""
+    """A topic of which Kafka says no more than this. ConnectionLost if it says nothing."""
     meaning = meaning_of(error)
     if meaning is Meaning.UNKNOWN:
         return _Topic(until_s, absent=f"there is no topic {name} to deliver to.")
@@ -157,10 +155,3 @@ def _without(name: str, error: KafkaError, until_s: float) -> _Topic:
     if error.code() < 0:  # librdkafka's own word, not the broker's
         raise ConnectionLost(f"Kafka does not say which topics there are: {error.str()}.")
     return _Topic(until_s)  # rule 3
-
-
-def _limit_of(future: Any) -> int | None:
-    try:
-        return int(future.result()["max.message.bytes"].value)
-    except (KafkaException, KeyError, ValueError):
-        return None  # rule 3

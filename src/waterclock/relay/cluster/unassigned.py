@@ -62,9 +62,8 @@ class UnassignedPartitions:
             numbers = ", ".join(map(str, sorted(unassigned)))
             log.warning("nobody has %s of %s, though the group rests: having it share anew", numbers, self._topic)
             self._guest_was_given, self._guest_until_ns = False, self._watcher.clock.monotonic_ns() + GUEST_NS
-            self._guest = join(
-                self._settings, self._topic, self._group, name=None, on_given=self._given, on_taken=_taken
-            )
+            given, taken = self._given, Consumer.incremental_unassign
+            self._guest = join(self._settings, self._topic, self._group, name=None, on_given=given, on_taken=taken)
             unassigned = frozenset()
         self._last = unassigned
 
@@ -97,7 +96,3 @@ class UnassignedPartitions:
         guest, self._guest = self._guest, None
         if guest is not None:
             leave(guest)
-
-
-def _taken(consumer: Consumer, places: list[TopicPartition]) -> None:
-    consumer.incremental_unassign(places)

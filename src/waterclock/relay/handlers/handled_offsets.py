@@ -41,18 +41,20 @@ _IN_ERROR: Final = 3
 
 
 class HandledOffsets:
-    """The offsets of a group in the database at `url`; `ids` are those of its topics. SinkLost where the connection goes
+    """The offsets of a group in the database at `url`; `ids` are those of its topics. SinkLost if the connection goes
     away: what was not committed is undone, and the message comes again."""
 
     def __init__(self, url: str, group: str, ids: Mapping[str, str]) -> None:
-        self._session, self._group, self._ids = Session(url), group, ids
+        self._session = Session(url)
+        self._group = group
+        self._ids = ids
         self._session.begin(TABLE)  # two that make the table at once are in each other's way
         if self._session.run("SELECT to_regclass(%s)", TABLE) == [(None,)]:  # who may not make it may use it
             self._session.run(_MAKE)
         self._session.commit()
 
     def next_offset(self, topic: str, partition: int) -> int | None:
-        """Up to where a partition is handled; None where nothing of it is."""
+        """Up to where a partition is handled; None if nothing of it is."""
         rows = self._session.ask(_FIND, *self._key(topic, partition))
         return int(rows[0][0]) if rows else None
 

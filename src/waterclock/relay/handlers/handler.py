@@ -2,7 +2,7 @@
 
     1. take      the next message
     2. call      the function
-    3. done      its offset is noted, and given to Kafka once a second; or, where it raised:
+    3. done      its offset is noted, and given to Kafka once a second; or, if it raised:
        fail      the message is sent on to be tried again, or put aside (retries.py), with its offset, in one transaction
 
 Rule 1: at least once: a crash between 2 and 3 calls the function with the same message again, whose `id` is the same. With
@@ -222,7 +222,7 @@ class Handler:
             self._sent_on.pop((each.topic, each.partition), None)
 
     def _commit(self, offsets: dict[Partition, int]) -> None:
-        """Kafka hears how far it is; where that fails, messages come again."""
+        """Kafka hears how far it is; if that fails, messages come again."""
         self._committed_s = self._clock.monotonic_s()
         if not offsets:
             return

@@ -29,7 +29,7 @@ LOST: Final = (ConnectionLost, EnvironmentMissing)
 POLL_S: Final = 0.2
 
 
-class Worker:
+class HandlerWorker:
     """One function's handler, made again when it is lost."""
 
     def __init__(self, settings: Mapping[str, Any], relay: str, options: HandlerOptions) -> None:
@@ -60,7 +60,7 @@ class Worker:
             self.backoff.succeeded()
 
     def lost(self, error: WaterclockError) -> float:
-        """Rule 2: let go; for how many seconds to wait. The error is raised where there was nothing to be lost yet."""
+        """Rule 2: let go; for how many seconds to wait. The error is raised if there was nothing to be lost yet."""
         if not self._has_begun:
             raise error
         log.warning("%s begins anew: %s", self._options.group, error)
@@ -112,11 +112,11 @@ class Handlers:
         if any(one.group == group for one in self._all):
             raise ValueError(f"there is a handler of the group {group} already: give this one another group=")
 
-    def workers(self) -> list[Worker]:
-        """One for each function; UsageError where there is none."""
+    def workers(self) -> list[HandlerWorker]:
+        """One for each function; UsageError if there is none."""
         if not self._all:
             raise UsageError("There is no handler to run: write @delays.handler(TOPIC) above a function.")
-        return [Worker(self._settings, self._relay, options) for options in self._all]
+        return [HandlerWorker(self._settings, self._relay, options) for options in self._all]
 
     def run(self) -> None:
         """Until `stop`, or Ctrl-C; what ended one of them ends all, and is raised."""
@@ -140,7 +140,7 @@ class Handlers:
     def stop(self) -> None:
         self._ended.set()
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, worker: HandlerWorker) -> None:
         try:
             while not self._ended.is_set():
                 try:

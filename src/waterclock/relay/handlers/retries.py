@@ -38,7 +38,7 @@ class Delivery:
     """A message that was delivered.
 
     `id` is the same however often the message is tried, or comes again after a crash. `topic`: where it was delivered
-    first. `due_ms`: when it was due, ms since 1970; None where it did not come from a relay. `attempt`: 1 for the first.
+    first. `due_ms`: when it was due, ms since 1970; None if it did not come from a relay. `attempt`: 1 for the first.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Delivery:
 
     @property
     def text(self) -> str:
-        """The value as text; empty where there is none. UnicodeDecodeError if it is no UTF-8."""
+        """The value as text; empty if there is none. UnicodeDecodeError if it is no UTF-8."""
         return (self.value or b"").decode()
 
 
@@ -154,7 +154,7 @@ class Retries:
 
 
 def delivery_of(message: Any) -> Delivery:
-    """A record of Kafka's (confluent_kafka's Message) as a handler sees it; ValueError where it cannot be read."""
+    """A record of Kafka's (confluent_kafka's Message) as a handler sees it; ValueError if it cannot be read."""
     headers = headers_of(message)
     if headers is None:
         raise ValueError("its headers cannot be read: a name in them is not UTF-8")

@@ -95,7 +95,7 @@ class Reader:
 
     def ahead(self, offset: int, most: int) -> list[Message]:
         """`most` or more of the records from `offset` on, or as many as have come by now; they are kept, for the next call.
-        ConnectionLost where they are not to be had."""
+        ConnectionLost if they are not to be had."""
         self.position = offset
         if len(self._ahead) < most:
             for message in self._consumer.consume(most, 0):

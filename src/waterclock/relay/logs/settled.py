@@ -17,10 +17,10 @@ from waterclock.relay.wire.moves import MAGIC as MOVED
 from waterclock.relay.wire.moves import Move, Moves, move_of
 from waterclock.relay.wire.settlement import Settlement, settlement_of
 from waterclock.relay.wire.snapshot import MAGIC as SNAPSHOT
-from waterclock.relay.wire.snapshot import Assembly, Part, part_of
+from waterclock.relay.wire.snapshot import Assembly, SnapshotPart, part_of
 
 
-def record_of(value: bytes) -> Settlement | Move | Part:
+def record_of(value: bytes) -> Settlement | Move | SnapshotPart:
     """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
     if value.startswith(MOVED):
         return move_of(value)
@@ -47,9 +47,9 @@ class SettledOrigins:
         self._snapshots = Assembly()
         self._known_from = 0
 
-    def take(self, record: Settlement | Move | Part) -> None:
+    def take(self, record: Settlement | Move | SnapshotPart) -> None:
         """Take in one record; they come in their order."""
-        if isinstance(record, Part):
+        if isinstance(record, SnapshotPart):
             self._take_part(record)
         elif record.mark == self._mark:
             self.answered = max(self.answered, record.command_position)
@@ -60,7 +60,7 @@ class SettledOrigins:
                     self._chunk(number)[record.origins[which] % CHUNK] = record.state
 
     def state(self, origin: int) -> State:
-        """What became of it; UNKNOWN where it is not settled."""
+        """What became of it; UNKNOWN if it is not settled."""
         chunk = self._chunks.get(origin // CHUNK)
         return self._elsewhere(origin) if chunk is None else State(int(chunk[origin % CHUNK]))
 
@@ -72,7 +72,7 @@ class SettledOrigins:
         """Whether all is known that stood before the first record that was read (rule 2)."""
         return self._known_from >= self._low
 
-    def _take_part(self, part: Part) -> None:
+    def _take_part(self, part: SnapshotPart) -> None:
         """Rule 1. A snapshot of an earlier input of that name says that nothing of this one was cut off."""
         snapshot = self._snapshots.take(part)
         if snapshot is None:

@@ -69,7 +69,7 @@ class TailConsumer:
         return messages
 
     def bounds(self, place: Partition) -> tuple[int, int] | None:
-        """Where it began and ended when it was last fetched; None where that is not known."""
+        """Where it began and ended when it was last fetched; None if that is not known."""
         if self._consumer is None:
             return None
         try:

@@ -37,14 +37,17 @@ class Chosen(NamedTuple):
 def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     """What the next turn of `owner` takes, `most` messages at most, `most_letters` of them to be put aside. They wait no
     more; all others do. ConnectionLost if Kafka is away."""
-    doubts = owner.doubts
-    rows = doubts.sift(owner.due(owner.context.clock.wall_ms(), most))
-    owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
-    if owner.was_alone:
-        owner.put_back(rows)
-        rows = doubts.portion(partial(_sizes, owner), partial(_limit, owner), most)
-    else:
-        rows = np.concatenate([doubts.to_put_aside(), rows])
+    doubts, rows = owner.doubts, owner.due(owner.context.clock.wall_ms(), most)
+    if doubts.is_empty:
+        owner.was_alone = False
+    else:  # rule 2
+        rows = doubts.sift(rows)
+        owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
+        if owner.was_alone:
+            owner.put_back(rows)
+            rows = doubts.portion(partial(_sizes, owner), partial(_limit, owner), most)
+        else:
+            rows = np.concatenate([doubts.to_put_aside(), rows])
     names = {number: owner.store.targets[number] for number in np.unique(rows["target"]).tolist()}
     refusing = owner.context.targets.refusing(names.values()) if names else {}
     owner.unasked |= refusing.keys()
@@ -90,4 +93,4 @@ def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
             continue
         if limit < BATCH_BYTES or sizes[rows["target"] == number].max() > limit:
             owner.doubts.add(number)
-    return owner.doubts.sift(rows)
+    return rows if owner.doubts.is_empty else owner.doubts.sift(rows)

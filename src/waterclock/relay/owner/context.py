@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -57,7 +57,7 @@ NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of
 class Context:
     """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name,
     `committed` its offset of an input partition (None: none), `member` the metadata by which Kafka knows whether this
-    process is still in the group. `reading` hears how far something is read where that may last, every second or so: the
+    process is still in the group. `reading` hears how far something is read if that may last, every second or so: the
     group learns by it that this process is well. What it raises ends the reading."""
 
     settings: Mapping[str, Any]
@@ -73,7 +73,7 @@ class Context:
     member: Callable[[], Any]
     reading: Reading
 
-    @property
+    @cached_property
     def mark(self) -> bytes:
         """What stands for the input in settlements."""
         return mark_of(self.topic_id)
@@ -117,7 +117,7 @@ def in_silence(log: str, done: int, all: int) -> None:
 
 
 def committed_of(consumer: Consumer, topic: str, number: int) -> GroupOffset | None:
-    """What the consumer's group says of a partition; None where it says nothing."""
+    """What the consumer's group says of a partition; None if it says nothing."""
     try:
         (found,) = consumer.committed([TopicPartition(topic, number)], timeout=10)
     except KafkaException as error:
@@ -129,8 +129,8 @@ class RecordRefused(ConnectionLost):
     """Kafka does not take something of a transaction, which can be aborted, and begun again without it (refusals.py).
     `error`: what it says of the transaction; it need not be what it says of a record."""
 
-    def __init__(self, told: str, error: KafkaError) -> None:
-        super().__init__(told)
+    def __init__(self, words: str, error: KafkaError) -> None:
+        super().__init__(words)
         self.error = error
 
 
@@ -142,8 +142,8 @@ def _error_of(name: str, error: KafkaError) -> WaterclockError:
         )
     if meaning_of(error) is Meaning.FENCED:
         return ConnectionLost(f"Another relay has taken over what {name} had.")
-    told = f"Kafka did not take a turn of {name}: {error.str()}."
+    words = f"Kafka did not take a turn of {name}: {error.str()}."
     if error.fatal() or meaning_of(error) is Meaning.OUT:
-        return ConnectionLost(told)
+        return ConnectionLost(words)
     refused = error.txn_requires_abort() or verdict is not Verdict.AGAIN
-    return RecordRefused(told, error) if refused else ConnectionLost(told)
+    return RecordRefused(words, error) if refused else ConnectionLost(words)

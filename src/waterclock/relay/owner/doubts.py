@@ -32,10 +32,6 @@ TOGETHER: Final = 200  # letters
 TOGETHER_NS: Final = 1_000_000_000  # so long the first of them waits for others
 
 
-def _none() -> Array:
-    return np.empty(0, ROW)
-
-
 @dataclass(slots=True)
 class _Doubt:
     """`most`: so many messages at once; `backoff`: attempts that got no answer. `probes`: rule 3."""
@@ -44,7 +40,7 @@ class _Doubt:
     backoff: Backoff
     most: int = MOST
     probes: bool = False
-    rows: Array = field(default_factory=_none)
+    rows: Array = field(default_factory=lambda: np.empty(0, ROW))
 
 
 class Doubts:
@@ -54,7 +50,7 @@ class Doubts:
         self._clock = clock
         self._doubts: dict[int, _Doubt] = {}  # whose turn it is stands first
         self.is_probe = False  # whether the last portion is only to be tried (rule 3)
-        self._refused, self._refused_ns = _none(), 0  # rule 6; since when the first one waits
+        self._refused, self._refused_ns = np.empty(0, ROW), 0  # rule 6; since when the first one waits
 
     def add(self, target: int) -> None:
         """It may refuse what is due for it."""
@@ -139,6 +135,11 @@ class Doubts:
         self._refused = self._refused[~np.isin(self._refused["origin"], origins)]
 
     # What there is
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no target is in doubt, and nothing waits to be put aside."""
+        return not self._doubts and not len(self._refused)
 
     @property
     def origins(self) -> Array:

@@ -54,10 +54,8 @@ class DueSoonWheel:
             more[: len(self._rows)] = self._rows
             self._rows = more
         self._rows[places] = rows
-        self._file(rows["origin"], ids)
-
-    def _file(self, origins: Array, ids: Array) -> None:
-        """Put a piece behind the others. Those that are not larger by half are merged with it, less what waits no more."""
+        origins = rows["origin"]
+        # a piece behind the others: those that are not larger by half are merged with it, less what waits no more
         while self._index and len(self._index[-1][0]) < 2 * len(origins):
             older = self._index.pop()
             origins, ids = np.concatenate([older[0], origins]), np.concatenate([older[1], ids])

@@ -8,7 +8,7 @@ Rule 3: occurrences that nobody was there to deliver, by delay-missed:
         once    what was due first is delivered, late; the others are left out: the next one is the next from now on
         all     each is delivered, one after the other, in order
         skip    what is later than a minute is not delivered; the next one is the next from now on
-Rule 4: where there is no next one within 50 years, or no way to find it, the series has ended: that is a dead letter too.
+Rule 4: if there is no next one within 50 years, or no way to find it, the series has ended: that is a dead letter too.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class _Due:
         late = f"expired: it was due at {_moment(self.due_ms)}, and it is {_moment(self._now_ms)}."
         letters = [self._letter(late, True)] if self.has_expired else []
         if self._is_series and self._next_ms() is None:
-            told = f"the series has ended: there is nothing after {_moment(self.due_ms)} that can be found."
-            letters.append(self._letter(told, False))
+            ended = f"the series has ended: there is nothing after {_moment(self.due_ms)} that can be found."
+            letters.append(self._letter(ended, False))
         return letters
 
     def _letter(self, reason: str, pending: bool) -> Letter:

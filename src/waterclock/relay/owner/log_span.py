@@ -66,7 +66,7 @@ class LogSpan:
     """How much of both logs of one partition there is.
 
     `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
-    snapshot, which had `saved` bytes. `answered`: the command position, -1 where none is known. `snapshots`: from where
+    snapshot, which had `saved` bytes. `answered`: the command position, -1 if none is known. `snapshots`: from where
     TOPIC.settled is read beside the last one, and beside that before it.
     """
 

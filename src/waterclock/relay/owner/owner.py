@@ -6,7 +6,7 @@ Rule 2: whether a target is there is asked when the request comes, and again whe
         is filed all the same, and settled with its dead letter: who reads the log again later, when there is such a
         topic, must not take it for pending.
 Rule 3: what is due within `SOON_MS` waits in the wheel, the rest on the disk.
-Rule 4: where the disk refuses, what was read is held as it came, and filed before anything that comes later. Where it
+Rule 4: if the disk refuses, what was read is held as it came, and filed before anything that comes later. If it
         refuses to have a coarse span split, nothing is delivered that is due later than all that was loaded: it could
         overtake.
 """
@@ -107,18 +107,18 @@ class Owner:
 
     # What comes in
 
-    def ingest(self, messages: Sequence[Message]) -> int:
-        """File and note records of the input, in their order; how many were new. Without room on the disk they are held."""
-        self.heard()
-        self.held.append(messages)
-        return self._take_in() if self.disk.is_time else 0
-
-    def _take_in(self) -> int:
+    def ingest(self, *came: Sequence[Message]) -> int:
+        """File and note records of the input that came, in their order, behind those that are held; how many were new.
+        Without room on the disk they are held too."""
+        if came:
+            self.heard()
+            self.held += came
         done = 0
-        with self.disk.asking():
-            while self.held:
-                done += self._file(self.held[0])
-                del self.held[0]
+        if self.held and self.disk.is_time:
+            with self.disk.asking():
+                while self.held:
+                    done += self._file(self.held[0])
+                    del self.held[0]
         return done
 
     def _file(self, messages: Sequence[Message]) -> int:
@@ -134,12 +134,13 @@ class Owner:
             rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
             self.disk.took()
             self.due_soon.add(rows[rows["due"] < self.store.loaded_until])
-        self._note(news, absent)  # what was filed is filed: from here on nothing fails
+        if absent or news.bad or news.commands or news.nexts:
+            self._note(news, absent)  # what was filed is filed: from here on nothing fails
         self.position = news.last.offset() + 1
         self.log_span.volume.grow(self.position, sum(map(len, news.blobs)) + EACH * news.looked_at)
         if self.position > self._filed:
             self._fingerprint = fingerprint_of(news.last)
-            self.changed()
+            self.checkpoints.is_changed = True
         return news.looked_at
 
     def _note(self, news: Requests, absent: dict[str, str]) -> None:
@@ -181,7 +182,7 @@ class Owner:
     def look_ahead(self) -> None:
         """Before commands are answered of an input that was not read to its end (there are too many to keep): know the next
         occurrences that stand further on. One of them may be what a command is for."""
-        if self._looked_to >= self.reads_to or self.has_caught_up:
+        if self._looked_to >= self.reads_to:
             return
         for id, offset, began in next_occurrences(self.context, self.number, range(self.position, self.reads_to)):
             self.nexts.setdefault(id, {})[offset] = began
@@ -189,11 +190,7 @@ class Owner:
 
     def heard(self) -> None:
         """Something came of the input just now."""
-        self._heard_ns = self.context.clock.monotonic_ns()
-
-    def idle_ns(self) -> int:
-        """For how long nothing came."""
-        return self.context.clock.monotonic_ns() - self._heard_ns
+        self.heard_ns = self.context.clock.monotonic_ns()
 
     def is_quiet(self, for_ms: int) -> bool:
         """Whether nothing is due for so long, and nothing waits for its answer."""
@@ -206,17 +203,6 @@ class Owner:
         """Whether it has read what stood in the input when it took over."""
         read = self.position if self.held else max(self.position, self._reached)
         return not self.is_in_doubt and read >= self.reads_to
-
-    @property
-    def copies_to_come(self) -> bool:
-        """Whether copies stand in the input that were not read: a command that waits may be of what they are copies of."""
-        return self.log_span.moves.end > self.position
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the group should hear how far the input was read: seldom, where nothing is delivered."""
-        since_ns = self.context.clock.monotonic_ns() - self.rest_until_ns
-        return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
     # What is due
 
@@ -236,12 +222,6 @@ class Owner:
         """These are for the next turn: what `due` gave last, from some row on."""
         self.ready = np.concatenate([rows, self.ready])
 
-    def answered(self, position: int) -> None:
-        """It is committed that what stands before this is answered."""
-        self.command_position = position
-        self.waiting = [command for command in self.waiting if command.offset >= position]
-        self.letters = [letter for letter in self.letters if letter.offset >= position]
-
     def drop(self, origins: Sequence[int]) -> None:
         """These are not to be delivered."""
         gone = np.array(origins, "<i8")
@@ -250,7 +230,7 @@ class Owner:
         self.ready = self.ready[~np.isin(self.ready["origin"], gone)]
 
     def next_due_ms(self) -> int | None:
-        """When something is to be delivered, or put aside; None where nothing is near."""
+        """When something is to be delivered, or put aside; None if nothing is near."""
         if len(self.ready):
             return int(self.ready["due"][0])
         if (waits_ms := self.doubts.next_due_ms) is not None:
@@ -265,7 +245,7 @@ class Owner:
         many held records were filed."""
         if not self.disk.is_time:
             return 0
-        done = self._take_in() if self.held else 0
+        done = self.ingest()
         with self.disk.asking():
             if self.checkpoints.is_time:
                 self.has_work = True
@@ -288,7 +268,7 @@ class Owner:
             self.checkpoints.finish()
 
     def _checkpoint(self) -> Iterator[None]:
-        # where nothing waits for its answer, all that was read is answered: a new start need not read it again
+        # if nothing waits for its answer, all that was read is answered: a new start need not read it again
         read = self.command_position if self.waiting or self.letters else self.position
         self.log_span.answered = max(self.command_position, read)
         self.store.notes = self.log_span.notes()
@@ -304,21 +284,9 @@ class Owner:
         states = [State.CANCELLED if is_settled else State.PENDING for is_settled in settled]
         return dict(zip(origins, states, strict=True))
 
-    def settled(self, origins: Array, state: State) -> None:
-        """It is committed that these are settled."""
-        if len(origins):
-            self.log_span.unsaved += 64 + origins.nbytes
-            with self.disk.asking():  # it is settled all the same, and the next checkpoint writes it down
-                self.store.settle(origins, state)
-        self.changed()
-
-    def changed(self) -> None:
-        """There is something for the next checkpoint."""
-        self.checkpoints.is_changed = True
-
     def set_aside(self, error: StoreDamaged) -> None:
         """The files do not hold what was written: they are empty from now on."""
-        with self.disk.asking():  # where not even that can be, the damage is found again
+        with self.disk.asking():  # if not even that can be, the damage is found again
             self.store.set_aside(str(error), self.context.begins(self.number))
 
     def close(self) -> None:
@@ -327,7 +295,7 @@ class Owner:
         self.store.close()
 
     def _load(self) -> None:
-        """Have all in the wheel that is due within `SOON_MS`. OSError where a span is to be split for it and cannot: then
+        """Have all in the wheel that is due within `SOON_MS`. OSError if a span is to be split for it and cannot: then
         the next attempt begins anew."""
         now_ms, near, loaded = self.context.clock.wall_ms(), self.due_soon, 0
         taken = np.concatenate([self.ready["origin"], self.doubts.origins])

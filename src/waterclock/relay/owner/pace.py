@@ -47,7 +47,7 @@ class Pace(NamedTuple):
 
 class Rest(NamedTuple):
     """`left`: so many turns rest, before it is tried again without. `slow`: so many in a row were slow without. `spell`:
-    how many will rest where the next attempt is slow too."""
+    how many will rest if the next attempt is slow too."""
 
     left: int = 0
     slow: int = 0

@@ -48,14 +48,14 @@ class Reports:
         self.messages: dict[int, tuple[str, KafkaError]] = {}  # by origin: the topic that refused it
         self.letters: dict[int, str] = {}  # by offset: why
         self.own: tuple[str, KafkaError] | None = None  # a topic of the relay's own, and why it refused
-        self._told_apart: set[str] = set()  # topics that said which record of a batch is meant
+        self.precise: set[str] = set()  # topics that said which record of a batch is meant
 
     def of_message(self, origin: int, error: KafkaError | None, message: Message) -> None:
         """Of one that is delivered."""
         if error is not None and error.code() not in _BESIDE:
             self.messages[origin] = (message.topic(), error)
         elif error is not None and error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
-            self._told_apart.add(message.topic())
+            self.precise.add(message.topic())
 
     def of_letter(self, offset: int, error: KafkaError | None, message: Message) -> None:
         """Of a dead letter."""
@@ -80,10 +80,6 @@ class Reports:
         """What one that was only to be tried was refused for; None if it was taken."""
         named = [*self.messages.values(), *([self.own] if self.own else [])]
         return RecordRefused(_words_of(*named[0]), named[0][1]) if named else None
-
-    def is_sure(self, topic: str, count: int) -> bool:
-        """Whether a report of one of so many messages to the topic is of that one alone."""
-        return count == 1 or topic in self._told_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +163,7 @@ def _learn_of_target(
             owner.context.targets.refuse(topic, _words_of(topic, error))
             return
     refused = {origin: each for origin, each in heard.items() if verdict_of(each[1]) is Verdict.RECORD}
-    sure = {origin: _words_of(*each) for origin, each in refused.items() if reports.is_sure(each[0], count)}
+    sure = {origin: _words_of(*each) for origin, each in refused.items() if count == 1 or each[0] in reports.precise}
     owner.refused.update(sure)
     if refused:
         owner.doubts.halve(target, count)

@@ -25,14 +25,14 @@ from waterclock.relay.owner.log_span import LogSpan
 from waterclock.relay.store import PartitionStore
 from waterclock.relay.wire.moves import Move
 from waterclock.relay.wire.settlement import NoSettlement, Settlement
-from waterclock.relay.wire.snapshot import Assembly, Part, restore
+from waterclock.relay.wire.snapshot import Assembly, SnapshotPart, restore
 
 log = logging.getLogger("waterclock.relay")
 
 
 class Replay:
     """Of one partition. `input` and `settled` are the first offset and the end of both logs. `log_span` is what is known of
-    them, `answered` the command position, -1 where none is known, and `is_new` whether the files are empty."""
+    them, `answered` the command position, -1 if none is known, and `is_new` whether the files are empty."""
 
     def __init__(
         self, context: Context, number: int, store: PartitionStore, input: tuple[int, int], settled: tuple[int, int]
@@ -87,11 +87,11 @@ class Replay:
 
     @property
     def start(self) -> int:
-        """TOPIC.settled is read from here on: all of it where the files do not know the command position."""
+        """TOPIC.settled is read from here on: all of it if the files do not know the command position."""
         return self._settled[0] if self.answered < 0 else max(self._settled[0], self._store.settled_position)
 
     def look_behind(self) -> None:
-        """Whether all is known of what was cut off: UsageError where it is not. Rule 3."""
+        """Whether all is known of what was cut off: UsageError if it is not. Rule 3."""
         low, _ = self._settled
         if self._covered_from < low:
             raise UsageError(
@@ -125,30 +125,30 @@ class Replay:
         place = f"{self._context.topics.settled}-{self._number}-{message.offset()}"
         value = message.value() or b""
         try:
-            told = record_of(value)
+            record = record_of(value)
         except NoSettlement as error:
             if error.later:
                 raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
             log.warning("%s is no settlement, and is passed over: %s", place, error)
             return
-        is_ours = told.mark == self._context.mark
+        is_ours = record.mark == self._context.mark
         if not is_ours:
             log.warning("%s is of an earlier topic %s, and is passed over", place, self._context.topics.input)
-        if isinstance(told, Part):
-            self._take(told, is_ours)
+        if isinstance(record, SnapshotPart):
+            self._take(record, is_ours)
         elif is_ours:
-            self._settle(told, len(value))
-            self.answered = max(self.answered, told.command_position)
+            self._settle(record, len(value))
+            self.answered = max(self.answered, record.command_position)
 
-    def _settle(self, told: Settlement | Move, size: int) -> None:
-        if isinstance(told, Move):
-            self.log_span.moved(told)
-        elif len(told.origins):
+    def _settle(self, record: Settlement | Move, size: int) -> None:
+        if isinstance(record, Move):
+            self.log_span.moved(record)
+        elif len(record.origins):
             self.log_span.unsaved += size
             with suppress(OSError):  # it is settled all the same; the owner hears of such a disk, and says so
-                self._store.settle(told.origins, told.state)
+                self._store.settle(record.origins, record.state)
 
-    def _take(self, part: Part, is_ours: bool) -> None:
+    def _take(self, part: SnapshotPart, is_ours: bool) -> None:
         """Take in a part of a snapshot, and with the last one, the snapshot, if what it covers is not known otherwise. That
         of an earlier topic says that nothing of this one was cut off."""
         snapshot = self._snapshots.take(part)

@@ -14,7 +14,7 @@ Rule 3: two positions. What is below the data position is in the files; what is 
         record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
         after the files have gone on.
 Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any
-        program can commit an offset for the group, so that one is a witness only: where a relay committed it, and no
+        program can commit an offset for the group, so that one is a witness only: if a relay committed it, and no
         settlement reaches it, settlements are gone.
 """
 
@@ -82,7 +82,7 @@ class TakeOver:
         return self._store
 
     def refuse_fewer(self) -> None:
-        """ConnectionLost where somebody gave more partitions to the input alone: their ends would be waited for, and others
+        """ConnectionLost if somebody gave more partitions to the input alone: their ends would be waited for, and others
         with them."""
         context, settled = self._context, self._context.topics.settled
         count = context.logs.partitions(settled)

@@ -20,7 +20,7 @@ Rule 1: nothing in the files changes before 8: a crash, an error or an answer th
         take-over, which reads from the logs what became of the turn. A turn that is undone was aborted first: its
         messages cannot be there, and its owner is the one that Kafka knows.
 Rule 2: a command sees what stands before it in the input, and what this turn settled before it. What is delivered by this
-        turn was not: its cancel, which can only come later, is told so.
+        turn was not: its cancel, which can only come later, hears so.
 Rule 3: a target that refuses, or may, is delivered to in turns of its own (doubts.py), in between the others'. What is
         known before is not tried: a message whose target is not there, or takes nothing of this relay, is put aside.
 Rule 4: a turn carries no more than the owner's pace says. Where more commands wait, it answers the first of them, and
@@ -108,7 +108,8 @@ class Turn:
 
     def begin(self) -> None:
         """Steps 1 to 5. Whatever is raised, here and later, the owner is of no more use."""
-        self.owner.look_ahead()
+        if not self.owner.has_caught_up:
+            self.owner.look_ahead()
         with self._smaller_where_it_fails():
             self.answer()
             if self.owner.has_caught_up and self._position == self.owner.position:
@@ -172,10 +173,11 @@ class Turn:
             self._position = position
         self._letters = sorted(letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
-        ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
-        known = dict(zip(ids, map(_Known, owner.store.find_many(ids)), strict=True))
-        place = self._context.place(owner.number, 0)[:-1]
-        self._replies = [self._reply(command, known[command.id], place) for command in waiting]
+        if waiting:
+            ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
+            known = dict(zip(ids, map(_Known, owner.store.find_many(ids)), strict=True))
+            place = self._context.place(owner.number, 0)[:-1]
+            self._replies = [self._reply(command, known[command.id], place) for command in waiting]
         if self._gone:
             owner.drop(list(self._gone))
 
@@ -191,8 +193,9 @@ class Turn:
     def take(self) -> None:
         """Step 2."""
         chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
-        self._letters += self._put_aside(chosen.aside, chosen.reasons)
-        self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
+        if len(chosen.aside):  # else Kafka would be asked for the bounds of the log
+            self._letters += self._put_aside(chosen.aside, chosen.reasons)
+            self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
         self._rows = chosen.rows
         self._alone, self._probes = chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
@@ -200,8 +203,6 @@ class Turn:
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
         origins, owner, letters = rows["origin"].tolist(), self.owner, list[Letter]()
-        if not origins:
-            return letters  # Kafka would be asked for the bounds of the log
         records = self._context.logs.records(self._context.topics.input, owner.number, origins)
         for place, origin in enumerate(origins):
             if origin in records:
@@ -272,7 +273,7 @@ class Turn:
         owner.producer.send_many(repeat(topics.replies, len(self._replies)), replies)
         for letter in self._letters:
             place = self._context.place(owner.number, letter.offset)
-            headers = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
+            headers: list[Header] = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
             if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
                 headers.append(("dead-record", f"too much for this topic: it stands at {place}".encode()))
                 owner.producer.send(topics.dead, None, None, headers=headers)
@@ -292,11 +293,19 @@ class Turn:
     def mark(self) -> None:
         """Step 8."""
         owner = self.owner
-        owner.settled(self._rows["origin"], State.FIRED)
-        owner.settled(np.array(list(self._gone), "<i8"), State.CANCELLED)
+        gone = np.array(list(self._gone), "<i8")
+        for origins, state in ((self._rows["origin"], State.FIRED), (gone, State.CANCELLED)):
+            if len(origins):
+                owner.log_span.unsaved += 64 + origins.nbytes
+                with owner.disk.asking():  # it is settled all the same, and the next checkpoint writes it down
+                    owner.store.settle(origins, state)
+        owner.checkpoints.is_changed = True
         owner.settled_position = self._settled_position
-        owner.answered(self._position)
-        owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
+        owner.command_position = answered = self._position
+        owner.waiting = [command for command in owner.waiting if command.offset >= answered]
+        owner.letters = [letter for letter in owner.letters if letter.offset >= answered]
+        if owner.nexts or self._written:
+            owner.nexts = open_nexts(owner.nexts, self._written, answered)
         owner.rest_until_ns = self._context.clock.monotonic_ns() + owner.rest.ns
         for letter in self._letters:  # what was learned of refusals
             owner.refused.pop(letter.offset, None)
@@ -309,7 +318,7 @@ class Turn:
         self._counts.turn(self._context.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def abort(self) -> None:
-        """Step 9; when it returns, nothing of what was sent is there. ConnectionLost where that is not known."""
+        """Step 9; when it returns, nothing of what was sent is there. ConnectionLost if that is not known."""
         if self._is_probe and self._refusal is None:
             self.owner.producer.arrive(PROBED_S)
         self.owner.producer.abort()

@@ -3,14 +3,14 @@
     wanted       which of the owners have something for a turn
     begin        each of these, in the relay's own thread: what it delivers and settles is handed to the client
     end          each in a thread: it waits for Kafka, while the next one is begun, and others wait too
-    mark         each in the relay's own thread again; or undo, where Kafka refused something of it
+    mark         each in the relay's own thread again; or undo, if Kafka refused something of it
 
 Rule 1: all have ended when `run` comes back, those that failed too. So nothing else that the relay does meets a turn on
         its way: not what comes in, no checkpoint, nothing that the group takes away or gives.
 Rule 2: turns know nothing of each other: a partition has its own producer and its own transaction. One that fails is the
         matter of its owner alone, and the others are marked.
 Rule 3: at most `AT_ONCE` are on their way. Each has up to `owner.TURN_BYTES` with the client.
-Rule 4: where the relay itself ends meanwhile (Ctrl-C, an error that no other attempt mends), what is on its way is given
+Rule 4: if the relay itself ends meanwhile (Ctrl-C, an error that no other attempt mends), what is on its way is given
         up: nobody waits for Kafka's answer, and the next owner reads in the logs what became of it.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.owner import CHECKPOINT_NS, Owner
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.statistics import Counts
 
@@ -48,12 +48,17 @@ class Turns:
         if owner.rest_until_ns > context.clock.monotonic_ns():
             return False
         if not owner.has_caught_up:
-            return not owner.copies_to_come and (len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS)
-        is_due = (due_ms := owner.next_due_ms()) is not None and due_ms <= context.clock.wall_ms()
-        return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
+            are_many = len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
+            # one that waits may be for what a copy is of that was not read yet
+            return are_many and owner.log_span.moves.end <= owner.position
+        if not owner.is_quiet(0):
+            return True
+        # the group hears how far the input was read: seldom, if nothing is delivered
+        since_ns = context.clock.monotonic_ns() - owner.rest_until_ns
+        return owner.command_position < owner.position and since_ns >= CHECKPOINT_NS
 
     def run(self, owners: Sequence[Owner]) -> int:
-        """A turn of each; how much was committed, and so nothing where none was."""
+        """A turn of each; how much was committed, and so nothing if none was."""
         done = 0
         try:
             for owner in owners:

@@ -11,7 +11,7 @@ Rule 1: the data position is how far the input is filed. The command position is
 Rule 2: what is settled before its message is filed is remembered, and the other way round: no order between the two logs
         is needed, but for copies (rule 3).
 Rule 3: a record with the header of a copy is one only where TOPIC.settled names its offset. The two become visible in any
-        order. It waits, and what stands behind it, until it is named, or a command position behind it is told: an owner
+        order. It waits, and what stands behind it, until it is named, or a command position behind it is known: an owner
         that has gone on behind a copy had named it before.
 Rule 4: nothing is loaded: what is near takes no memory here.
 """
@@ -41,7 +41,7 @@ class Follower:
     """Of one partition. `position`: the input is filed up to here; `settled_position`: so is TOPIC.settled. `held` are
     records that wait (rule 3).
 
-    ConnectionLost, StoreDamaged, OSError or UsageError where it cannot begin; then nothing is held.
+    ConnectionLost, StoreDamaged, OSError or UsageError if it cannot begin; then nothing is held.
     """
 
     def __init__(self, context: Context, number: int) -> None:
@@ -73,7 +73,7 @@ class Follower:
         """Let go of the files; those that are damaged are set aside."""
         try:
             if isinstance(error, StoreDamaged):
-                with suppress(OSError):  # where not even that can be, the damage is found again
+                with suppress(OSError):  # if not even that can be, the damage is found again
                     self.store.set_aside(str(error), self._context.begins(self.number))
         finally:
             self.store.close()
@@ -133,11 +133,6 @@ class Follower:
 
     # Now and then
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a checkpoint is being written, or the files are being tidied."""
-        return self.checkpoints.is_under_way or self.has_work
-
     def keep_up(self, low: int, settled_low: int) -> bool:
         """Begin a checkpoint if it is time, or go on with it by a step; both logs begin there. True if there was one."""
         is_time = self.checkpoints.is_time or self._bytes >= CHECKPOINT_BYTES
@@ -161,5 +156,5 @@ class Follower:
         return self.store.checkpoint_steps(self.position, self._fingerprint, self.settled_position)
 
     def checkpoint(self) -> None:
-        """What was filed and settled so far outlasts a crash. Step 4. OSError where the disk refuses it."""
+        """What was filed and settled so far outlasts a crash. Step 4. OSError if the disk refuses it."""
         self.checkpoints.finish()

@@ -5,7 +5,7 @@ Rule 2: following yields to owning. Where nothing is due within `QUIET_MS`, a st
         in `EACH_NS`. The relay has one thread, and what is due in it is worth more than what may be due in it some day.
 Rule 3: whatever goes wrong with a partition that is followed, its follower is let go, that is said, and another one begins
         after a pause that grows. Nothing of it ends the relay, or an owner: the logs have it all.
-Rule 4: the disk is for the owners first. With less than `RESERVE` free, nothing is filed here; and where an owner's files
+Rule 4: the disk is for the owners first. With less than `RESERVE` free, nothing is filed here; and if an owner's files
         were refused, those that are kept here are removed, and not begun again for `AGAIN_NS`: what they hold is in the
         log, and Kafka is asked whether it is. What is a last copy, or may be one, stays.
 Rule 5: a follower that falls behind where a log was cut off begins anew with what is left: a snapshot says what it missed.
@@ -125,7 +125,7 @@ class Standby:
 
     @cached_property
     def _careful(self) -> Context:
-        """With readers that wait `PATIENCE_S` for an answer: where a leader is away, owners are not kept for longer."""
+        """With readers that wait `PATIENCE_S` for an answer: if a leader is away, owners are not kept for longer."""
         context = self._context
         self._logs = Logs(context.settings, patience_s=PATIENCE_S)
         return replace(context, logs=self._logs)
@@ -235,7 +235,8 @@ class Standby:
         """A step of each one's checkpoint, or of what else is better done early."""
         for number in list(self.followers):
             self._deal(number, partial(self._kept_up, is_quiet))
-        if is_quiet and any(follower.is_busy for follower in self.followers.values()):
+        busy = (one for one in self.followers.values() if one.checkpoints.is_under_way or one.has_work)
+        if is_quiet and next(busy, None) is not None:
             self._has_more = True
 
     def _kept_up(self, is_quiet: bool, number: int) -> int:

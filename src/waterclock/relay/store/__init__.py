@@ -7,7 +7,7 @@ from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import Payload, handed_on, pack, unpack
 from waterclock.relay.store.rows import ROW, rows_of
-from waterclock.relay.store.spans import Level, Span
+from waterclock.relay.store.spans import Span, SpanLevel
 from waterclock.relay.store.store import PartitionStore
 
 __all__ = [
@@ -15,10 +15,10 @@ __all__ = [
     "DiskRefused",
     "Found",
     "Identity",
-    "Level",
     "PartitionStore",
     "Payload",
     "Span",
+    "SpanLevel",
     "State",
     "StoreDamaged",
     "handed_on",

@@ -32,7 +32,7 @@ from waterclock.errors import WaterclockError
 MAGIC: Final = b"wcrelay1"
 HEADER: Final = 16  # bytes: the magic, the mark
 MOST_OPEN: Final = 32  # files of one partition; a relay may own dozens
-READ_BYTES: Final = 4 << 20  # at a time, where a whole file is read
+READ_BYTES: Final = 4 << 20  # at a time, if a whole file is read
 OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
 
 
@@ -49,7 +49,7 @@ class DiskRefused(OSError):
         self.wanted = wanted
 
 
-class Files:
+class StoreFiles:
     """The files of one folder, of which a few are open at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -76,19 +76,15 @@ class Files:
 
     @contextmanager
     def scrapping(self, name: str) -> Iterator[None]:
-        """Remove a file that no manifest has named yet, where the disk refuses what is done with it. Rule 5."""
+        """Remove a file that no manifest has named yet, if the disk refuses what is done with it. Rule 5."""
         try:
             yield
         except OSError:
-            self.scrap(name)
+            self._close(name)
+            self._unflushed.discard(name)
+            self._flush.written.discard(name)
+            (self.folder / name).unlink(missing_ok=True)
             raise
-
-    def scrap(self, name: str) -> None:
-        """Remove a file that no manifest has named yet."""
-        self._close(name)
-        self._unflushed.discard(name)
-        self._flush.written.discard(name)
-        (self.folder / name).unlink(missing_ok=True)
 
     @contextmanager
     def _refusing(self, name: str, wanted: int) -> Iterator[None]:
@@ -111,7 +107,7 @@ class Files:
                 raise
 
     def read(self, name: str, size: int, at: int) -> bytes:
-        """So many bytes; `StoreDamaged` where the file ends before, is gone, or the disk cannot read it."""
+        """So many bytes; `StoreDamaged` if the file ends before, is gone, or the disk cannot read it."""
         try:
             data = os.pread(self._fd(name), size, at)
             while len(data) < size and (more := os.pread(self._fd(name), size - len(data), at + len(data))):
@@ -146,7 +142,9 @@ class Files:
         self._flush = Flush(
             self, self._unflushed | last.written, self._dropped | last.dropped, self._new_names or last.new_names
         )
-        self._unflushed, self._dropped, self._new_names = set(), set(), False
+        self._unflushed = set()
+        self._dropped = set()
+        self._new_names = False
         return self._flush
 
     def flush(self, name: str) -> None:
@@ -200,7 +198,7 @@ class Files:
 class Flush:
     """A flush that is on its way; what is written, made or dropped from now on waits for the next. Rule 4."""
 
-    def __init__(self, files: Files, written: set[str], dropped: set[str], new_names: bool) -> None:
+    def __init__(self, files: StoreFiles, written: set[str], dropped: set[str], new_names: bool) -> None:
         self._files = files
         self.written = written  # names of files whose bytes are to be flushed
         self.dropped = dropped  # names of files that go once the new manifest is there
@@ -230,19 +228,19 @@ class Flush:
 class AppendedFile:
     """A file that grows at its end. What is read of it is checked by who reads: each message has its checksum."""
 
-    def __init__(self, files: Files, name: str, mark: bytes, length: int) -> None:
+    def __init__(self, files: StoreFiles, name: str, mark: bytes, length: int) -> None:
         self.files = files
         self.name = name
         self.mark = mark
         self.length = length  # bytes that count, the header among them
 
     @classmethod
-    def create(cls, files: Files, name: str) -> Self:
+    def create(cls, files: StoreFiles, name: str) -> Self:
         """An empty one."""
         return cls(files, name, files.create(name), HEADER)
 
     @classmethod
-    def restore(cls, files: Files, stored: list[Any]) -> Self:
+    def restore(cls, files: StoreFiles, stored: list[Any]) -> Self:
         """As a manifest has it: `stored()`. `StoreDamaged` if the file is not like that."""
         name, mark, length, *rest = stored
         files.restore(name, bytes.fromhex(mark), length)
@@ -266,7 +264,7 @@ class AppendedFile:
         self.grow(data)
 
     def read(self, size: int, at: int) -> bytes:
-        """So many bytes, from the start of the file; see `Files.read`."""
+        """So many bytes, from the start of the file; see `StoreFiles.read`."""
         return self.files.read(self.name, size, at)
 
     def drop(self) -> None:
@@ -274,14 +272,14 @@ class AppendedFile:
         self.files.drop(self.name)
 
     def scrapping(self) -> AbstractContextManager[None]:
-        """Remove it at once, where the disk refuses what is done with it and no manifest has named it yet."""
+        """Remove it at once, if the disk refuses what is done with it and no manifest has named it yet."""
         return self.files.scrapping(self.name)
 
 
 class CheckedFile(AppendedFile):
     """One with the checksum of all that is in it."""
 
-    def __init__(self, files: Files, name: str, mark: bytes, length: int, crc: int = 0) -> None:
+    def __init__(self, files: StoreFiles, name: str, mark: bytes, length: int, crc: int = 0) -> None:
         super().__init__(files, name, mark, length)
         self.crc = crc
 

@@ -1,8 +1,8 @@
-"""The folder of one partition's files: for one process, and never removed where its files are not believed.
+"""The folder of one partition's files: for one process, and never removed if its files are not believed.
 
     FOLDER                          the files that a relay works with
     FOLDER.aside.MOMENT.few-words   what was not believed, as it was found; `why` in it has the sentence
-    FOLDER.spare.MOMENT.few-words   the same, where the log held all of its messages at that moment
+    FOLDER.spare.MOMENT.few-words   the same, if the log held all of its messages at that moment
 
 Rule 1: the whole folder gets another name, in one step: a crash leaves the one or the other. Nothing reads it there but
         `waterclock relay files`.
@@ -53,7 +53,7 @@ class Folder:
         self._lock.release()
 
     def set_aside(self, why: str, wall_ms: int, pending: int | None, is_spare: bool) -> None:
-        """Begin with an empty folder. `pending`: how many messages the files hold, where that can be known. OSError.
+        """Begin with an empty folder. `pending`: how many messages the files hold, if that can be known. OSError.
 
         1. write down why    2. rename the folder    3. make another one    4. remove the spare one of before
         """

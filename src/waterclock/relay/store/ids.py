@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from waterclock.relay.store.files import CheckedFile, Files
+from waterclock.relay.store.files import CheckedFile, StoreFiles
 from waterclock.relay.store.origins import Origins, State
 from waterclock.relay.store.rows import Array
-from waterclock.relay.store.runs import ENTRY, TARGET_BITS, Run, RunWriter, matches, merged
+from waterclock.relay.store.runs import ENTRY, TARGET_BITS, IdRun, RunWriter, matches, merged
 
 IN_MEMORY: Final = 262_144  # entries, 28 bytes each; then they become a run
 FAN: Final = 6  # so many runs of like size are merged
@@ -39,7 +39,7 @@ class Ids:
     """The ids of one partition. `number` gives one to a new file; `pending` says which origins are."""
 
     def __init__(
-        self, files: Files, kept_ms: int, number: Callable[[], int], pending: Callable[[Array], Array]
+        self, files: StoreFiles, kept_ms: int, number: Callable[[], int], pending: Callable[[Array], Array]
     ) -> None:
         self._files = files
         self._kept_ms = kept_ms
@@ -48,7 +48,7 @@ class Ids:
         self._log: CheckedFile | None = None
         # in memory: hashes (u8) and entries (ENTRY) in their order, each piece at most half as large as the one before
         self._pieces: list[tuple[Array, Array]] = []
-        self._runs: list[Run] = []
+        self._runs: list[IdRun] = []
 
     def write(self, ids: Array, rows: Array) -> Array:
         """Write the ids (HASH) of rows (ROW: due, origin, target) to the log. They are found after `keep` with what comes
@@ -118,7 +118,7 @@ class Ids:
 
     def merge(self, now_ms: int) -> Iterator[None] | None:
         """The steps of a merge, if one is due: of `FAN` runs of like size, or of one in which all is to be forgotten."""
-        tiers: dict[int, list[Run]] = {}
+        tiers: dict[int, list[IdRun]] = {}
         for run in self._runs:
             if run.last_due + self._kept_ms <= now_ms:
                 return self._merge([run], now_ms)
@@ -129,7 +129,7 @@ class Ids:
         full = [runs for runs in tiers.values() if len(runs) >= FAN]
         return self._merge(full[0], now_ms) if full else None
 
-    def _merge(self, runs: list[Run], now_ms: int) -> Iterator[None]:
+    def _merge(self, runs: list[IdRun], now_ms: int) -> Iterator[None]:
         writer = RunWriter(self._files, f"ids.{self._number()}.run")
         try:
             with writer.file.scrapping():
@@ -155,7 +155,7 @@ class Ids:
         if stored["log"]:
             self._log = CheckedFile.restore(self._files, stored["log"])
             self.keep(np.frombuffer(self._log.content(), ENTRY))
-        self._runs = [Run.restore(self._files, run) for run in stored["runs"]]
+        self._runs = [IdRun.restore(self._files, run) for run in stored["runs"]]
 
     def names(self) -> set[str]:
         """Of its files."""

@@ -19,21 +19,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from waterclock.relay.store.files import HEADER, CheckedFile, Files, StoreDamaged
+from waterclock.relay.store.files import HEADER, CheckedFile, StoreDamaged, StoreFiles
 from waterclock.relay.store.origins import CHUNK, Origins, State
 from waterclock.relay.store.rows import Array
-from waterclock.relay.store.slots import SLOT, Slots
+from waterclock.relay.store.slots import SLOT, SpanSlots
 
 JOURNAL_BYTES: Final = 4 << 20
 _RECORD: Final = struct.Struct("<cBI")
 _COUNTS: Final = struct.Struct("<III")  # of a snapshot: slots, open chunks, packed chunks
 
 
-class Ledger:
+class OriginLedger:
     """`Origins` that are kept: what changes them is written to the journal. `number` gives one to a new file."""
 
-    def __init__(self, files: Files, number: Callable[[], int]) -> None:
-        self.slots = Slots()
+    def __init__(self, files: StoreFiles, number: Callable[[], int]) -> None:
+        self.slots = SpanSlots()
         self.origins = Origins(self.slots)
         self._files = files
         self._number = number
@@ -59,7 +59,7 @@ class Ledger:
 
     def begin_with(self, chunks: Mapping[int, Array], end: int) -> None:
         """Below `end`, all is settled that these do not name: by number of a chunk, the states of its origins, a byte each,
-        0 where it is not settled. The next checkpoint writes it down."""
+        0 if it is not settled. The next checkpoint writes it down."""
         self._has_gap = True
         below = end - end % CHUNK
         for number in {*chunks, *(known for known in self.origins.numbers(below))}:

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from waterclock.relay.store.rows import Array
-from waterclock.relay.store.slots import FIRST_SLOT, Slots
+from waterclock.relay.store.slots import FIRST_SLOT, SpanSlots
 
 CHUNK: Final = 65_536  # origins
 
@@ -38,7 +38,7 @@ class State(IntEnum):
 class Origins:
     """The states of all origins; see the rules above."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: SpanSlots) -> None:
         self.slots = slots
         self.open: dict[int, Array] = {}
         self.packed: dict[int, bytes] = {}

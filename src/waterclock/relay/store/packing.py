@@ -1,7 +1,7 @@
 """A message as one row of bytes: what the store keeps of it, besides due time, origin and target.
 
     flags (u1), length of the id (u1), of the key (u1) | id | key | value: all that is left
-    where a flag says LONG, the head goes on: length of the key (u4), of the value (u4), number of headers (u4), and headers
+    if a flag says LONG, the head goes on: length of the key (u4), of the value (u4), number of headers (u4), and headers
     stand behind the value: length of the name (u4), of the value (i4, -1: null) | name | value
 
 Rule 1: a message without headers, whose key is short, has a head of three bytes: there are millions of them.
@@ -23,7 +23,7 @@ Header = tuple[str, bytes | None]
 
 
 class Payload(NamedTuple):
-    """What is handed on when the message is due; `id` is empty where it has none."""
+    """What is handed on when the message is due; `id` is empty if it has none."""
 
     value: bytes | None
     key: bytes | None
@@ -92,7 +92,7 @@ def handed_on(
 
 
 def ids_of(blobs: Sequence[bytes]) -> list[bytes]:
-    """The id of each; empty where there is none.
+    """The id of each; empty if there is none.
 
     >>> ids_of([pack(b"", b"", b"cart-17"), pack(b"", b"")])
     [b'cart-17', b'']

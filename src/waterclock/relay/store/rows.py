@@ -23,7 +23,7 @@ ROW: Final = np.dtype(
         ("pos", "<u8"),  # the store fills in this and the rest
         ("length", "<u4"),
         ("crc", "<u4"),  # of the bytes
-        ("id", "<u4"),  # the lower half of the id's hash; 0 where there is no id
+        ("id", "<u4"),  # the lower half of the id's hash; 0 if there is no id
         ("target", "<u2"),  # PartitionStore.targets[target] is the topic
         ("flags", "<u2"),  # the owner's
     ]
@@ -45,11 +45,11 @@ def rows_of(dues: Iterable[int], origins: Iterable[int]) -> Array:
     return rows
 
 
-class Targets:
+class TopicNumbers:
     """The topics that messages of a partition were ever for, by number: a row has room for two bytes, not for a name. A
     number is given once.
 
-    >>> targets = Targets(["mails"])
+    >>> targets = TopicNumbers(["mails"])
     >>> targets.numbers(["reminders", "mails"]), targets.names
     ([1, 0], ['mails', 'reminders'])
     """

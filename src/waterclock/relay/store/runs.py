@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from waterclock.relay.store.files import HEADER, AppendedFile, Files, StoreDamaged
+from waterclock.relay.store.files import HEADER, AppendedFile, StoreDamaged, StoreFiles
 from waterclock.relay.store.rows import Array
 
 HASH: Final = np.dtype([("hash", "<u8"), ("rest", "<u4")])
@@ -51,7 +51,7 @@ def matches(entries: Array, wanted: Array, column: Array | None = None) -> tuple
     return which[same], found[same]
 
 
-class Run:
+class IdRun:
     """One that is finished."""
 
     def __init__(self, file: AppendedFile, count: int, fences: Array, last_due: int) -> None:
@@ -62,7 +62,7 @@ class Run:
         self._seed = zlib.crc32(file.mark)
 
     @classmethod
-    def restore(cls, files: Files, stored: list[Any]) -> Run:
+    def restore(cls, files: StoreFiles, stored: list[Any]) -> IdRun:
         """As a manifest has it. `StoreDamaged` if the file is not like that."""
         count, crc, last_due, file = stored
         restored = AppendedFile.restore(files, file)
@@ -116,7 +116,7 @@ class Run:
 class RunWriter:
     """A run that is being written: entries in order, then `finish`."""
 
-    def __init__(self, files: Files, name: str) -> None:
+    def __init__(self, files: StoreFiles, name: str) -> None:
         self.file = AppendedFile.create(files, name)
         self._seed = zlib.crc32(self.file.mark)
         self._left = np.empty(0, ENTRY)
@@ -145,8 +145,8 @@ class RunWriter:
             self._blocks += 1
         self.file.append(b"".join(blocks))
 
-    def finish(self, least_last_due: int = 0) -> Run | None:
-        """The run; None, and no file, where there is no entry."""
+    def finish(self, least_last_due: int = 0) -> IdRun | None:
+        """The run; None, and no file, if there is no entry."""
         if len(self._left):
             rest = np.array([(2**64 - 1, 2**32 - 1, -1, 0)] * (IN_BLOCK - len(self._left)), ENTRY)
             self._write(np.concatenate([self._left, rest]))
@@ -155,14 +155,14 @@ class RunWriter:
             return None
         fences = np.concatenate(self._fences)
         self.file.append(fences.tobytes())
-        return Run(self.file, self._count, fences, max(self._last_due, least_last_due))
+        return IdRun(self.file, self._count, fences, max(self._last_due, least_last_due))
 
 
 def _crc(seed: int, number: int, data: bytes) -> bytes:
     return zlib.crc32(data, seed ^ number).to_bytes(4, "little")
 
 
-def merged(runs: Sequence[Run]) -> Iterator[Array]:
+def merged(runs: Sequence[IdRun]) -> Iterator[Array]:
     """The entries of several runs in one order, a piece at a time: all up to the least of the last ones in hand."""
     sources = [run.pieces() for run in runs]
     hands: list[Array] = [next(source) for source in sources]

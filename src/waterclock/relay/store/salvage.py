@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,8 +19,8 @@ import numpy as np
 
 from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
-from waterclock.relay.store.files import HEADER, Files, StoreDamaged
-from waterclock.relay.store.ledger import Ledger
+from waterclock.relay.store.files import HEADER, StoreDamaged, StoreFiles
+from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import Origins, State
 from waterclock.relay.store.packing import Payload, unpack
 from waterclock.relay.store.rows import ROW, Array
@@ -50,20 +50,15 @@ class Salvage:
         self._filed_to = 0
         self._origins: Origins | None = None
         try:
-            self._read_manifest(folder)
+            stored: dict[str, Any] = json.loads((folder / manifest.NAME).read_bytes().partition(b"\n")[0])
+            self._targets = stored["targets"]
+            self._filed_to = stored["data_position"]
+            with closing(StoreFiles(folder)) as files:
+                ledger = OriginLedger(files, lambda: 0)
+                ledger.restore(stored["ledger"])
+            self._origins = ledger.origins
         except (StoreDamaged, OSError, ValueError, KeyError):
-            self._origins = None  # rule 2
-
-    def _read_manifest(self, folder: Path) -> None:
-        stored: dict[str, Any] = json.loads((folder / manifest.NAME).read_bytes().partition(b"\n")[0])
-        self._targets, self._filed_to = stored["targets"], stored["data_position"]
-        files = Files(folder)
-        try:
-            ledger = Ledger(files, lambda: 0)
-            ledger.restore(stored["ledger"])
-        finally:
-            files.close()
-        self._origins = ledger.origins
+            pass  # rule 2
 
     @property
     def is_known(self) -> bool:

@@ -20,7 +20,7 @@ OTHER: Final = 65_535  # in the place of a target
 SPARE: Final = 16_384  # slots kept for `OTHER`
 
 
-class Slots:
+class SpanSlots:
     """The table of slots. `count` is how many are pending in each."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The two files of a span: data (messages end to end) and index (rows). Both grow at their ends.
 
-Rule 1: where messages are filed together, each span gets one write of data and one of index.
+Rule 1: if messages are filed together, each span gets one write of data and one of index.
 Rule 2: the index is verified whole before a row of it is believed; a message by the checksum in its row.
 Rule 3: of a span that is being split, the first `moved` rows lie in finer spans already.
 """
@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from waterclock.relay.store.files import HEADER, AppendedFile, CheckedFile, Files, StoreDamaged
+from waterclock.relay.store.files import HEADER, AppendedFile, CheckedFile, StoreDamaged, StoreFiles
 from waterclock.relay.store.rows import ROW, Array
-from waterclock.relay.store.spans import Level, end_of, label
+from waterclock.relay.store.spans import SpanLevel, end_of, label
 
 GAP: Final = 4_096  # bytes that are read along where two messages lie near each other
 TOGETHER: Final = 1 << 20  # bytes read at once, at most
@@ -26,14 +26,14 @@ class StagedSpan(NamedTuple):
 
     span: SpanFiles
     data: bytes
-    index: bytes
+    rows: bytes  # of the index
     first_due: int  # ms since the epoch
 
 
 class SpanFiles:
     """One span's; `number` is its own for ever."""
 
-    def __init__(self, number: int, level: Level, start_ms: int, data: AppendedFile, index: CheckedFile) -> None:
+    def __init__(self, number: int, level: SpanLevel, start_ms: int, data: AppendedFile, index: CheckedFile) -> None:
         self.number = number
         self.level = level
         self.start_ms = start_ms
@@ -43,7 +43,7 @@ class SpanFiles:
         self.moved = 0  # rows; rule 3
 
     @classmethod
-    def create(cls, files: Files, number: int, level: Level, start_ms: int) -> SpanFiles:
+    def create(cls, files: StoreFiles, number: int, level: SpanLevel, start_ms: int) -> SpanFiles:
         """An empty one."""
         name = f"{label(level, start_ms)}.{number}"
         data = AppendedFile.create(files, f"{name}.data")
@@ -52,11 +52,11 @@ class SpanFiles:
         return cls(number, level, start_ms, data, index)
 
     @classmethod
-    def restore(cls, files: Files, stored: list[Any]) -> SpanFiles:
+    def restore(cls, files: StoreFiles, stored: list[Any]) -> SpanFiles:
         """As a manifest has it. `StoreDamaged` if a file is not like that."""
         number, level, start_ms, first_due, moved, data, index = stored
         found = cls(
-            number, Level(level), start_ms, AppendedFile.restore(files, data), CheckedFile.restore(files, index)
+            number, SpanLevel(level), start_ms, AppendedFile.restore(files, data), CheckedFile.restore(files, index)
         )
         found.first_due, found.moved = first_due, moved
         return found
@@ -81,13 +81,13 @@ class SpanFiles:
         rows["pos"] = self.data.length + np.cumsum(sizes) - sizes
         written = StagedSpan(self, b"".join(blobs), rows.tobytes(), int(rows["due"].min()))
         self.data.write(written.data)
-        self.index.write(written.index)
+        self.index.write(written.rows)
         return written
 
     def grow(self, written: StagedSpan) -> None:
         """What was written counts."""
         self.data.grow(written.data)
-        self.index.grow(written.index)
+        self.index.grow(written.rows)
         self.first_due = written.first_due if self.first_due is None else min(self.first_due, written.first_due)
 
     def rows(self, first: int, last: int, most: int) -> Iterator[Array]:

@@ -21,7 +21,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 
 
-class Level(IntEnum):
+class SpanLevel(IntEnum):
     """How long a span is."""
 
     HOUR = 0
@@ -33,32 +33,32 @@ class Level(IntEnum):
 _UNITS: Final = ("h", "D", "M", "Y")  # NumPy's
 
 
-def starts_of(level: Level, dues: Array) -> Array:
+def starts_of(level: SpanLevel, dues: Array) -> Array:
     """Where the span of each due time begins, in ms.
 
-    >>> starts_of(Level.MONTH, np.array([0, 31 * DAY_MS])).tolist()
+    >>> starts_of(SpanLevel.MONTH, np.array([0, 31 * DAY_MS])).tolist()
     [0, 2678400000]
     """
-    if level == Level.HOUR:
+    if level == SpanLevel.HOUR:
         return np.asarray(dues - dues % HOUR_MS)
     return dues.astype("M8[ms]").astype(f"M8[{_UNITS[level]}]").astype("M8[ms]").astype("<i8")
 
 
-def start_of(level: Level, due_ms: int) -> int:
+def start_of(level: SpanLevel, due_ms: int) -> int:
     """Where the span of one due time begins, in ms."""
     return int(starts_of(level, np.array([due_ms]))[0])
 
 
-def end_of(level: Level, start_ms: int) -> int:
+def end_of(level: SpanLevel, start_ms: int) -> int:
     """Where the span that begins at `start_ms` ends, in ms."""
     unit = np.datetime64(start_ms, "ms").astype(f"M8[{_UNITS[level]}]") + 1
     return int(unit.astype("M8[ms]").astype("i8"))
 
 
-def label(level: Level, start_ms: int) -> str:
+def label(level: SpanLevel, start_ms: int) -> str:
     """What its files are called.
 
-    >>> label(Level.HOUR, 7 * HOUR_MS), label(Level.MONTH, 0)
+    >>> label(SpanLevel.HOUR, 7 * HOUR_MS), label(SpanLevel.MONTH, 0)
     ('1970-01-01T07', '1970-01')
     """
     return str(np.datetime64(start_ms, "ms").astype(f"M8[{_UNITS[level]}]"))
@@ -68,7 +68,7 @@ def label(level: Level, start_ms: int) -> str:
 class Span:
     """What is pending of a span of due time: how many messages, by the topic that they are for."""
 
-    level: Level
+    level: SpanLevel
     start_ms: int
     end_ms: int
     pending: dict[str, int] = field(default_factory=dict)
@@ -85,9 +85,9 @@ class Edges:
     @classmethod
     def at(cls, now_ms: int, loaded_until: int) -> Edges:
         """Hours for today and tomorrow at least, and for what is loaded; days for a month more, months for three years."""
-        hours = start_of(Level.DAY, max(now_ms + 2 * DAY_MS, loaded_until + DAY_MS))
-        days = start_of(Level.MONTH, hours + 62 * DAY_MS)
-        return cls(hours, days, start_of(Level.YEAR, days + 3 * 366 * DAY_MS))
+        hours = start_of(SpanLevel.DAY, max(now_ms + 2 * DAY_MS, loaded_until + DAY_MS))
+        days = start_of(SpanLevel.MONTH, hours + 62 * DAY_MS)
+        return cls(hours, days, start_of(SpanLevel.YEAR, days + 3 * 366 * DAY_MS))
 
     def later(self, other: Edges) -> Edges:
         """The later of each two. Rule 1."""
@@ -97,17 +97,17 @@ class Edges:
             max(self.months_until, other.months_until),
         )
 
-    def level_at(self, start_ms: int) -> Level:
+    def level_at(self, start_ms: int) -> SpanLevel:
         """How long a span that begins there is to be."""
         edges = (self.hours_until, self.days_until, self.months_until)
-        return Level(sum(start_ms >= edge for edge in edges))
+        return SpanLevel(sum(start_ms >= edge for edge in edges))
 
     def places(self, dues: Array, past_ms: int) -> tuple[Array, Array]:
         """The level and the start of the span that each due time is filed in; what is due before `past_ms`: rule 3."""
         levels = np.zeros(len(dues), "u1")
-        starts = starts_of(Level.HOUR, dues)
+        starts = starts_of(SpanLevel.HOUR, dues)
         edges = (self.hours_until, self.days_until, self.months_until)
-        for level, edge in zip((Level.DAY, Level.MONTH, Level.YEAR), edges, strict=True):
+        for level, edge in zip((SpanLevel.DAY, SpanLevel.MONTH, SpanLevel.YEAR), edges, strict=True):
             far = dues >= edge
             if not far.any():
                 break

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from waterclock.relay.store.files import Files
+from waterclock.relay.store.files import StoreFiles
 from waterclock.relay.store.rows import ROW, Array
 from waterclock.relay.store.slots import OTHER
 from waterclock.relay.store.spanfiles import SpanFiles, StagedSpan
-from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Level, Span
+from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Span, SpanLevel
 
 
 class SpanTable:
     """The spans by their numbers; `number` gives one to a new span."""
 
-    def __init__(self, files: Files, number: Callable[[], int]) -> None:
+    def __init__(self, files: StoreFiles, number: Callable[[], int]) -> None:
         self._files = files
         self._number = number
         self._places: dict[tuple[int, int], SpanFiles] = {}  # level, start
@@ -44,11 +44,11 @@ class SpanTable:
         Returns the number (i8) of each row's span, and what counts with `SpanFiles.grow`, for each span.
         """
         levels, starts = self.edges.places(rows["due"], past_ms)
-        keys = starts * len(Level) + levels
+        keys = starts * len(SpanLevel) + levels
         order = np.argsort(keys, kind="stable")
         numbers, written = np.zeros(len(rows), "i8"), []
         for which in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-            level, start_ms = Level(levels[which[0]]), int(starts[which[0]])
+            level, start_ms = SpanLevel(levels[which[0]]), int(starts[which[0]])
             span = self._places.get((level, start_ms)) or self._add(
                 SpanFiles.create(self._files, self._number(), level, start_ms)
             )
@@ -150,6 +150,6 @@ class SpanTable:
 
 
 def past_ms(now_ms: int, loaded_until: int) -> int:
-    """What is due before lies in the span of the past. Never behind `loaded_until`, where something is loaded: rule 2."""
+    """What is due before lies in the span of the past. Never behind `loaded_until` if something is loaded: rule 2."""
     near = min(now_ms, loaded_until) if loaded_until else now_ms
     return near - near % HOUR_MS - DAY_MS

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from waterclock.relay.store.ids import Ids
-from waterclock.relay.store.ledger import Ledger
+from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.packing import ids_of
 from waterclock.relay.store.rows import MOST_DUE, MOST_ORIGIN, ROW, Array
 from waterclock.relay.store.runs import hashes
@@ -22,7 +22,7 @@ from waterclock.relay.store.spantable import SpanTable
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RowBatch:
     """Messages to be filed: three columns of one length."""
 
     rows: Array  # ROW
@@ -30,7 +30,7 @@ class Batch:
     targets: Sequence[str]
 
     @classmethod
-    def of(cls, rows: Array, blobs: Sequence[bytes], targets: Sequence[str]) -> Batch:
+    def of(cls, rows: Array, blobs: Sequence[bytes], targets: Sequence[str]) -> RowBatch:
         """With a copy of the rows. ValueError for columns that do not fit together, or a number out of bounds."""
         if rows.dtype != ROW or not len(rows) == len(blobs) == len(targets):
             lengths = f"{len(rows)} rows, {len(blobs)} blobs, {len(targets)} targets"
@@ -53,12 +53,12 @@ class Batch:
             first[np.unique(origins, return_index=True)[1]] = True
         return first
 
-    def only(self, which: Array) -> Batch:
+    def only(self, which: Array) -> RowBatch:
         """Those alone."""
         if which.all():
             return self
         kept = np.flatnonzero(which).tolist()
-        return Batch(self.rows[which], [self.blobs[n] for n in kept], [self.targets[n] for n in kept])
+        return RowBatch(self.rows[which], [self.blobs[n] for n in kept], [self.targets[n] for n in kept])
 
     def measure(self) -> None:
         """Fill in lengths and checksums."""
@@ -76,15 +76,15 @@ class StagedRows:
         4. count      all of it counts: the files are longer, the messages are pending, and are found by their ids
     """
 
-    def __init__(self, table: SpanTable, ledger: Ledger, ids: Ids) -> None:
+    def __init__(self, table: SpanTable, ledger: OriginLedger, ids: Ids) -> None:
         self._table = table
         self._ledger = ledger
         self._ids = ids
-        self._entries: Array | None = None  # ENTRY, one for each id; None where no message has one
+        self._entries: Array | None = None  # ENTRY, one for each id; None if no message has one
         self._written: list[StagedSpan] = []  # one for each span
         self._pending: tuple[Array, Array] | None = None  # origins (i8) and their slots (u2)
 
-    def note_ids(self, batch: Batch) -> None:
+    def note_ids(self, batch: RowBatch) -> None:
         """Step 1. The rows get the lower half of the hash of their id."""
         ids = ids_of(batch.blobs)
         which = [n for n, id in enumerate(ids) if id]

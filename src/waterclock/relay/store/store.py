@@ -9,7 +9,7 @@ Rule 3: a message is known by its origin, however often it was appended to the l
     not filed again.
 Rule 4: an edge, `loaded_until`, divides what is near from what is far. What is filed before it is the owner's at once; what
     lies behind it comes with a `load`, once.
-Rule 5: where the input was cut off, these files may be the last copy of what is pending: `last_copies`.
+Rule 5: if the input was cut off, these files may be the last copy of what is pending: `last_copies`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import numpy as np
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.relay.store import manifest
-from waterclock.relay.store.files import Files, StoreDamaged
+from waterclock.relay.store.files import StoreDamaged, StoreFiles
 from waterclock.relay.store.folder import Folder
 from waterclock.relay.store.ids import Found, Ids
-from waterclock.relay.store.ledger import Ledger
+from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
-from waterclock.relay.store.rows import Array, Targets
+from waterclock.relay.store.rows import Array, TopicNumbers
 from waterclock.relay.store.runs import hashes
 from waterclock.relay.store.slots import FIRST_SLOT
 from waterclock.relay.store.spanfiles import SpanFiles
-from waterclock.relay.store.spans import HOUR_MS, Level, Span
+from waterclock.relay.store.spans import HOUR_MS, Span, SpanLevel
 from waterclock.relay.store.spantable import SpanTable, past_ms
-from waterclock.relay.store.staging import Batch, StagedRows
+from waterclock.relay.store.staging import RowBatch, StagedRows
 
 DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files go before it ends
 READ_ROWS: Final = 8_192  # messages read at once
@@ -70,15 +70,15 @@ class PartitionStore:
     def _clear(self) -> None:
         self.data_position = self.settled_position = 0
         self.fingerprint: bytes | None = None
-        self._targets = Targets()
+        self._targets = TopicNumbers()
         self.loaded_until = 0
         self._began: int | None = None
         self.notes: dict[str, Any] = {}
         self._next = 1  # number of a file; none is given twice
-        self._files = Files(self.folder)
+        self._files = StoreFiles(self.folder)
         self._job: Iterator[None] | None = None
         self._table = SpanTable(self._files, self._number)
-        self.ledger = Ledger(self._files, self._number)
+        self.ledger = OriginLedger(self._files, self._number)
         self._ids = Ids(self._files, self._kept_ms, self._number, self.is_pending)
 
     def _open(self) -> None:
@@ -91,7 +91,7 @@ class PartitionStore:
             self._next = stored["next"]
             self._began = stored["began"]
             self.notes = stored["notes"]
-            self._targets = Targets(stored["targets"])
+            self._targets = TopicNumbers(stored["targets"])
             self._table.restore(stored["table"])
             self.ledger.restore(stored["ledger"])
             self._ids.restore(stored["ids"])
@@ -119,7 +119,7 @@ class PartitionStore:
         ValueError for a due time or an origin out of bounds; OSError if the disk refuses: then nothing was filed, and the
         same call may be made again.
         """
-        batch = Batch.of(rows, blobs, targets)
+        batch = RowBatch.of(rows, blobs, targets)
         batch = batch.only(batch.first_of_each() & ~self.is_pending(batch.rows["origin"]))
         batch.rows["target"] = self._targets.numbers(batch.targets)
         staged = StagedRows(self._table, self.ledger, self._ids)
@@ -196,7 +196,7 @@ class PartitionStore:
         if coarse:
             self._job = None  # it may be the split of one of these: the rest of it is done here
         near = sorted(self._table.by_number.values(), key=lambda span: span.start_ms)
-        hours = [(s, s.count) for s in near if s.level == Level.HOUR and before <= s.start_ms < until]
+        hours = [(s, s.count) for s in near if s.level == SpanLevel.HOUR and before <= s.start_ms < until]
         return self._load(coarse, hours, most)
 
     def _load(self, coarse: list[SpanFiles], hours: list[tuple[SpanFiles, int]], most: int) -> Iterator[Array]:
@@ -236,20 +236,16 @@ class PartitionStore:
         Returns whether there is more. Without it, spans are split when they are loaded, and look-ups of ids grow slower.
         OSError if the disk refuses; `StoreDamaged` if a file is not what was written.
         """
-        job = self._job or self._next_job()
-        self._job = None  # of one that fails, nothing more
+        job, self._job = self._job, None  # of one that fails, nothing more
+        if job is None:
+            now_ms = self._clock.wall_ms()
+            self._table.raise_edges(now_ms, self.loaded_until)
+            far = [span for span in self._table.coarse() if span.start_ms >= self.loaded_until]
+            job = (None for _ in self._split(far[0], TIDY_ROWS)) if far else self._ids.merge(now_ms)
         if job is None:
             return False
         self._job = job if next(job, self) is None else None
         return True
-
-    def _next_job(self) -> Iterator[None] | None:
-        now_ms = self._clock.wall_ms()
-        self._table.raise_edges(now_ms, self.loaded_until)
-        for span in self._table.coarse():
-            if span.start_ms >= self.loaded_until:
-                return (None for _ in self._split(span, TIDY_ROWS))
-        return self._ids.merge(now_ms)
 
     # What is there
 
@@ -280,7 +276,7 @@ class PartitionStore:
 
     @property
     def next_due(self) -> int | None:
-        """Nothing pending is due before this, in ms since the epoch; None where nothing is pending."""
+        """Nothing pending is due before this, in ms since the epoch; None if nothing is pending."""
         waiting = {number for number, _, count in self.ledger.slots.pending() if count}
         return min((self._table.by_number[n].first_due or 0 for n in waiting), default=None)
 

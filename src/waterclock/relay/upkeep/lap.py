@@ -13,10 +13,10 @@ Rule 1: a lap is a matter of volume. It goes on while the input from the swept m
         as all that is pending has, or more.
 Rule 2: should what is pending be larger than it is taken to be, the input is not copied again and again: a lap ends where
         the input ended when it began, and the next one begins when `lap_bytes` more were written.
-Rule 3: what is not pending is not read, but where copies stand: there nothing tells what is.
+Rule 3: what is not pending is not read, but where copies stand: there nothing shows what is pending.
 Rule 4: no position of commands moves. A copy is a request that came long ago, and was answered: moves.py.
 Rule 5: a copy that Kafka does not take stays where it is, and the swept mark before it, until it is not pending any more.
-Rule 6: where somebody else cut the input off, and the files are the last copy of what is pending before its beginning,
+Rule 6: if somebody else cut the input off, and the files are the last copy of what is pending before its beginning,
         there is no lap until that is delivered: the swept mark would say that the input has all.
 """
 
@@ -133,7 +133,7 @@ class LapTurn:
         owner = self._owner
         owner.log_span.moved(self._moved)
         owner.settled_position = self._settled_position
-        owner.changed()
+        owner.checkpoints.is_changed = True
         self._counts.moved += len(self._chosen)
 
 
@@ -150,22 +150,18 @@ class Laps:
         self._ended = min(self._ended, owner.log_span.low)
         self._most = MOST
         self._reading: Reader | None = None
-        self._pending, self._counted = (
-            0,
-            (-1, -1, 0),
-        )  # bytes of what is pending; how far all was when they were counted
+        self._pending = 0  # bytes of what is pending
+        self._counted = (-1, -1, 0)  # how far all was when they were counted
 
     @property
     def is_wanted(self) -> bool:
         """Whether there is something to sweep."""
-        return self._is_too_long(1) and self._from < self._limit() and not self._has_last_copies
-
-    @property
-    def _has_last_copies(self) -> bool:
-        """Rule 6."""
+        if not self._is_too_long(1) or self._from >= self._limit():
+            return False
         log_span = self._owner.log_span
         first = self._owner.store.ledger.origins.next_pending(0)
-        return log_span.moves.swept < log_span.low and first is not None and first < log_span.low
+        has_last_copies = log_span.moves.swept < log_span.low and first is not None and first < log_span.low
+        return not has_last_copies  # rule 6
 
     @property
     def is_urgent(self) -> bool:
@@ -188,7 +184,7 @@ class Laps:
         return log_bytes > times * (2 * self._pending_bytes() + self._lap_bytes)
 
     def _pending_bytes(self) -> int:
-        """Counted seldom: it takes a millisecond where there are many spans."""
+        """Counted seldom: it takes a millisecond if there are many spans."""
         owner = self._owner
         now_s, written = owner.context.clock.monotonic_ns() // 1_000_000_000, owner.log_span.volume.since(0)
         counted = self._from, now_s, written // max(1, self._lap_bytes // 64)

@@ -20,7 +20,7 @@ from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
-from waterclock.relay.wire.snapshot import Capture, Snapshot
+from waterclock.relay.wire.snapshot import SettledSnapshot, SnapshotCapture
 
 TIMES: Final = 4
 PART_OF_LAP: Final = 16
@@ -29,7 +29,7 @@ PART_OF_LAP: Final = 16
 class SnapshotTurn:
     """Steps 2 to 4, once."""
 
-    def __init__(self, owner: Owner, counts: Counts, snapshot: Snapshot) -> None:
+    def __init__(self, owner: Owner, counts: Counts, snapshot: SettledSnapshot) -> None:
         self._owner, self._counts = owner, counts
         self._snapshot = snapshot
         self._size, self._settled_position = 0, owner.settled_position
@@ -68,7 +68,7 @@ class SnapshotTurn:
         owner = self._owner
         owner.log_span.snapshotted(self._snapshot.replay_from, self._size)
         owner.settled_position = self._settled_position
-        owner.changed()
+        owner.checkpoints.is_changed = True
         self._counts.snapshots += 1
 
 
@@ -78,7 +78,7 @@ class SnapshotSchedule:
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int) -> None:
         self._owner, self._counts = owner, counts
         self._least = lap_bytes // PART_OF_LAP
-        self._capture: Capture | None = None
+        self._capture: SnapshotCapture | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -90,7 +90,9 @@ class SnapshotSchedule:
         """One chunk, or at last the transaction; whether it was that."""
         owner, moves = self._owner, self._owner.log_span.moves
         if self._capture is None:  # step 1
-            self._capture = Capture(owner.store, owner.settled_position, owner.position, moves.swept, moves.stretches)
+            self._capture = SnapshotCapture(
+                owner.store, owner.settled_position, owner.position, moves.swept, moves.stretches
+            )
         if self._capture.step():
             return 0
         snapshot, self._capture = self._capture.made(owner.command_position), None

@@ -2,7 +2,7 @@
 
 Rule 1: paced below deliveries. A step is a transaction of some ten milliseconds, at a moment when nothing is due within
         `QUIET_MS` in any partition of this relay, and a rest of `REST_NS` follows: the input gets no burst.
-Rule 2: where there is no such moment, and the input is twice as long as it should be, a step is made all the same, each
+Rule 2: if there is no such moment, and the input is twice as long as it should be, a step is made all the same, each
         `URGENT_NS`.
 """
 

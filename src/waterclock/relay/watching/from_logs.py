@@ -20,13 +20,13 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.statistics import MessageStatistics
-from waterclock.relay.store import Level, Payload, State
+from waterclock.relay.store import Payload, SpanLevel, State
 from waterclock.relay.store.spans import Edges, end_of
 from waterclock.relay.store.spantable import past_ms
 from waterclock.relay.watching.listing import Due, Messages, Overview
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.watching.recurring import PendingSeries, SoonestSeries, cron_of
-from waterclock.relay.watching.view import Seen, View, bounds_of
+from waterclock.relay.watching.view import SeenMessage, View, bounds_of
 from waterclock.relay.wire.request import Flag
 from waterclock.relay.wire.topics import Topics
 
@@ -73,7 +73,7 @@ def show(arguments: Namespace, servers: str) -> Messages:
     return Messages([asdict(one) for one in sorted(found, key=lambda one: one.due_ms)], [])
 
 
-def _series(seen: Seen) -> PendingSeries:
+def _series(seen: SeenMessage) -> PendingSeries:
     request, message = seen.request, seen.message
     payload = Payload(message.value(), message.key(), request.id, request.headers)
     return PendingSeries(request.due_ms, seen.origin, request.target, payload)
@@ -116,4 +116,4 @@ class _SpanCounts:
     def _count(self, target: str) -> None:
         levels, starts = self._edges.places(np.array(self._dues.pop(target), "<i8"), self._past_ms)
         for (level, start_ms), count in Counter(zip(levels.tolist(), starts.tolist(), strict=True)).items():
-            self._counts[start_ms, end_of(Level(level), start_ms), target] += count
+            self._counts[start_ms, end_of(SpanLevel(level), start_ms), target] += count

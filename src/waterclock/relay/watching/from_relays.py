@@ -64,7 +64,7 @@ def _page(address: str, path: str, kind: type) -> Any:
                 f"What answers at {address} is no relay of this version: it has no page /{path}."
             ) from None
         said = error.read(1_000).decode("utf-8", "replace").strip().rstrip(".") or str(error.reason)
-        raise WaterclockError(f"The relay at {address} does not tell /{path}: {said}.") from None
+        raise WaterclockError(f"The relay at {address} does not answer /{path}: {said}.") from None
     except URLError as error:
         raise EnvironmentMissing(
             f"No relay answers at {address} ({error.reason}): start one with --metrics {address.rpartition(':')[2]}, or "

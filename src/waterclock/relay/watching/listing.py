@@ -146,8 +146,8 @@ def _warn(missing: Sequence[int]) -> None:
     if missing:
         numbers = ", ".join(map(str, missing))
         print(
-            f"waterclock: of the partitions {numbers} nothing is told: another relay owns them (ask it too, --at; or leave "
-            "--at out), or none",
+            f"waterclock: nothing is known of the partitions {numbers}: another relay owns them (ask it too, --at; or "
+            "leave --at out), or none",
             file=sys.stderr,
         )
 
@@ -159,5 +159,5 @@ def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def moment(ms: int | None) -> str:
-    """A due time; `-` where there is none."""
+    """A due time; `-` if there is none."""
     return "-" if ms is None else from_us(1000 * ms).strftime("%Y-%m-%dT%H:%M:%SZ")

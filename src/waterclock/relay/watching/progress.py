@@ -12,7 +12,7 @@ from waterclock.web.record import plain
 
 _EVERY_NS = 500_000_000
 _LOST_EVERY_NS = 30_000_000_000
-_READING_EVERY_NS = 10_000_000_000  # where there is no terminal
+_READING_EVERY_NS = 10_000_000_000  # if there is no terminal
 
 
 class Progress:

@@ -30,7 +30,7 @@ from waterclock.relay.logs.settled import SettledOrigins, record_of
 from waterclock.relay.owner.context import Reading, in_silence
 from waterclock.relay.store.origins import State
 from waterclock.relay.wire.letters import Command
-from waterclock.relay.wire.request import Action, BadRequest, Request, request_in, request_of
+from waterclock.relay.wire.request import Action, BadRequest, DelayRequest, request_in, request_of
 from waterclock.relay.wire.settlement import NoSettlement, mark_of
 from waterclock.relay.wire.topics import Topics
 
@@ -38,7 +38,7 @@ log = logging.getLogger("waterclock.relay")
 TOLD_EVERY: Final = 2_000  # records
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """Of one partition: first offset and end of both logs; `mark` is that of the input in settlements."""
 
     number: int
@@ -47,19 +47,19 @@ class Bounds(NamedTuple):
     mark: bytes
 
 
-class Seen(NamedTuple):
+class SeenMessage(NamedTuple):
     """A message: where its request stood first, the record that it stands in now, what it asks for, and what became of it.
-    `asked`: rule 3; None where nothing was."""
+    `asked`: rule 3; None if nothing was."""
 
     origin: int
     message: Message
-    request: Request
+    request: DelayRequest
     state: State
     asked: Action | None
 
 
-def bounds_of(admin: Admin, logs: Logs, topics: Topics) -> list[Bounds]:
-    """Step 1, of all partitions. UsageError where the topics are not a relay's."""
+def bounds_of(admin: Admin, logs: Logs, topics: Topics) -> list[LogBounds]:
+    """Step 1, of all partitions. UsageError if the topics are not a relay's."""
     there = admin.topics()
     for topic in (topics.input, topics.settled):
         if topic not in there:
@@ -74,24 +74,24 @@ def bounds_of(admin: Admin, logs: Logs, topics: Topics) -> list[Bounds]:
     mark, numbers = mark_of(admin.topic_id(topics.input)), range(there[topics.input])
     inputs = [logs.bounds(topics.input, number) for number in numbers]  # rule 2: these first
     settled = [logs.bounds(topics.settled, number) for number in numbers]
-    return [Bounds(number, inputs[number], settled[number], mark) for number in numbers]
+    return [LogBounds(number, inputs[number], settled[number], mark) for number in numbers]
 
 
 class View:
     """Of one partition; `reading` hears how far both logs are read. A byte is held for each record of the input."""
 
-    def __init__(self, logs: Logs, topics: Topics, bounds: Bounds, reading: Reading = in_silence) -> None:
+    def __init__(self, logs: Logs, topics: Topics, bounds: LogBounds, reading: Reading = in_silence) -> None:
         self._logs = logs
         self._topics = topics
         self._bounds = bounds
         self._reading = reading
         self._settled = SettledOrigins(bounds.mark, bounds.settled[0])
 
-    def pending(self) -> Iterator[Seen]:
+    def pending(self) -> Iterator[SeenMessage]:
         """What is pending, in the order of the input; ConnectionLost if the logs were cut off meanwhile."""
         return (seen for seen in self._messages(only_pending=True) if seen.state == State.PENDING)
 
-    def of(self, id: bytes) -> Iterator[Seen]:
+    def of(self, id: bytes) -> Iterator[SeenMessage]:
         """All that bear an id, delivered or not, as far as the input goes back."""
         known = set[int]()
         for seen in self._messages(only_pending=False):
@@ -99,7 +99,7 @@ class View:
                 known.add(seen.origin)
                 yield seen
 
-    def _messages(self, only_pending: bool) -> Iterator[Seen]:
+    def _messages(self, only_pending: bool) -> Iterator[SeenMessage]:
         """Steps 2 to 4. `only_pending`: of what was moved on, nothing but its last copy."""
         (low, end), settled, asked = self._bounds.input, self._settled, dict[bytes, list[Command]]()
         try:
@@ -113,7 +113,7 @@ class View:
                     commands = asked.get(request.id, ()) if request.id else ()
                     # what was asked for first: a command is for what stands before it
                     action = next((each.action for each in commands if each.offset > origin), None)
-                    yield Seen(origin, message, request, settled.state(origin) or State.PENDING, action)
+                    yield SeenMessage(origin, message, request, settled.state(origin) or State.PENDING, action)
         except ConnectionLost as error:  # rule 5
             number, bounds = self._bounds.number, self._bounds
             for topic, (first, _) in ((self._topics.input, bounds.input), (self._topics.settled, bounds.settled)):
@@ -144,7 +144,7 @@ class View:
                 "files: `waterclock relay ls --at HOST:PORT`."
             )
 
-    def _requests(self, start: int, end: int) -> Iterator[tuple[int, Message, Request]]:
+    def _requests(self, start: int, end: int) -> Iterator[tuple[int, Message, DelayRequest]]:
         """Origin, record and request from `start` on; a bad one is none, whether it has its dead letter or not."""
         for message in self._read(self._topics.input, start, end):
             offset = message.offset()

@@ -32,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @lru_cache(16_384)
 def next_ms(cron: str, zone: str, after_ms: int) -> int | None:
-    """When the series occurs next after a moment, both in ms since 1970; None where it never does within 50 years.
+    """When the series occurs next after a moment, both in ms since 1970; None if it never does within 50 years.
 
     ValueError, a sentence, for an expression or a zone that cannot be read.
 

@@ -1,6 +1,6 @@
 """What a turn answers besides deliveries: commands, the replies to them, and dead letters. No Kafka client in this file.
 
-Rule 1: a reply tells what is true once its transaction is committed:
+Rule 1: a reply says what is true once its transaction is committed:
         cancelled, replaced      so many were pending, and will not be delivered
         already delivered        none was pending, and one was delivered
         unknown                  nothing is known of the id: it was never sent, or was delivered long ago
@@ -67,7 +67,7 @@ class Letter(NamedTuple):
 
 
 def outcome(action: Action, pending: int, cancelled: bool, delivered: bool) -> str:
-    """What is told (rules 1 and 2), of how many were pending, and whether any was cancelled or delivered before.
+    """What is answered (rules 1 and 2): of how many were pending, and whether any was cancelled or delivered before.
 
     >>> outcome(Action.REPLACE, 1, False, True), outcome(Action.CANCEL, 0, False, True)
     ('replaced', 'already delivered')

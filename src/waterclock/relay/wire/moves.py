@@ -127,8 +127,7 @@ class Moves:
         offset, headers = message.offset(), message.headers()
         if not self.is_copy(offset):
             return Original(offset, headers, message.timestamp()[1])
-        told = dict(headers or ())[ORIGIN] or b""
-        origin, timestamp_ms = map(int, told.split())
+        origin, timestamp_ms = map(int, (dict(headers or ())[ORIGIN] or b"").split())
         return Original(origin, [header for header in headers if header[0] != ORIGIN], timestamp_ms)
 
 

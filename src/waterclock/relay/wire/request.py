@@ -92,7 +92,7 @@ class Flag(IntFlag):
     NEXT = 4  # one that the relay has scheduled so
 
 
-class Request(NamedTuple):
+class DelayRequest(NamedTuple):
     """What one record asks for; of a cancel, `target` is empty. `headers` are those that are filed with the message: those
     that are handed on, and `KEPT`. `flags` are of `Flag`."""
 
@@ -112,7 +112,7 @@ def headers_of(message: Message) -> list[Header] | None:
         return None
 
 
-def request_in(message: Message) -> Request:
+def request_in(message: Message) -> DelayRequest:
     """What the record asks for; `BadRequest` if it is no request."""
     headers = headers_of(message)
     if headers is None:
@@ -120,7 +120,7 @@ def request_in(message: Message) -> Request:
     return request_of(headers, message.timestamp()[1])
 
 
-def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
+def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> DelayRequest:
     """The request of a record with these headers and this timestamp; `BadRequest` if it is none.
 
     >>> request_of([("deliver-to", b"reminders"), ("delay", b"3000"), ("trace", b"x")], 1_000)[1:]
@@ -134,19 +134,21 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     others: list[Header] = []
     if len(asked) == len(headers or ()) == 2 + (ID in asked) and TO in asked and AT in asked:  # as most are
         id = _id(asked, Action.SCHEDULE) if ID in asked else b""
-        return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), id, others)
+        return DelayRequest(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), id, others)
     if len(asked) != len(headers or ()) or not _OURS.issuperset(asked):
         asked, others = _sorted(headers or ())
-    action = _action(asked) if ACTION in asked else Action.SCHEDULE
+    action = _ACTIONS.get(asked[ACTION]) if ACTION in asked else Action.SCHEDULE
+    if action is None:
+        raise BadRequest(f"{ACTION} must be cancel or replace, got {_shown(asked[ACTION])}: to schedule, leave it out.")
     id = _id(asked, action) if ID in asked or action is not Action.SCHEDULE else b""
     if action is Action.CANCEL:
-        return Request(action, "", 0, id, others)
+        return DelayRequest(action, "", 0, id, others)
     if _KEPT.isdisjoint(asked):
-        return Request(action, _target(asked), _due_ms(asked, timestamp_ms), id, others)
+        return DelayRequest(action, _target(asked), _due_ms(asked, timestamp_ms), id, others)
     due_ms = _first_ms(asked, timestamp_ms) if CRON in asked else _due_ms(asked, timestamp_ms)
     flags = _flags(asked, due_ms, id)
     kept = [(name, asked[name]) for name in KEPT if name in asked]
-    return Request(action, _target(asked), due_ms, id, [*others, *kept], flags)
+    return DelayRequest(action, _target(asked), due_ms, id, [*others, *kept], flags)
 
 
 def occurrence_of(headers: Iterable[Header], origin: int) -> tuple[int, int]:
@@ -188,13 +190,6 @@ def _sorted(headers: Sequence[Header]) -> tuple[_Asked, list[Header]]:
         else:
             asked[name] = header[1]
     return asked, others
-
-
-def _action(asked: _Asked) -> Action:
-    text = asked[ACTION]
-    if (action := _ACTIONS.get(text)) is None:
-        raise BadRequest(f"{ACTION} must be cancel or replace, got {_shown(text)}: to schedule, leave it out.")
-    return action
 
 
 def _id(asked: _Asked, action: Action) -> bytes:
@@ -291,8 +286,8 @@ def _flags(asked: _Asked, due_ms: int, id: bytes) -> int:
         raise BadRequest(f"it would expire before it is due: {EXPIRES} is {end_ms}, and it is due at {due_ms}.")
     if end_ms == due_ms and OCCURRENCE not in asked:  # the next one of a series may be due at the end of that
         raise BadRequest(f"it would expire when it is due, at {due_ms}, and is delivered a little later: give it time.")
-    told = ((CRON, Flag.SERIES), (OCCURRENCE, Flag.NEXT), (EXPIRES, Flag.EXPIRES), (TTL, Flag.EXPIRES))
-    return sum({flag.value for name, flag in told if name in asked})
+    flags = ((CRON, Flag.SERIES), (OCCURRENCE, Flag.NEXT), (EXPIRES, Flag.EXPIRES), (TTL, Flag.EXPIRES))
+    return sum({flag.value for name, flag in flags if name in asked})
 
 
 def _number(name: str, text: bytes | None) -> int:

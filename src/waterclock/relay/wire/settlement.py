@@ -87,7 +87,7 @@ def mark_of(topic_id: str) -> bytes:
 
 
 def settlements(state: State, origins: Array, command_position: int, mark: bytes) -> Iterator[bytes]:
-    """The records for these origins; one even where there is none.
+    """The records for these origins; one even if there is none.
 
     >>> [settlement_of(one).origins.tolist() for one in settlements(State.FIRED, np.array([7, 9]), 12, mark_of("J8iN"))]
     [[7, 9]]

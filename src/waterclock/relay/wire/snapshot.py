@@ -10,8 +10,8 @@ Rule 1: below `end`, what is in no chunk is settled. The chunks are those in whi
 Rule 2: it need not be of one moment: who uses it applies what stands in TOPIC.settled from `replay from` on, where its
         making began. To settle again is the same.
 Rule 3: its records are written in one transaction. A snapshot that lacks one, or has a damaged one, is none.
-Rule 4: TOPIC.settled is cut off where the reading for the last snapshot but one begins: where the last one is damaged,
-        that one holds. Where no snapshot covers what was cut off, no relay starts: it would deliver that again.
+Rule 4: TOPIC.settled is cut off where the reading for the last snapshot but one begins: if the last one is damaged,
+        that one holds. If no snapshot covers what was cut off, no relay starts: it would deliver that again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHUNK: Final = struct.Struct("<qI")
 Stretches = list[tuple[int, int]]
 
 
-class Snapshot(NamedTuple):
+class SettledSnapshot(NamedTuple):
     """What is settled; `chunks` are compressed states, by number."""
 
     replay_from: int
@@ -65,7 +65,7 @@ class Snapshot(NamedTuple):
         return [_HEAD.pack((n, count, *told), body[n * PART : (n + 1) * PART]) for n in range(count)]
 
 
-class Part(NamedTuple):
+class SnapshotPart(NamedTuple):
     """One record of a snapshot."""
 
     part: int
@@ -76,19 +76,19 @@ class Part(NamedTuple):
     data: bytes
 
 
-def part_of(value: bytes) -> Part:
+def part_of(value: bytes) -> SnapshotPart:
     """What such a record says; `NoSettlement` if it is damaged."""
     fields, data = _HEAD.unpack(value)
-    return Part(*fields, data)
+    return SnapshotPart._make((*fields, data))
 
 
 class Assembly:
     """Puts records together, as they come."""
 
     def __init__(self) -> None:
-        self._parts: list[Part] = []
+        self._parts: list[SnapshotPart] = []
 
-    def take(self, part: Part) -> Snapshot | None:
+    def take(self, part: SnapshotPart) -> SettledSnapshot | None:
         """The snapshot, with its last part."""
         follows = self._parts and part[1:5] == self._parts[-1][1:5] and part.part == len(self._parts)
         self._parts = [*self._parts, part] if follows else [part] if part.part == 0 else []
@@ -105,15 +105,15 @@ class Assembly:
             at += _CHUNK.size
             chunks[number] = body[at : at + size]
             at += size
-        return Snapshot(part.replay_from, part.command_position, end, swept, [(a, b) for a, b in pairs], chunks)
+        return SettledSnapshot(part.replay_from, part.command_position, end, swept, [(a, b) for a, b in pairs], chunks)
 
 
-class Capture:
+class SnapshotCapture:
     """Makes one of a store, by steps: `end`, `swept` and `replay_from` are those of its beginning."""
 
     def __init__(self, store: PartitionStore, replay_from: int, end: int, swept: int, stretches: Stretches) -> None:
         self._origins = store.ledger.origins
-        self._made = Snapshot(replay_from, 0, end, swept, stretches, {})
+        self._made = SettledSnapshot(replay_from, 0, end, swept, stretches, {})
         self._chunks: dict[int, bytes] = {}
         self._numbers = iter(self._origins.numbers(end))
 
@@ -126,11 +126,11 @@ class Capture:
             self._chunks[number] = self._origins.settled_of(number)
         return True
 
-    def made(self, command_position: int) -> Snapshot:
+    def made(self, command_position: int) -> SettledSnapshot:
         """It, once there is no more."""
         return self._made._replace(command_position=command_position, chunks=self._chunks)
 
 
-def restore(store: PartitionStore, snapshot: Snapshot) -> None:
+def restore(store: PartitionStore, snapshot: SettledSnapshot) -> None:
     """Have a store know what a snapshot says."""
     store.ledger.begin_with(dict(snapshot.states()), snapshot.end)

@@ -42,7 +42,7 @@ class Topics(NamedTuple):
 
 
 def check_names(topics: Topics) -> None:
-    """UsageError where one of them cannot be the name of a topic."""
+    """UsageError if one of them cannot be the name of a topic."""
     for topic in topics:
         if not names_a_topic(topic):
             raise UsageError(
@@ -66,7 +66,8 @@ def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
             f"{servers} --alter --topic {fewer} --partitions {max(count, there[topics.settled])}"
         )
     for topic in (topics.input, topics.settled):
-        _check(topic, admin.settings(topic), servers)
+        if (deleted := deletes(topic, admin.settings(topic), servers)) is not None:
+            raise UsageError(deleted)
     return count
 
 
@@ -83,19 +84,14 @@ def make_what_is_gone(admin: Admin, topics: Topics, partitions: int) -> None:
         return  # the next turn tells
 
 
-def _check(topic: str, settings: dict[str, str], servers: str) -> None:
-    if (told := deletes(topic, settings, servers)) is not None:
-        raise UsageError(told)
-
-
 def deletes(topic: str, settings: Mapping[str, str], servers: str) -> str | None:
-    """What Kafka deletes of a topic with these settings, as a sentence with the remedy; None where it deletes nothing."""
+    """What Kafka deletes of a topic with these settings, as a sentence with the remedy; None if it deletes nothing."""
     wrong = {name: settings.get(name, value) for name, value in KEPT.items() if settings.get(name, value) != value}
     if not wrong:
         return None
-    told = " and ".join(f"{name}={value}" for name, value in wrong.items())
+    has = " and ".join(f"{name}={value}" for name, value in wrong.items())
     mended = ",".join(f"{name}={KEPT[name]}" for name in wrong)
     return (
-        f"The topic {topic} has {told}: Kafka would delete what is pending. Mend it with: kafka-configs.sh "
+        f"The topic {topic} has {has}: Kafka would delete what is pending. Mend it with: kafka-configs.sh "
         f"--bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} --add-config {mended}"
     )

@@ -1,0 +1,55 @@
+"""`Driver`: what stands on a Timer or an AsyncTimer is given by it: `every`, idle timeouts, what has a time for each key.
+
+Rule 1: what stands on a driver uses these names and none of its own; they are no promise to users.
+Rule 2: moments are whole nanoseconds of the driver's time, which stands still in a pause.
+Rule 3: what is added here has no cap before it and no executor; `call` is what runs a callback of the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from waterclock.timer.awaited import Taker
+    from waterclock.timer.handles import Handle
+    from waterclock.timer.report import Report
+
+
+class Driver(Protocol):
+    """The half of a `Timer` and of an `AsyncTimer` that is for what stands on them."""
+
+    lock: AbstractContextManager[Any]  # of the driver; never held while a callback runs
+    now_ns: Callable[[], int]
+    report: Report  # where the errors of callbacks go
+    returned: Taker  # what is done with what they return
+    periodic: set[Any]  # the handles of `every`, which a close ends
+
+    def check(self, fn: Any, name: str = "callback") -> None:
+        """`TypeError` for what cannot be called here, or would never run."""
+
+    def deadline_in(self, delay_s: float, /) -> int:
+        """The nanosecond that is `delay_s` seconds from now; `ValueError` as for `call_later`."""
+        ...
+
+    def add_and_look(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
+        """Have `fn(*argument)` called, at most one argument, and see to it that the driver knows. `TimerClosed`."""
+        ...
+
+    def add_in_child(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> None:
+        """As a forked child is made new (forking.py): no lock is taken and no thread started."""
+
+    def move(self, handle: Any, deadline: int, /) -> bool:
+        """Move what waits, and see to it that the driver knows; False when it waits no more."""
+        ...
+
+    def left(self) -> None:
+        """What was added here has left the wheel before its time: whoever waits for room may look again."""
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
+        """Run a callback of the user's, here or in the executor; what it raises is reported; then call `then`."""
+
+
+def nothing() -> None:
+    """What is done when a call has ended behind which nothing comes."""
