@@ -31,7 +31,7 @@ from waterclock.relay.watching.view import LogBounds
 from waterclock.relay.wire.settlement import mark_of, settlements
 from waterclock.relay.wire.topics import Topics
 from waterclock.spark import pending
-from waterclock.spark.delays import Part, PartView
+from waterclock.spark.delays import PartView, PendingPart
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
@@ -192,14 +192,14 @@ def test_the_rows_are_the_same_when_both_logs_were_cut_off_behind_a_snapshot(spa
     assert view(spark, world) == before[1:]
 
 
-def part_of(logs: Logs, world: World) -> Part:
+def part_of(logs: Logs, world: World) -> PendingPart:
     """The only partition, as it is planned now."""
     topics = Topics.of(world.topic)
     mark = mark_of(world.admin.topic_id(world.topic))
-    return Part(LogBounds(0, logs.bounds(topics.input, 0), logs.bounds(topics.settled, 0), mark))
+    return PendingPart(LogBounds(0, logs.bounds(topics.input, 0), logs.bounds(topics.settled, 0), mark))
 
 
-def values_of(logs: Logs, world: World, part: Part) -> list[bytes]:
+def values_of(logs: Logs, world: World, part: PendingPart) -> list[bytes]:
     batches = PartView(logs, Topics.of(world.topic), part).rows()
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
@@ -221,7 +221,7 @@ def test_what_is_moved_on_between_the_two_questions_is_not_left_out(world: World
     fill(world, relay)
     step_until(lambda: relay._counts.laps, relay)
     after = part_of(logs, world).bounds
-    assert values_of(logs, world, Part(before._replace(settled=after.settled))) == [b"far"]
+    assert values_of(logs, world, PendingPart(before._replace(settled=after.settled))) == [b"far"]
 
 
 def test_what_is_cut_off_while_it_is_read_is_an_error_and_no_row_less(world: World, logs: Logs) -> None:

@@ -75,20 +75,20 @@ def pending(
     asked = session or SparkSession.getActiveSession()
     if asked is None:
         raise UsageError("There is no Spark session: start one, or give it as session=...")
-    plan = Plan(base_settings(bootstrap, settings or {}), Topics.of(topic))
+    plan = PendingPlan(base_settings(bootstrap, settings or {}), Topics.of(topic))
     asked.dataSource.register(_source_of(plan))
     return asked.read.format(NAME).load()
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PendingPlan:
     """What the planner and the workers need to know."""
 
     settings: Mapping[str, Any] = field(repr=False)
     topics: Topics
 
 
-class Part(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
+class PendingPart(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
     """A partition of both logs, from where to where."""
 
     def __init__(self, bounds: LogBounds) -> None:
@@ -98,16 +98,16 @@ class Part(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
 class PendingReader(DataSourceReader):  # type: ignore[misc]  # PySpark is untyped here
     """`partitions` runs in the planner, `read` in the workers; a client is made where one is needed."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PendingPlan) -> None:
         self._plan = plan
 
-    def partitions(self) -> list[Part]:
+    def partitions(self) -> list[PendingPart]:
         logs = Logs(self._plan.settings)
         found = bounds_of(Admin(self._plan.settings), logs, self._plan.topics)
         logs.close()
-        return [Part(bounds) for bounds in found]
+        return [PendingPart(bounds) for bounds in found]
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: PendingPart) -> Iterator[pa.RecordBatch]:
         logs = Logs(self._plan.settings)
         try:
             yield from PartView(logs, self._plan.topics, partition).rows()
@@ -118,7 +118,7 @@ class PendingReader(DataSourceReader):  # type: ignore[misc]  # PySpark is untyp
 class PartView:
     """The rows of one partition."""
 
-    def __init__(self, logs: Logs, topics: Topics, part: Part) -> None:
+    def __init__(self, logs: Logs, topics: Topics, part: PendingPart) -> None:
         self._view, self._name = View(logs, topics, part.bounds), f"{topics.input}-{part.bounds.number}"
         self._number = part.bounds.number
 
@@ -155,7 +155,7 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     )
 
 
-def _source_of(plan: Plan) -> type[DataSource]:
+def _source_of(plan: PendingPlan) -> type[DataSource]:
     """The data source of one call, with its plan inside: secrets stand in no option, which Spark would show."""
 
     class WaterclockPending(DataSource):  # type: ignore[misc]  # PySpark is untyped here

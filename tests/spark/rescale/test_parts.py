@@ -21,7 +21,7 @@ from waterclock.durations import datetime_us
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark.rescale import parts
-from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of, seen, split
+from waterclock.spark.rescale.parts import JoinedBucket, StateClock, StatePart, part_of, seen, split
 from waterclock.streaming.buckets import places
 from waterclock.streaming.frames import clock, counters_of, sum_counters
 from waterclock.streaming.state.bucket import Bucket, StoredBucket
@@ -68,10 +68,10 @@ class Buckets:
 
     def rescaled(self, count: int) -> Buckets:
         """The same state in another number of buckets."""
-        at = Clock()
+        at = StateClock()
         for stored, _ in self.states.values():
             at = at.furthest(seen(stored.engine).clock)
-        moved: dict[int, list[Part]] = {place: [] for place in range(count)}
+        moved: dict[int, list[StatePart]] = {place: [] for place in range(count)}
         for place, (stored, shelf) in sorted(self.states.items()):
             for new, part in split(self.rules, stored, shelf, count, place):
                 moved[new].append(part_of(part.to_bytes()))

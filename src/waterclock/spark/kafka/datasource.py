@@ -45,7 +45,7 @@ _AGAIN_AFTER_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TopicPlan:
     """What the planner and the workers need to know. `ending` is None for a stream that goes on."""
 
     settings: Mapping[str, str] = field(repr=False)
@@ -70,7 +70,7 @@ class Share(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
 class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is untyped here
     """The planner's side, and `read`, which runs in workers. A client is made where one is needed: none can travel."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TopicPlan) -> None:
         self._plan = plan
         self._client: Client | None = None
         self._places: list[Partition] = []
@@ -169,7 +169,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
             raise
 
 
-def source_of(plan: Plan) -> type[DataSource]:
+def source_of(plan: TopicPlan) -> type[DataSource]:
     """The data source of one pipeline, to be registered with a session; its format is NAME."""
 
     class WaterclockKafka(DataSource):  # type: ignore[misc]  # PySpark is untyped here

@@ -147,10 +147,10 @@ class TopicStream(Stream):
             self._client = None
 
     def _by_python(self, session: SparkSession, live: bool) -> DataFrame:
-        from waterclock.spark.kafka.datasource import NAME, Plan, source_of
+        from waterclock.spark.kafka.datasource import NAME, TopicPlan, source_of
 
         topics = self._topics
-        plan = Plan(
+        plan = TopicPlan(
             settings=settings_of(topics),
             topics=topics.topics,
             starting=self._starting(),

@@ -37,30 +37,30 @@ KEYS_A_PART = 20_000  # a part is a row of Spark's: a few megabytes
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class StateClock:
     """How far all buckets have come: the watermark of the furthest one, and of each partition of a topic."""
 
     watermark_us: int = NO_WATERMARK
     partitions: Mapping[str, int | None] = field(default_factory=dict)
 
-    def furthest(self, other: Clock) -> Clock:
+    def furthest(self, other: StateClock) -> StateClock:
         """The further one of the two, each partition by itself."""
         places = sorted({*self.partitions, *other.partitions})
         both = [(place, self.partitions.get(place), other.partitions.get(place)) for place in places]
         known = {place: max((us for us in two if us is not None), default=None) for place, *two in both}
-        return Clock(max(self.watermark_us, other.watermark_us), known)
+        return StateClock(max(self.watermark_us, other.watermark_us), known)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StoredSeen:
     """What a stored bucket says of itself without being unpacked."""
 
-    clock: Clock
+    clock: StateClock
     keys: int
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StatePart:
     """Some keys' states, or some deadlines, of one bucket, for one place of the new count."""
 
     schema: bytes | None
@@ -77,26 +77,26 @@ class Part:
         )
 
 
-def part_of(packed: bytes) -> Part:
+def part_of(packed: bytes) -> StatePart:
     """The part that `to_bytes` packed."""
     schema, columns, *rest = msgpack.unpackb(packed)
-    return Part(schema, tuple(columns), *rest)
+    return StatePart(schema, tuple(columns), *rest)
 
 
-def seen(engine: bytes) -> Seen:
+def seen(engine: bytes) -> StoredSeen:
     """What every batch reads of a bucket, looked at: its watermarks, and how many keys it holds."""
     state = read_state(engine)
     awake = len(states.from_blobs(state["awake"], b"")) if state["awake"] else 0
-    clock = Clock(state["engine"]["watermark"], state["watermarks"])
-    return Seen(clock, awake + sum(map(len, Pages(BlobStore({}), state["pages"]).all())))
+    clock = StateClock(state["engine"]["watermark"], state["watermarks"])
+    return StoredSeen(clock, awake + sum(map(len, Pages(BlobStore({}), state["pages"]).all())))
 
 
-def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: int) -> Iterator[tuple[int, Part]]:
+def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: int) -> Iterator[tuple[int, StatePart]]:
     """(place, part) for all that the bucket holds, which stood at `place`; places are those of `count` buckets."""
     state, store = read_state(stored.engine), BlobStore(blobs)
     counters = state["engine"]["counters"]
     if any(counters.values()):
-        yield place % count, Part(state["schema"], counters=counters)
+        yield place % count, StatePart(state["schema"], counters=counters)
     # The states of all keys, those that rest and those that are awake.
     found = [page.take(page.alive()) for page in Pages(store, state["pages"]).all() if len(page)]
     if state["awake"]:
@@ -104,11 +104,11 @@ def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: i
     kept = states.joined(found) if found else None
     if kept is not None:
         for at, numbers in _by_place(kept.keys, count):
-            yield at, Part(state["schema"], states.to_blobs(kept.take(numbers)), keys=len(numbers))
+            yield at, StatePart(state["schema"], states.to_blobs(kept.take(numbers)), keys=len(numbers))
     yield from _deadlines(rules, state, store, count)
 
 
-def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, Part]]:
+def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, StatePart]]:
     """The deadlines of all levels and slots, in the order in which they would fire where they are due together."""
     packed = state["schema"]
     rows = Rows(_schema(packed))
@@ -123,7 +123,7 @@ def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterat
         return
     for at, numbers in _by_place(pa.array([deadline[2] for deadline in found]), count):
         (chunk,) = chunks.pack([[found[number] for number in numbers.tolist()]], rows)
-        yield at, Part(packed, chunk=chunk, deadlines=len(numbers))
+        yield at, StatePart(packed, chunk=chunk, deadlines=len(numbers))
 
 
 def _by_place(keys: pa.Array, count: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -142,7 +142,7 @@ def _schema(packed: bytes | None) -> pa.Schema | None:
 class JoinedBucket(Bucket):
     """A bucket that is put together of parts; `store` gives its state as after any step."""
 
-    def __init__(self, rules: Rules, clock: Clock, parts: Iterable[Part], blobs: Blobs | None = None) -> None:
+    def __init__(self, rules: Rules, clock: StateClock, parts: Iterable[StatePart], blobs: Blobs | None = None) -> None:
         super().__init__(rules, None, blobs)
         self._watermarks = Watermarks(clock.partitions)
         taken, counters = list(parts), Counters().to_dict()

@@ -18,7 +18,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.by_place import in_workers
-from waterclock.spark.rescale.parts import Clock, seen, split
+from waterclock.spark.rescale.parts import StateClock, seen, split
 from waterclock.streaming.buckets import labels
 from waterclock.streaming.state.bucket import StoredBucket
 
@@ -46,7 +46,7 @@ class StateSeen:
     batch_id: int
     buckets: int
     partitions: int
-    clock: Clock
+    clock: StateClock
     stored: tuple[BucketSeen, ...]
 
     @property
@@ -68,9 +68,9 @@ def look(session: SparkSession, checkpoint: Checkpoint) -> StateSeen:
     values, blobs = _state(session, checkpoint, batch_id)
     sizes = {row.label: row.size for row in blobs.groupBy("label").agg(F.sum(F.length("blob")).alias("size")).collect()}
     rows = in_workers(values, _look, _SEEN).collect()
-    clock = Clock()
+    clock = StateClock()
     for row in rows:
-        clock = clock.furthest(Clock(row.watermark, row.partitions))
+        clock = clock.furthest(StateClock(row.watermark, row.partitions))
     place = {label: at for at, label in enumerate(labels(count))}
     found = [BucketSeen(place[row.label], row.keys, row.own + sizes.get(row.label, 0)) for row in rows]
     return StateSeen(batch_id, count, partitions, clock, tuple(sorted(found, key=lambda bucket: bucket.place)))

@@ -22,7 +22,7 @@ from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.by_place import in_workers
 from waterclock.spark.packing.operator import RulesProcessor
-from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of
+from waterclock.spark.rescale.parts import JoinedBucket, StateClock, StatePart, part_of
 from waterclock.spark.rescale.reading import PARTS
 from waterclock.spark.source import literal
 from waterclock.streaming.buckets import labels
@@ -47,7 +47,7 @@ class Written:
 class PartsProcessor(RulesProcessor):
     """Puts each bucket together of its parts; its frames say what it wrote."""
 
-    def __init__(self, rules: Rules, clock: Clock, watermark_ms: int) -> None:
+    def __init__(self, rules: Rules, clock: StateClock, watermark_ms: int) -> None:
         super().__init__(rules)
         self._clock, self._watermark_ms = clock, watermark_ms
 
@@ -61,7 +61,7 @@ class PartsProcessor(RulesProcessor):
 
 def lay_down(session: SparkSession, parts: DataFrame, folder: Place, count: int) -> Written:
     """Write parts, and an empty one for each bucket, into the new folder `folder`; the sums of what they hold."""
-    empty = [(None, label, "", Part(None).to_bytes()) for label in labels(count)]
+    empty = [(None, label, "", StatePart(None).to_bytes()) for label in labels(count)]
     parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(
         str(folder) if is_remote(folder) else f"file:{folder}"
     )
@@ -96,7 +96,7 @@ def write_state(
     return found[0]
 
 
-def _sum(parts: list[Part], name: str) -> int:
+def _sum(parts: list[StatePart], name: str) -> int:
     return sum(getattr(part, name) for part in parts)
 
 
