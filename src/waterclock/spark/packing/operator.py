@@ -6,7 +6,8 @@ Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everythin
 Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
 Rule 3: a bucket of a topic keeps the watermark itself (streaming/state/watermarks.py), and what is due comes out in the
         batch that makes it due. Its alarm is for the close alone: until then Spark's watermark stands still. So does one
-        of files while their time lies before 1970, where Spark has no watermark; from then on the later one of the two counts.
+        of files while their time lies before 1970, where Spark has no watermark; from then on the later one of the two
+        counts.
 Rule 4: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
         place in the file; for topics: topic, partition, offset), not as the shuffle brings them, so that a re-run gives
         the same bytes.
