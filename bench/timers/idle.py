@@ -94,6 +94,7 @@ async def _live(name: str, connections: int, seconds: float) -> dict[str, Any]:
         if scheduled is not None:
             most = max(most, len(scheduled) + len(server.timer))
         await asyncio.sleep(BATCH_S)
+    load.say(kept, seconds)  # what a machine that stood still had no time for
     spent_ns = time.thread_time_ns() - begin_ns
     weight = resident_bytes() - base
     await asyncio.sleep(2 * BATCH_S)  # where the machine stood still at the very end, what was due runs now

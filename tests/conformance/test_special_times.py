@@ -6,19 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.batches import TODAY_MS, Record, batch
+from tests.conformance.batches import Record, batch, now_ms
 from tests.conformance.dialogue import EARLIEST, LATEST, MAX_TIMESTAMP, Dialogue
 from tests.conformance.transactions import Transactional
 from tests.conformance.waiting import until
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 SPECIAL = (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
-BEFORE_MS, SOON_MS, LATER_MS = (TODAY_MS + minutes * 60_000 for minutes in (-30, 10, 30))  # markers are of now
 
 
 class Scene:
     def __init__(self, dialogue: Dialogue, topic: str, name: str) -> None:
         self.dialogue, self.topic, self._name, self._count = dialogue, topic, name, 0
+        # of the scene's own moment, not of the session's: markers are of now
+        self.before_ms, self.soon_ms, self.later_ms = (now_ms() + minutes * 60_000 for minutes in (-30, 10, 30))
 
     def plain(self, *times: int) -> None:
         assert self.dialogue.produce(self.topic, batch(*(Record(b"v", timestamp_ms=t) for t in times))).error_code == 0
@@ -37,58 +38,58 @@ class Scene:
 
 
 def plain(scene: Scene) -> None:
-    scene.plain(SOON_MS, LATER_MS)
+    scene.plain(scene.soon_ms, scene.later_ms)
 
 
 def the_latest_is_open(scene: Scene) -> None:
-    scene.plain(SOON_MS)
-    scene.open(LATER_MS)
+    scene.plain(scene.soon_ms)
+    scene.open(scene.later_ms)
 
 
 def the_latest_lies_behind_what_is_open(scene: Scene) -> None:
-    scene.open(SOON_MS)
-    scene.plain(LATER_MS)
+    scene.open(scene.soon_ms)
+    scene.plain(scene.later_ms)
 
 
 def the_latest_lies_before_what_is_open(scene: Scene) -> None:
-    scene.plain(LATER_MS)
-    scene.open(SOON_MS)
+    scene.plain(scene.later_ms)
+    scene.open(scene.soon_ms)
 
 
 def as_late_before_what_is_open(scene: Scene) -> None:
-    scene.plain(LATER_MS)
-    scene.open(LATER_MS)
+    scene.plain(scene.later_ms)
+    scene.open(scene.later_ms)
 
 
 def the_latest_is_aborted(scene: Scene) -> None:
-    scene.plain(SOON_MS)
-    scene.end(scene.open(LATER_MS), False)
+    scene.plain(scene.soon_ms)
+    scene.end(scene.open(scene.later_ms), False)
 
 
 def the_latest_is_committed(scene: Scene) -> None:
-    scene.plain(SOON_MS)
-    scene.end(scene.open(LATER_MS), True)
+    scene.plain(scene.soon_ms)
+    scene.end(scene.open(scene.later_ms), True)
 
 
 def the_latest_is_a_marker(scene: Scene) -> None:
-    scene.end(scene.open(BEFORE_MS), True)
+    scene.end(scene.open(scene.before_ms), True)
 
 
 def aborted_behind_what_is_open(scene: Scene) -> None:
-    scene.plain(SOON_MS)
-    scene.open(SOON_MS)
-    scene.end(scene.open(LATER_MS), False)
+    scene.plain(scene.soon_ms)
+    scene.open(scene.soon_ms)
+    scene.end(scene.open(scene.later_ms), False)
 
 
 def all_is_open(scene: Scene) -> None:
-    scene.open(SOON_MS)
+    scene.open(scene.soon_ms)
 
 
 def nothing(scene: Scene) -> None:
     pass
 
 
-# what was made, and the answers to SPECIAL, SOON_MS and LATER_MS: to who reads all, to who reads what is committed
+# what was made, and the answers to SPECIAL, soon_ms and later_ms: to who reads all, to who reads what is committed
 TABLE = [
     (plain, (2, 0, 1, 0, -1, -1, 0, 1), (2, 0, 1, 0, -1, -1, 0, 1)),
     (the_latest_is_open, (2, 0, 1, 0, -1, -1, 0, 1), (1, 0, -1, 0, -1, -1, 0, -1)),
@@ -115,8 +116,11 @@ def test_what_each_special_time_is_answered(
 ) -> None:
     """The record with the latest time lay behind an open transaction, and another one was named to who reads what is
     committed: there is none whose time is known to be the latest."""
-    made(Scene(dialogue, topic, name))
+    scene = Scene(dialogue, topic, name)
+    made(scene)
     for level, expected in enumerate((uncommitted, committed)):
-        replies = [dialogue.offset(topic, at, version=11, isolation=level) for at in (*SPECIAL, SOON_MS, LATER_MS)]
+        replies = [
+            dialogue.offset(topic, at, version=11, isolation=level) for at in (*SPECIAL, scene.soon_ms, scene.later_ms)
+        ]
         assert {reply.error_code.name for reply in replies} == {"none"}
         assert tuple(reply.offset for reply in replies) == expected

@@ -98,7 +98,7 @@ def test_a_python_that_has_only_what_was_sent_applies_rules_with_it_compiled_whe
     tmp_path: Path, python: Path
 ) -> None:
     unpacked(tmp_path)
-    assert said_by(python, tmp_path) == f"{tmp_path}/waterclock/spark/state/bucket.py {COMPILED}"
+    assert said_by(python, tmp_path) == f"{tmp_path}/waterclock/streaming/state/bucket.py {COMPILED}"
 
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
@@ -249,7 +249,7 @@ def test_executors_load_the_compiled_modules_that_were_sent(two_workers: Cluster
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE_S, env=driver_environment(python), cwd=tmp_path
     )
-    assert done.stdout.strip().endswith(f"/waterclock/spark/state/bucket.py', {COMPILED})"), (
+    assert done.stdout.strip().endswith(f"/waterclock/streaming/state/bucket.py', {COMPILED})"), (
         f"{done.stdout}{done.stderr}"
     )
     assert str(two_workers.folder) in done.stdout

@@ -197,7 +197,12 @@ def test_a_leader_process_that_was_stopped_and_thaws_does_not_answer_from_before
     assert check(tmp_path, seed=1, rounds=1)
 
 
-def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(both: Pair) -> None:
+def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(
+    both: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who does not answer is silent after the patience, which is short for that one question alone."""
+    monkeypatch.setattr(question, "PATIENCE_S", 30.0)
+
     async def ask(asked: Question) -> LeadershipReply:
         said = await asked.ask()
         asked.close()
@@ -221,11 +226,16 @@ def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(bot
         return words
 
     assert asyncio.run(twice()) == [Word.FOLLOWS, Word.GONE]
+    monkeypatch.setattr(question, "PATIENCE_S", 0.1)
     with stopped(both.one):
         assert word(both.one.bootstrap, 2, cluster).word is Word.SILENT
 
 
-def test_a_follower_that_is_promoted_says_so_on_the_connection_that_it_was_asked_on(both: Pair) -> None:
+def test_a_follower_that_is_promoted_says_so_on_the_connection_that_it_was_asked_on(
+    both: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(question, "PATIENCE_S", 30.0)
+
     async def twice() -> list[LeadershipReply]:
         asked = Question(both.two.bootstrap, 1, None, OPEN)
         said = [await asked.ask()]
