@@ -48,7 +48,7 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 	@$(BIN)/waterclock demo kills --on own --folder out/kills/own $(ARGS)
 	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
-test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them, TEST_MINUTES=all for all of the slower ones
+test: .venv/ready-test  ## the tests (minutes): all of the rooms that changed, of the other slower ones those whose turn it is; ARGS="-k wheel" for some, TEST_MINUTES=all for all
 test-loaded: .venv/ready-test  ## the same beside eight busy loops: what is red here hangs on the speed of the machine (half an hour)
 test-loaded: export BESIDE := 8
 test test-loaded:
