@@ -164,19 +164,30 @@ def test_a_wrong_word_of_trace_is_exit_code_2(capsys: pytest.CaptureFixture[str]
     assert "no-such-thing" in capsys.readouterr().err
 
 
-SHORT = ["--tasks", "1s", "--tick", "1s", "--slots", "2"]  # fits into the buffer of stdout, flushed when Python ends
+LONG, SHORT = "three-levels --json", "--tasks 1s --tick 1s --slots 2"
 
 
-@pytest.mark.parametrize("options", [["three-levels", "--json"], SHORT], ids=["long", "short"])
-def test_a_reader_that_goes_away_gets_no_traceback(options: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "unbuffered"), [(LONG, ""), (LONG, "1"), (SHORT, ""), (SHORT, "1"), ("--help", "")]
+)
+def test_a_reader_that_goes_away_gets_no_traceback(options: str, unbuffered: str) -> None:
+    """A short answer fits into the buffer of stdout."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "waterclock.cli", "trace", *options]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    command = [sys.executable, "-m", "waterclock.cli", "trace", *options.split()]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, env=environment)
     os.close(writing)
-    assert "Traceback" not in done.stderr
-    assert "Exception" not in done.stderr
-    assert options is SHORT or (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("options", [LONG, SHORT])
+def test_an_answer_that_the_disk_refuses_is_no_success(options: str) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "waterclock.cli", "trace", *options.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("waterclock: the system refuses: [Errno 28]")
 
 
 # A wrong pipeline, in a process of its own

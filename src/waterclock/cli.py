@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
@@ -33,7 +33,33 @@ from waterclock.trace import command as trace
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the value is the process's exit code."""
-    parsed = _parser().parse_args(arguments)
+    try:
+        try:
+            return _run(_parser().parse_args(arguments))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a short answer waits in its buffer, --help's too: when Python ends it is too late
+    except BrokenPipeError:
+        _drop_output()
+        sys.stderr.close()  # the reader of our output went away: nothing more to say, and nowhere to say it
+        return 1
+    except OSError as error:  # a full disk, a folder of another user
+        _drop_output()
+        return _fail(
+            1, f"the system refuses: {error}. What was committed stays; mend the cause, and run the same command again"
+        )
+
+
+def _drop_output() -> None:
+    """Have what stdout still holds go nowhere: Python tries it once more at its end, and complains then."""
+    with suppress(OSError, ValueError):  # it is no file of the system's, or closed
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(parsed: argparse.Namespace) -> int:
     command: Command = parsed.command
     try:
         return command(parsed)
@@ -45,13 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(1, "stopped; what was committed stays, and the same command goes on from there")
     except ModuleNotFoundError as error:
         return _fail(1, _how_to_get(error, command))
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away: nothing more to say, and nowhere to say it
-        return 1
-    except OSError as error:  # a full disk, a folder of another user
-        return _fail(
-            1, f"the system refuses: {error}. What was committed stays; mend the cause, and run the same command again"
-        )
 
 
 class _Parser(argparse.ArgumentParser):

@@ -149,7 +149,7 @@ thread.start()
 inside.wait(60)
 
 def work():
-    timer.call_later(1, print)
+    timer.call_later(1, lambda: print(flush=True))
     assert timer.advance(1) == 1
 
 print(child(work))
