@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.cdc.mariadb import MariaServer, as_found, running
+from tests.cdc.mariadb import MariaServer, as_found, running_server
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.mysql.server import oldest
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.mariadb
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     """It keeps tables' names in small letters, and has thrown its first binlogs away, one GTID domain with them."""
-    with running(tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1") as server:
+    with running_server(tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1") as server:
         server.run("create database shop", "create table shop.t (id int primary key)")
         server.run("set gtid_domain_id = 5", "insert into shop.t values (1)", "flush binary logs")
         purge(server)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from argparse import Namespace
 from dataclasses import replace
 from typing import Any
 
@@ -120,12 +119,7 @@ def test_ctrl_c_while_a_log_is_read_ends_the_relay_and_the_next_start_goes_on(
         real(shown, stop, *told)
 
     monkeypatch.setattr(process, "_reading", reading)
-    options = Namespace(
-        embedded=None, bootstrap=world.broker.bootstrap, topic=world.topic, folder=str(world.folder / "cli"), json=False,
-        group=None, name=None, kafka_config=None, partitions=1, lap_bytes=1 << 30, metrics=None, standby="all",
-        make_targets=False,
-    )  # fmt: skip
-    assert process.serve(options) == 0
+    assert process.serve(world.options()) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("0 delivered, 0 pending in 0 partitions")
     relay = world.started()
     world.advance_ms(1_000)

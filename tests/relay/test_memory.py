@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from argparse import Namespace
 
 import pytest
 
@@ -61,10 +60,5 @@ def test_a_relays_process_says_what_it_read_and_delivered(world: World, monkeypa
     monkeypatch.setattr(memory, "give_back", lambda: signal.raise_signal(signal.SIGINT))
     for value in (b"a", b"b", b"c"):
         world.put(value, deliver_to=world.target, deliver_at=1)
-    options = Namespace(
-        embedded=None, bootstrap=world.broker.bootstrap, topic=world.topic, folder=str(world.folder / "cli"), json=False,
-        group=None, name=None, kafka_config=None, partitions=1, lap_bytes=1 << 30, metrics=None, standby="all",
-        make_targets=False,
-    )  # fmt: skip
-    assert process.serve(options) == 0
+    assert process.serve(world.options()) == 0
     assert world.values() == ["a", "b", "c"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,14 @@ class World:
             relay.close()
 
     # Relays
+
+    def options(self) -> Namespace:
+        """The options of `waterclock relay`, as a process of its own would have them."""
+        return Namespace(
+            embedded=None, bootstrap=self.broker.bootstrap, topic=self.topic, folder=str(self.folder / "cli"), json=False,
+            group=None, name=None, kafka_config=None, partitions=1, lap_bytes=1 << 30, metrics=None, standby="all",
+            make_targets=False,
+        )  # fmt: skip
 
     def relay(self, place: str = "one", clock: WallClock | None = None, **options: Any) -> Relay:
         """One that has the partitions it is given; `place` is its folder, and its name in the group."""

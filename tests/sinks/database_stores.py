@@ -7,13 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.sinks.stores import SqlStore
 from waterclock import sinks
 
 if TYPE_CHECKING:
     from tests.cdc.mariadb import MariaServer
 
 
-class MySQLStore:
+class MySQLStore(SqlStore):
     """A database of a server; each test has one of its own."""
 
     impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "a" * 52, "\U00010400")
@@ -31,18 +32,6 @@ class MySQLStore:
     def source(self) -> str:
         return f"sinks.MySQLSink({self.url!r})"
 
-    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
-
-    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
-
-    def make_table_of_others(self, table: str) -> None:
-        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
-
-    def run(self, statement: str) -> None:
-        self.ask(statement)
-
     def tables(self) -> list[str]:
         return [name for (name,) in self.ask("SHOW TABLES")]
 
@@ -50,7 +39,7 @@ class MySQLStore:
         return self.server.run(statement, database=self.name, sql_mode="ANSI_QUOTES")
 
 
-class DuckDBStore:
+class DuckDBStore(SqlStore):
     impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b")
 
     def __init__(self, folder: Path) -> None:
@@ -61,15 +50,6 @@ class DuckDBStore:
 
     def source(self) -> str:
         return f"sinks.DuckDBSink({str(self.path)!r})"
-
-    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
-
-    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
-
-    def make_table_of_others(self, table: str) -> None:
-        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
 
     def run(self, statement: str) -> None:
         self.path.parent.mkdir(exist_ok=True)

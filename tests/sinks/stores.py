@@ -71,7 +71,29 @@ class Database(Store, Protocol):
         """Change something there, as somebody else does."""
 
 
-class SQLiteStore:
+class SqlStore:
+    """What all databases are asked alike; `ask` is the store's own."""
+
+    order = "batch_id, batch_row"
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY {self.order}")
+
+    def make_table_of_others(self, table: str) -> None:
+        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
+
+    def run(self, statement: str) -> None:
+        self.ask(statement)
+
+
+class SQLiteStore(SqlStore):
+    order = "rowid"
     impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "sqlite_results")
 
     def __init__(self, folder: Path) -> None:
@@ -86,28 +108,19 @@ class SQLiteStore:
     def mirroring(self, table: str) -> str:
         return f"sinks.SQLiteSink({str(self.path)!r}, {table!r}, mirror=sinks.Replica())"
 
-    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self._ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
-
-    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self._ask(f"SELECT {columns} FROM {table} ORDER BY rowid")
-
-    def make_table_of_others(self, table: str) -> None:
-        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
-
     def run(self, statement: str) -> None:
         self.path.parent.mkdir(exist_ok=True)
-        self._ask(statement)
+        self.ask(statement)
 
     def tables(self) -> list[str]:
-        return [name for (name,) in self._ask("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+        return [name for (name,) in self.ask("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
 
-    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
             return other.execute(statement).fetchall()
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "a" * 51, "\u00e9" * 26)
     _count = itertools.count(1)
 
@@ -123,18 +136,6 @@ class PostgresStore:
 
     def mirroring(self, table: str) -> str:
         return f"sinks.PostgresSink({self.server.url()!r}, {table!r}, schema={self.schema!r}, mirror=sinks.Replica())"
-
-    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
-
-    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
-
-    def make_table_of_others(self, table: str) -> None:
-        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
-
-    def run(self, statement: str) -> None:
-        self.ask(statement)
 
     def tables(self) -> list[str]:
         rows = self.ask(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.schema}' ORDER BY 1")
