@@ -22,7 +22,7 @@ from waterclock.relay.store import manifest
 
 TURN = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "mark")
 REFUSED = ("abort", "undo")  # behind deliver, settle, send_position or commit
-TAKE_OVER = ("lock", "fence", "find_ends", "verify", "replay", "begin")
+TAKE_OVER = ("lock", "ask", "fence", "find_ends", "verify", "replay", "begin")
 WHEN = ("before", "after")
 HOUR_MS = 3_600_000
 QUICK = {("deliver", "after"), ("commit", "before"), ("commit", "after"), ("replay", "before")}

@@ -5,12 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay.owner.context import NOTE
+from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.relay import Relay
+from waterclock.relay.store.origins import State
+from waterclock.relay.wire.settlement import settlements
 from waterclock.testing import Broker
 
 
@@ -168,6 +174,56 @@ def test_whoever_was_paused_writes_nothing_after_another_took_over(world: World)
         step_until(lambda: False, zombie, relay)
     step_quietly(relay)
     assert world.values() == ["a"]
+
+
+def begun(world: World, relay: Relay) -> TransactionalProducer:
+    """What another relay has begun for the partition: a transaction that answers three requests, and is not committed."""
+    other = relay._context.make_producer(0)
+    other.fence(world.topic)
+    other.begin()
+    (record,) = settlements(State.FIRED, np.array([], "<i8"), 3, relay._context.mark)
+    other.send(f"{world.topic}.settled", record, partition=0)
+    group = Consumer({"bootstrap.servers": world.broker.bootstrap, "group.id": world.topic}).consumer_group_metadata()
+    other.send_offsets({(world.topic, 0): 3}, group, NOTE)
+    return other
+
+
+def test_what_another_relay_commits_while_one_takes_over_does_not_pass_for_settlements_that_are_gone(
+    world: World,
+) -> None:
+    """The other one fences it as soon as it knows where TOPIC.settled ends."""
+    world.close(filled(world))
+    world.send("third", in_ms=1_000)
+    relay = world.relay()
+    real, others = relay._logs.bounds, list[TransactionalProducer]()
+
+    def bounds(topic: str, number: int) -> tuple[int, int]:
+        found = real(topic, number)
+        if not others:
+            assert topic.endswith(".settled")
+            others.append(begun(world, relay))
+            others[0].commit()
+        return found
+
+    relay._logs.bounds = bounds  # type: ignore[method-assign]
+    owner = TakeOver(relay._context, 0).run()
+    assert others
+    owner.close()
+    others[0].close()
+    world.advance_ms(1_000)
+    step_until(lambda: len(world.values()) > 2, relay)
+    assert world.values() == ["first", "second", "third"]
+
+
+@pytest.mark.long(seconds=1)
+def test_a_transaction_that_has_not_ended_keeps_no_relay_from_taking_over(world: World) -> None:
+    """A consumer waits for the group's offset to be stable; a broker that was killed may leave it open for minutes."""
+    relay = filled(world)
+    world.close(relay)
+    other = begun(world, relay)
+    goes_on(world)
+    assert not world.lost
+    other.close()
 
 
 def test_an_owner_is_read_from_where_it_says_whatever_was_read_before(world: World) -> None:

@@ -151,6 +151,10 @@ def is_refusal(error: KafkaError) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """What an exception of confluent-kafka's says, without its code."""
+    """What an exception of confluent-kafka's says, without its code. If it says nothing (a broker sends an error of a group
+    without words: "ConsumerGroupDescribe: "), what its code means."""
     cause = error.args[0] if error.args else error
-    return str(cause.str()) if isinstance(cause, KafkaError) else str(cause)
+    if not isinstance(cause, KafkaError):
+        return str(cause)
+    words = str(cause.str())
+    return str(KafkaError(cause.code()).str()) if words.endswith(": ") else words

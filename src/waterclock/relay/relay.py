@@ -37,7 +37,7 @@ from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.unassigned import UnassignedPartitions
 from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.owner.context import Context, Reading, RecordRefused, committed_of, in_silence, staying
+from waterclock.relay.owner.context import Context, Reading, RecordRefused, in_silence, staying
 from waterclock.relay.owner.disk_space import no_disk
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
@@ -124,7 +124,7 @@ class Relay:
         self._turns = Turns(self._counts, self._of)
 
     def _make_context(self, topic_id: str, reading: Reading) -> Context:
-        member, topic = self._member, self.topics.input
+        member = self._member
         return Context(
             settings=self._settings,
             watcher=self._watcher,
@@ -135,7 +135,6 @@ class Relay:
             clock=self._clock,
             logs=self._logs,
             targets=Targets(self._admin.client, self.topics, makes=self._options.make_targets),
-            committed=lambda number: committed_of(member.consumer, topic, number),
             member=lambda: member.consumer.consumer_group_metadata(),
             reading=lambda *how_far: (member.consumer.consume(0, 0), reading(*how_far)),  # rule 5
         )

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
@@ -55,10 +55,10 @@ NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of
 
 @dataclass(frozen=True)
 class Context:
-    """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name,
-    `committed` its offset of an input partition (None: none), `member` the metadata by which Kafka knows whether this
-    process is still in the group. `reading` hears how far something is read if that may last, every second or so: the
-    group learns by it that this process is well. What it raises ends the reading."""
+    """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name, `member`
+    the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far something is read
+    if that may last, every second or so: the group learns by it that this process is well. What it raises ends the
+    reading."""
 
     settings: Mapping[str, Any]
     watcher: Watcher
@@ -69,7 +69,6 @@ class Context:
     clock: WallClock
     logs: Logs
     targets: Targets
-    committed: Callable[[int], GroupOffset | None]
     member: Callable[[], Any]
     reading: Reading
 
@@ -87,6 +86,19 @@ class Context:
         with suppress(ConnectionLost):
             return self.logs.bounds(self.topics.input, partition)[0]
         return None
+
+    def committed(self, partition: int) -> GroupOffset | None:
+        """The group's offset of a partition of the input; None if there is none. While a transaction is about to move it,
+        the offset before that: a consumer would wait until the transaction has ended."""
+        asked = ConsumerGroupTopicPartitions(self.group, [TopicPartition(self.topics.input, partition)])
+        try:
+            answers = self.watcher.client.list_consumer_group_offsets([asked], require_stable=False, request_timeout=10)
+            (found,) = answers[self.group].result().topic_partitions
+            if found.error is not None:
+                raise KafkaException(found.error)
+        except KafkaException as error:
+            raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
+        return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
     def make_producer(self, partition: int) -> TransactionalProducer:
         """The one that may write for the partition."""
@@ -114,15 +126,6 @@ def staying(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_silence(log: str, done: int, all: int) -> None:
     """Nobody hears of a reading."""
-
-
-def committed_of(consumer: Consumer, topic: str, number: int) -> GroupOffset | None:
-    """What the consumer's group says of a partition; None if it says nothing."""
-    try:
-        (found,) = consumer.committed([TopicPartition(topic, number)], timeout=10)
-    except KafkaException as error:
-        raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
-    return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
 
 class RecordRefused(ConnectionLost):

@@ -1,21 +1,24 @@
 """A new owner's start, by numbered steps:
 
     1. lock      the folder: one process at a time has it
-    2. fence     whoever had the partition before can write no more, and what it left open is thrown away
-    3. find ends of both logs, and the command position
-    4. verify    the files are of these logs (replay.py); else they are set aside, and everything is filed anew
-    5. replay    what was settled since the files were written, or a snapshot of what was settled and what came after it
-    6. begin     to read the input at the smaller of the two positions
-    7. fire      once the input was read up to the end of step 3 (turn.py)
+    2. ask       the group's offset
+    3. fence     whoever had the partition before can write no more, and what it left open is thrown away
+    4. find ends of both logs
+    5. verify    the files are of these logs (replay.py); else they are set aside, and everything is filed anew
+    6. replay    what was settled since the files were written, or a snapshot of what was settled and what came after it
+    7. begin     to read the input at the smaller of the two positions
+    8. fire      once the input was read up to the end of step 4 (turn.py)
 
-Rule 1: 3 comes after 2: a zombie could commit in between, and what it settled would be fired again.
-Rule 2: nothing is fired before 7: what is due earlier may still stand in the input.
+Rule 1: 4 comes after 3: a zombie could commit in between, and what it settled would be fired again.
+Rule 2: nothing is fired before 8: what is due earlier may still stand in the input.
 Rule 3: two positions. What is below the data position is in the files; what is below the command position is answered. A
         record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
         after the files have gone on.
 Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any
         program can commit an offset for the group, so that one is a witness only: if a relay committed it, and no
         settlement reaches it, settlements are gone.
+Rule 5: so 2 comes before 4: what was committed with that offset stands before the end that is found then. The other way
+        round another relay could fence this one in between, and what it commits would pass for settlements that are gone.
 """
 
 from __future__ import annotations
@@ -63,9 +66,9 @@ class TakeOver:
         self._committed: GroupOffset | None = None
 
     def run(self) -> Owner:
-        """Steps 1 to 6. On an error nothing is held."""
+        """Steps 1 to 7. On an error nothing is held."""
         try:
-            for step in (self.lock, self.fence, self.find_ends, self.verify, self.replay):
+            for step in (self.lock, self.ask, self.fence, self.find_ends, self.verify, self.replay):
                 step()
             return self.begin()
         except StoreDamaged as error:
@@ -96,20 +99,23 @@ class TakeOver:
         """Step 1."""
         self._store = self._context.open_store(self._number)
 
-    def fence(self) -> None:
+    def ask(self) -> None:
         """Step 2."""
+        self._committed = self._context.committed(self._number)
+
+    def fence(self) -> None:
+        """Step 3."""
         self._producer = self._context.make_producer(self._number)
         self._producer.fence(self._context.topics.input)
 
     def find_ends(self) -> None:
-        """Step 3."""
+        """Step 4."""
         context, number = self._context, self._number
         self._settled = context.logs.bounds(context.topics.settled, number)
         self._input = context.logs.bounds(context.topics.input, number)
-        self._committed = context.committed(number)
 
     def verify(self) -> None:
-        """Step 4."""
+        """Step 5."""
         self._replay = Replay(self._context, self._number, self.store, self._input, self._settled)
 
     @property
@@ -117,7 +123,7 @@ class TakeOver:
         return self._context.place_of(self._number)
 
     def replay(self) -> None:
-        """Step 5."""
+        """Step 6."""
         context, topic = self._context, self._context.topics.settled
         start, (_, end) = self._replay.start, self._settled
         for count, message in enumerate(context.logs.read(topic, self._number, start, end)):
@@ -143,8 +149,8 @@ class TakeOver:
             )
 
     def begin(self) -> Owner:
-        """Step 6."""
-        assert self._producer is not None, "step 2 comes first"
+        """Step 7."""
+        assert self._producer is not None, "step 3 comes first"
         low, end = self._input
         answered = max(self._replay.answered, low)
         filed = self.store.data_position
