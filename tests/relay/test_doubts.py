@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from waterclock.clock import ManualClock
-from waterclock.relay.owner.doubts import PAUSES_S, QUIET_NS, TOGETHER, Doubts
+from waterclock.relay.owner.pace import PAUSES_S, QUIET_NS, TOGETHER, Doubts
 from waterclock.relay.store import rows_of
 from waterclock.relay.store.rows import Array
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.relay.world import World
 from waterclock.clock import ManualClock
-from waterclock.relay import memory, process
-from waterclock.relay.memory import EVERY_NS, FLOOD, QUIET_S, MemoryTrim
+from waterclock.relay import process
+from waterclock.relay.process import EVERY_NS, FLOOD, QUIET_S, MemoryTrim
 
 FRAGMENTS = """
 from pathlib import Path
-from waterclock.relay.memory import give_back
+from waterclock.relay.process import give_back
 
 def resident_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
@@ -30,7 +30,7 @@ print(before - resident_mb())
 """
 
 
-@pytest.mark.skipif(memory._trim is None, reason="this allocator cannot be asked")
+@pytest.mark.skipif(process._trim is None, reason="this allocator cannot be asked")
 def test_what_is_free_between_what_is_in_use_goes_back() -> None:
     out = subprocess.run([sys.executable, "-c", FRAGMENTS], capture_output=True, text=True, check=True).stdout
     assert float(out) > 80
@@ -38,7 +38,7 @@ def test_what_is_free_between_what_is_in_use_goes_back() -> None:
 
 def test_it_is_asked_for_after_a_flood_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[int]()
-    monkeypatch.setattr(memory, "give_back", lambda: asked.append(clock.monotonic_ns()))
+    monkeypatch.setattr(process, "give_back", lambda: asked.append(clock.monotonic_ns()))
     clock = ManualClock()
     kept = MemoryTrim(clock)
     kept.step(FLOOD - 1, QUIET_S)
@@ -57,8 +57,8 @@ def test_it_is_asked_for_after_a_flood_when_there_is_nothing_to_do(monkeypatch: 
 
 def test_a_relays_process_says_what_it_read_and_delivered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its deliveries, or without what it read, it would go on for ever."""
-    monkeypatch.setattr(memory, "FLOOD", 6)
-    monkeypatch.setattr(memory, "give_back", lambda: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(process, "FLOOD", 6)
+    monkeypatch.setattr(process, "give_back", lambda: signal.raise_signal(signal.SIGINT))
     for value in (b"a", b"b", b"c"):
         world.put(value, deliver_to=world.target, deliver_at=1)
     options = Namespace(

@@ -11,7 +11,7 @@ from tests.relay.test_kills import owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import ConnectionLost
 from waterclock.relay.owner import pace
-from waterclock.relay.owner.pace import EASY_NS, LONGEST_SPELL, SENT_AWAY_NS, SPELL, Rest
+from waterclock.relay.owner.pace import ASKED_TWICE_NS, EASY_NS, LONGEST_SPELL, SPELL, Rest
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
 
@@ -113,19 +113,19 @@ def rests_of(turns: int, ns: Callable[[Rest], int]) -> list[bool]:
 
 
 def test_where_kafka_sends_turns_away_they_rest_and_it_is_tried_again_less_and_less_often() -> None:
-    rests = rests_of(100_000, lambda rest: 5_000_000 if rest.left else SENT_AWAY_NS)
+    rests = rests_of(100_000, lambda rest: 5_000_000 if rest.left else ASKED_TWICE_NS)
     assert rests[: SPELL + 4] == [*[False] * 3, *[True] * SPELL, False]
     assert rests.count(False) < 3 * 20
     assert max(len(spell) for spell in "".join("1" if each else " " for each in rests).split()) == LONGEST_SPELL
 
 
 def test_where_kafka_answers_when_all_is_written_none_rests_though_one_is_slow_now_and_then() -> None:
-    slow = [*[SENT_AWAY_NS] * 2, 4_000_000] * 1_000
+    slow = [*[ASKED_TWICE_NS] * 2, 4_000_000] * 1_000
     assert not any(rests_of(3_000, lambda rest: slow.pop()))
 
 
 def test_what_was_begun_long_after_the_last_one_says_nothing() -> None:
-    assert Rest(slow=2).took(SENT_AWAY_NS, pace.REST_NS) == Rest(slow=2)
+    assert Rest(slow=2).took(ASKED_TWICE_NS, pace.REST_NS) == Rest(slow=2)
 
 
 def test_a_turn_is_not_begun_while_its_partition_rests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.cluster.retention import AGAIN_NS, LOOK_NS
+from waterclock.relay.cluster.watcher import AGAIN_NS, LOOK_NS
 from waterclock.relay.relay import Relay
 from waterclock.testing import Error
 

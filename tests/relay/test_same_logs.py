@@ -10,8 +10,7 @@ from confluent_kafka.admin import NewPartitions
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import ConnectionLost, UsageError
-from waterclock.relay.cluster.same_logs import LOOK_NS, SameLogs
-from waterclock.relay.cluster.watcher import Watcher
+from waterclock.relay.cluster.watcher import LOOK_NS, SameLogs, Watcher
 from waterclock.relay.relay import Relay
 from waterclock.relay.wire.topics import KEPT
 

@@ -28,8 +28,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
+from waterclock.kafka import Offsets
 from waterclock.kafka.errors import Verdict, verdict_of
-from waterclock.kafka.partitions import Offsets
 from waterclock.kafka.patience import CALL_S, patiently
 from waterclock.kafka.settings import SENDING
 

@@ -1,5 +1,5 @@
 """The relay: one consumer of the input, and an owner for each partition that the group gives it. One thread,
-but for commits (turns.py).
+but for commits (turn.py).
 
 Rule 1: what the group says is noted in its callbacks and done between two polls: a partition is given back before anything
         else happens, and taken over after that.
@@ -30,22 +30,18 @@ from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.cluster.group import Member, leave
-from waterclock.relay.cluster.retention import Retention
-from waterclock.relay.cluster.same_logs import SameLogs
+from waterclock.relay.cluster.group import Member, UnassignedPartitions, leave
 from waterclock.relay.cluster.targets import Targets
-from waterclock.relay.cluster.unassigned import UnassignedPartitions
-from waterclock.relay.cluster.watcher import Watcher
+from waterclock.relay.cluster.watcher import Retention, SameLogs, Watcher
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.owner.context import Context, Reading, RecordRefused, committed_of, in_silence, staying
-from waterclock.relay.owner.disk_space import no_disk
-from waterclock.relay.owner.owner import Owner
+from waterclock.relay.owner.owner import Owner, no_disk
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
-from waterclock.relay.owner.turns import Turns
+from waterclock.relay.owner.turn import OwnerTurns
 from waterclock.relay.standby.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import Identity, StoreDamaged, say_unread
-from waterclock.relay.upkeep.upkeep import LAP_BYTES, Upkeep
+from waterclock.relay.upkeep.upkeep import LAP_BYTES, LogUpkeep
 from waterclock.relay.watching import gathering
 from waterclock.relay.wire.topics import Topics, make_what_is_gone, prepare
 
@@ -118,10 +114,10 @@ class Relay:
         Retention(self._watcher, self.topics, options.servers)
         self._unassigned = UnassignedPartitions(self._watcher, self._member, self._settings, self._count)
         self._context = self._make_context(ids[self.topics.input], reading)
-        self._upkeep = Upkeep(self._context, self.owners, self._counts, options.lap_bytes)
+        self._upkeep = LogUpkeep(self._context, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
         self.standby = Standby(self._context, followed, self.owners)
-        self._turns = Turns(self._counts, self._of)
+        self._turns = OwnerTurns(self._counts, self._of)
 
     def _make_context(self, topic_id: str, reading: Reading) -> Context:
         member, topic = self._member, self.topics.input
@@ -165,10 +161,10 @@ class Relay:
                 if number in self.owners:
                     self._let_go(number, checkpoint=True)
             now_ns = self._clock.monotonic_ns()
-            if member.is_in_doubt or now_ns - self._stepped_ns > _GAP_NS:  # rule 3
+            if member.connection_broke or now_ns - self._stepped_ns > _GAP_NS:  # rule 3
                 for owner in self.owners.values():
-                    owner.is_in_doubt = True
-            member.is_in_doubt, self._stepped_ns = False, now_ns
+                    owner.may_have_missed_input = True
+            member.connection_broke, self._stepped_ns = False, now_ns
             done = self._ingest(messages) + self._deliver()
             member.pause({number for number, owner in self.owners.items() if owner.held})
             self._take_overs()  # last: what was read before is nothing for a new owner

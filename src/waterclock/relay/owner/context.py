@@ -31,10 +31,11 @@ _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
     "delivery.timeout.ms": TIMEOUT_MS * 7 // 10,  # what has no answer by then can still be aborted by its own producer
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
-    "retries": 10,  # and what a topic's replicas or a damaged batch are to blame for, by its name: within some 4 s
+    "retries": 10,  # some 4 s; then too few replicas, or a damaged batch, is the error, and not a time that is over
 }
-# Apache Kafka sends the first request of a transaction away while it still writes the markers of the one before: 100 ms
-# later, librdkafka's default, 99 of 100 messages were late by that. It waits for twice as long each time, up to a second.
+# Apache Kafka answers CONCURRENT_TRANSACTIONS to the first request of a transaction while it still writes the markers of
+# the one before. librdkafka asks again after this pause (100 ms by default: 99 of 100 messages were late by that), then
+# after twice as long each time, up to a second.
 _ASKS_AGAIN_SOON: Final = {"retry.backoff.ms": 10}
 # large batches while a turn is being sent; a commit waits for no linger, it flushes
 BATCH_BYTES: Final = 1_000_000  # of several records; a larger one goes alone
@@ -48,17 +49,17 @@ class GroupOffset(NamedTuple):
     by_relay: bool
 
 
-# hears while much is read at once: of what, how many of how many offsets or messages
+# called with the progress of a long reading: of what, how many of how many offsets or messages
 Reading = Callable[[str, int, int], object]
-NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of other programs do not have it
+NOTE: Final = "relay"  # the metadata of the offsets that a turn commits; those of other programs do not have it
 
 
 @dataclass(frozen=True)
 class Context:
     """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name,
     `committed` its offset of an input partition (None: none), `member` the metadata by which Kafka knows whether this
-    process is still in the group. `reading` hears how far something is read if that may last, every second or so: the
-    group learns by it that this process is well. What it raises ends the reading."""
+    process is still in the group. `reading` is called with the progress of a reading that may last, every second or so:
+    it shows the group that this process is well. What it raises ends the reading."""
 
     settings: Mapping[str, Any]
     watcher: Watcher
@@ -74,8 +75,8 @@ class Context:
     reading: Reading
 
     @cached_property
-    def mark(self) -> bytes:
-        """What stands for the input in settlements."""
+    def input_hash(self) -> bytes:
+        """What stands for the input in settlements: a hash of the topic's id."""
         return mark_of(self.topic_id)
 
     def open_store(self, partition: int) -> PartitionStore:
@@ -97,6 +98,10 @@ class Context:
     def place_of(self, partition: int) -> str:
         """How a partition of the input is named."""
         return f"{self.topics.input}-{partition}"
+
+    def prefix(self, partition: int) -> str:
+        """`place` without the offset."""
+        return f"{self.topics.input}-{partition}-"
 
     def place(self, partition: int, offset: int) -> str:
         """How a record of the input is named."""

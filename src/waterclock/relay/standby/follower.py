@@ -1,7 +1,7 @@
 """The files of a partition that another relay owns, kept as an owner keeps its own. Nothing is delivered, answered or
 written to Kafka here.
 
-    1. open      the partition's files, and hold them against both logs (replay.py)
+    1. open      the partition's files, and hold them against both logs (take_over.py)
     2. settle    what TOPIC.settled says up to where it ended then: a snapshot, and what came after it
     3. follow    both logs: the input is filed, what is settled is settled
     4. close     with a checkpoint: whoever takes the partition over here begins with these files (take_over.py)
@@ -27,7 +27,7 @@ from confluent_kafka import Message
 from waterclock.relay.logs.logs import fingerprint_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.log_span import EACH
-from waterclock.relay.owner.replay import Replay
+from waterclock.relay.owner.take_over import Replay
 from waterclock.relay.store import StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.wire.columns import read
@@ -37,7 +37,7 @@ CHECKPOINT_NS: Final = 5_000_000_000
 CHECKPOINT_BYTES: Final = 16 << 20  # of messages, since the last one: more at once would keep the disk for long
 
 
-class Follower:
+class StandbyFollower:
     """Of one partition. `position`: the input is filed up to here; `settled_position`: so is TOPIC.settled. `held` are
     records that wait (rule 3).
 

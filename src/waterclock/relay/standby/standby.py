@@ -26,13 +26,13 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
-from waterclock.kafka.partitions import Partition
+from waterclock.kafka import Partition
 from waterclock.kafka.patience import Backoff
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.logs.tails import TailConsumer
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
-from waterclock.relay.standby.follower import Follower
+from waterclock.relay.standby.follower import StandbyFollower
 from waterclock.relay.statistics import StandbyStatistics
 from waterclock.relay.store import StoreDamaged
 
@@ -69,7 +69,7 @@ class Standby:
         self._context = context
         self._numbers = frozenset(numbers)
         self._owners = owners
-        self.followers: dict[int, Follower] = {}
+        self.followers: dict[int, StandbyFollower] = {}
         self.is_ready = False
         self._tails = TailConsumer(context.settings)
         self._queue: deque[Message] = deque()
@@ -173,13 +173,13 @@ class Standby:
 
     def _follow(self, number: int) -> int:
         """Begin with TOPIC.settled; the input is read once that was."""
-        self.followers[number] = follower = Follower(self._careful, number)
+        self.followers[number] = follower = StandbyFollower(self._careful, number)
         settled, _ = self._places(number)
         self._tails.add(settled, follower.settled_position)
         self._read_input(follower)
         return 0
 
-    def _read_input(self, follower: Follower) -> None:
+    def _read_input(self, follower: StandbyFollower) -> None:
         _, input = self._places(follower.number)
         if follower.is_settled and not self._tails.reads(input):
             self._tails.add(input, follower.position)
