@@ -318,7 +318,7 @@ class Relay:
         self._member.join()
 
     def _of(self, number: int, action: Callable[[Owner], int]) -> int:
-        """Do something with the owner of a partition; without one, or where it fails, nothing."""
+        """Do something with the owner of a partition; without one, or if it fails, nothing."""
         owner = self.owners.get(number)
         if owner is None:
             return 0
@@ -341,7 +341,7 @@ class Relay:
         return 0
 
     def _keep(self, owner: Owner) -> int:
-        """What there is time for if nothing is delivered; whether there was a transaction."""
+        """Do what there is time for if nothing is delivered. Returns whether there was a transaction."""
         self._keep_up(owner)
         owner.tidy()
         if not owner.has_caught_up and not owner.held and self._clock.monotonic_ns() - owner.heard_ns > STALLED_NS:

@@ -94,7 +94,8 @@ class Member:
             self._lost(ConnectionLost(f"Kafka is away: {error.str()}."))
 
     def on_given(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
-        """They are read at their ends for now: whoever takes one over says where it begins.
+        """The group has given these partitions. They are read at their ends for now: whoever takes one over says where it
+        begins.
 
         To pause them would be to wait: librdkafka looks at one that is read again only when it looks at others, or after a
         second. The end is a number: librdkafka asks where OFFSET_END is, and goes there even if it was given another offset
@@ -166,7 +167,8 @@ def leave(consumer: Consumer) -> None:
 
 
 class UnassignedPartitions:
-    """Of a member's group and its topic of so many partitions; `settings` are for a guest."""
+    """Looks for partitions of a member's topic, which has so many, that its group has assigned to nobody; `settings` are
+    for a guest."""
 
     def __init__(self, watcher: Watcher, member: Member, settings: Mapping[str, Any], partitions: int) -> None:
         self._watcher = watcher

@@ -55,7 +55,7 @@ class _Question:
 
 
 class Watcher:
-    """Asks by `client`; time is `clock`'s. For the relay's thread."""
+    """Asks by `client`, at times of `clock`. For the relay's thread."""
 
     def __init__(self, client: AdminClient, clock: WallClock) -> None:
         self.client = client
@@ -64,20 +64,21 @@ class Watcher:
         self._once: list[tuple[Answers, Callable[[Answers], object]]] = []
 
     def ask(self, every_ns: int, what: Callable[[], Answers], hear: Callable[[Answers], object]) -> None:
-        """Have `what` asked each `every_ns`, for the first time when they are over, and its answers heard."""
+        """Call `what` each `every_ns`, for the first time when they are over, and `hear` with its answers."""
         self._questions.append(_Question(every_ns, what, hear, self.clock.monotonic_ns() + every_ns))
 
     def once(self, answers: Answers, hear: Callable[[Answers], object]) -> None:
-        """Have the answers heard to what was asked just now."""
+        """Call `hear` with the answers to a question that was sent just now."""
         self._once.append((answers, hear))
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something was asked that was not heard yet."""
+        """Whether an answer was not read yet."""
         return bool(self._once) or any(each.answers is not None for each in self._questions)
 
     def step(self) -> None:
-        """Hear what was answered by now, and ask what it is time for. Raises what those who hear raise."""
+        """Read what was answered by now, and send the questions that it is time for. Raises what the callers' `hear`
+        raises."""
         once, self._once = self._once, []
         for answers, hear in once:
             if _are_done(answers):
@@ -99,7 +100,7 @@ def _are_done(answers: Answers) -> bool:
 
 
 class SameLogs:
-    """Of the topics with these ids."""
+    """Looks whether the topics still have these ids."""
 
     def __init__(self, watcher: Watcher, ids: Mapping[str, str]) -> None:
         self._watcher = watcher
@@ -134,7 +135,7 @@ class SameLogs:
 
 
 class Retention:
-    """Of the input and of what is settled; `servers` are named in the command that mends it."""
+    """Looks whether Kafka deletes of the input, or of TOPIC.settled; `servers` are named in the command that mends it."""
 
     def __init__(self, watcher: Watcher, topics: Topics, servers: str) -> None:
         self._servers = servers

@@ -86,7 +86,7 @@ class DueSoonWheel:
         return rows
 
     def remove(self, origins: Array) -> int:
-        """These wait no more; returns how many did."""
+        """Rows with these origins wait no more; returns how many did."""
         origins = np.unique(np.asarray(origins, "<i8"))
         found = [ids for piece in self._index if len(ids := _ids(piece, origins))]
         if not found:

@@ -54,11 +54,13 @@ MISSED_MS: Final = 60_000  # later than that an occurrence was missed: an expres
 _ONCE, _ALL, _SKIP = WAYS
 
 
-Nexts = dict[bytes, dict[int, int]]  # by id: the origins of next occurrences -> where their series began
+# what is known of requests for next occurrences that stand in the input; by id: their origins -> where the series began
+Nexts = dict[bytes, dict[int, int]]
 
 
 class Next(NamedTuple):
-    """The request for the next occurrence, after the one with that origin; the series `began` at that offset."""
+    """A request for a next occurrence that a turn is to write, `after` the one with that origin; the series `began` at that
+    offset."""
 
     after: int
     began: int
@@ -152,7 +154,7 @@ def follow_ups(rows: Array, blobs: Sequence[bytes], targets: Sequence[str], now_
 
 
 def open_nexts(known: Nexts, written: Nexts, answered: int) -> Nexts:
-    """Those that stand at `answered` or behind: a command that is not answered may be for them.
+    """The next occurrences that stand at `answered` or behind it: a command that is not answered may be for them.
 
     >>> open_nexts({b"x": {3: 0, 9: 0}, b"y": {4: 1}}, {b"x": {12: 0}}, 9)
     {b'x': {9: 0, 12: 0}}

@@ -50,7 +50,7 @@ class Volume:
         return self._sums[-1] - before
 
     def forget(self, below: int) -> None:
-        """Nothing is asked of what was before."""
+        """Nobody will ask for what was before."""
         gone = bisect_left(self._offsets, below)
         if gone > 1:
             del self._offsets[: gone - 1], self._sums[: gone - 1]
@@ -93,7 +93,7 @@ class LogSpan:
         return made
 
     def notes(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """What `of` reads, for a checkpoint."""
         return {
             "swept": self.moves.swept,
             "copies": packed_numbers([number for stretch in self.moves.stretches for number in stretch]),
@@ -111,12 +111,12 @@ class LogSpan:
         self.volume.forget(low)
 
     def moved(self, moved: Move) -> None:
-        """It is committed that this was moved."""
+        """This move is committed."""
         self.moves.note(moved.swept, moved.stretches)
         self.unsaved += RECORD_BYTES + 16 * len(moved.stretches)
 
     def snapshotted(self, replay_from: int, size: int) -> None:
-        """It is committed that a snapshot was taken, of so many bytes; TOPIC.settled is read beside it from there on."""
+        """A snapshot of so many bytes is committed; TOPIC.settled is read beside it from there on."""
         if replay_from not in self.snapshots:
             self.snapshots = [*self.snapshots[-1:], replay_from]
         self.saved, self.unsaved = size, 0

@@ -88,7 +88,7 @@ class DiskSpace:
                 )
 
     def took(self) -> None:
-        """What was to be written was written."""
+        """The disk took what was to be written."""
         if self._was_said:
             log.warning("%s: the disk takes what is written again", self._name)
         self.is_refusing = self._was_said = False
@@ -149,8 +149,7 @@ class Owner:
         self.nexts: Nexts = {}
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         # what is known of Kafka
-        self.refused: dict[int, str] = {}
-        self.refused_letters: dict[int, str] = {}
+        self.refused, self.refused_letters = dict[int, str](), dict[int, str]()
         self.doubts = Doubts(context.clock)
         self.to_ask_again = set[str]()
         self.reports_each = self.was_alone = False
@@ -206,7 +205,7 @@ class Owner:
         return news.looked_at
 
     def _note(self, news: Requests, absent: dict[str, str]) -> None:
-        """What lies behind the command position. A replace without a target replaces nothing."""
+        """Note what stands at the command position or behind it. A replace without a target replaces nothing."""
         answered = self.command_position
         letters = [letter_of(message, why, False) for message, why in news.bad]
         aside = []
@@ -285,7 +284,7 @@ class Owner:
         self.ready = np.concatenate([rows, self.ready])
 
     def drop(self, origins: Sequence[int]) -> None:
-        """These are not to be delivered."""
+        """Messages with these origins are not to be delivered."""
         gone = np.array(origins, "<i8")
         self.due_soon.remove(gone)
         self.doubts.remove(gone)
@@ -325,7 +324,7 @@ class Owner:
                 self.has_work = self.checkpoints.is_under_way or (had_work and self.store.tidy())
 
     def checkpoint(self) -> None:
-        """What was filed and settled so far outlasts a crash, unless the disk refuses it."""
+        """Write down what was filed and settled so far, so that it outlasts a crash, unless the disk refuses it."""
         with self.disk.noting():
             self.checkpoints.finish()
 

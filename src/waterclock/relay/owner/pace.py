@@ -126,19 +126,19 @@ class Doubts:
         self._refused, self._refused_ns = np.empty(0, ROW), 0  # rule 9; since when the first one waits
 
     def add(self, target: int) -> None:
-        """It may refuse what is due for it."""
+        """A target may refuse what is due for it."""
         now_ns = self._clock.monotonic_ns()
         if target not in self._doubts:
             self._doubts[target] = _Doubt(now_ns, Backoff(PAUSES_S, self._clock))
         self._doubts[target].since_ns = now_ns
 
     def halve(self, target: int, count: int) -> None:
-        """It refused a transaction with so many messages for it."""
+        """A target refused a transaction with so many messages for it."""
         self.add(target)
         self._doubts[target].most = max(1, count // 2)
 
     def pause(self, target: int) -> None:
-        """Rule 7."""
+        """A target did not answer (rule 7)."""
         self.add(target)
         self._doubts[target].backoff.failed()
 
@@ -147,7 +147,7 @@ class Doubts:
         self._doubts[target].probes = probes
 
     def took(self, target: int, count: int) -> None:
-        """It took so many, by themselves."""
+        """A target took so many, by themselves."""
         if (doubt := self._doubts.get(target)) is not None:
             doubt.most = max(doubt.most, 2 * count)
             doubt.backoff.succeeded()
@@ -190,7 +190,7 @@ class Doubts:
             doubt.rows = _sorted(doubt.rows, rows)
 
     def refused(self, rows: Array) -> None:
-        """These are to be put aside."""
+        """These messages are to be put aside."""
         if len(rows):
             self._refused_ns = self._refused_ns if len(self._refused) else self._clock.monotonic_ns()
             self._refused = np.concatenate([self._refused, rows])
@@ -202,7 +202,7 @@ class Doubts:
         return rows
 
     def remove(self, origins: Array) -> None:
-        """These are not to be delivered."""
+        """Messages with these origins are not to be delivered."""
         for doubt in self._doubts.values():
             doubt.rows = doubt.rows[~np.isin(doubt.rows["origin"], origins)]
         self._refused = self._refused[~np.isin(self._refused["origin"], origins)]
@@ -216,7 +216,7 @@ class Doubts:
 
     @property
     def origins(self) -> Array:
-        """Of all that waits here."""
+        """The origins of all that waits here."""
         return np.concatenate([each["origin"] for each in (self._refused, *(d.rows for d in self._doubts.values()))])
 
     @property
@@ -228,7 +228,7 @@ class Doubts:
     def next_due_ms(self) -> int | None:
         """When the first of what there is something to be done about was due; None if that is nothing."""
         dues = [int(doubt.rows["due"][0]) for _, doubt in self._to_try()]
-        return min([*dues, *self._refused["due"][: self._has_letters].tolist()], default=None)
+        return min([*dues, *self._refused["due"][: int(self._has_letters)].tolist()], default=None)
 
     @property
     def _has_letters(self) -> bool:

@@ -71,13 +71,14 @@ class Chosen(NamedTuple):
 
 
 def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
-    """What the next turn of `owner` takes, `most` messages at most, `most_letters` of them to be put aside. They wait no
-    more; all others do. ConnectionLost if Kafka is away."""
+    """What the next turn of `owner` takes, `most` messages at most, `most_letters` of them to be put aside. These
+    wait no more; all others do. ConnectionLost if Kafka is away."""
     doubts, rows = owner.doubts, owner.due(owner.context.clock.wall_ms(), most)
     if doubts.is_empty:
         owner.was_alone = False
     else:  # rule 2
         rows = doubts.sift(rows)
+        # a target in doubt and all others take turns, if both have something
         owner.was_alone = doubts.has_portion and not (owner.was_alone and len(rows))
         if owner.was_alone:
             owner.put_back(rows)
@@ -123,7 +124,7 @@ def _letters_of(owner: Owner, rows: Array, reasons: Mapping[int, str]) -> list[L
 
 
 def put_back(owner: Owner, rows: Array, is_alone: bool) -> None:
-    """These are for another turn."""
+    """These messages are for another turn."""
     (owner.doubts if is_alone else owner).put_back(rows)
 
 
@@ -139,7 +140,8 @@ def _limit(owner: Owner, target: int) -> int | None:
 
 
 def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
-    """Those whose targets take them for sure, as far as it is known what these take; the others' are in doubt."""
+    """The messages whose targets take them for sure, as far as it is known what these take; other targets are in doubt
+    now."""
     sizes = _sizes(owner, rows)
     totals = np.bincount(rows["target"], sizes)
     for number, name in names.items():
@@ -153,7 +155,7 @@ def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
 
 
 class Reports:
-    """What was heard of the records of one turn. `of_message`, `of_letter` and `of_own` are for their reports."""
+    """Kafka's delivery reports of the records of one turn; each method is called with reports of one kind of record."""
 
     def __init__(self) -> None:
         self.messages: dict[int, tuple[str, KafkaError]] = {}  # by origin: the topic that refused it
@@ -162,33 +164,33 @@ class Reports:
         self.precise: set[str] = set()  # topics that said which record of a batch is meant
 
     def of_message(self, origin: int, error: KafkaError | None, message: Message) -> None:
-        """Of one that is delivered."""
+        """The report of a message that is delivered."""
         if error is not None and error.code() not in _BESIDE:
             self.messages[origin] = (message.topic(), error)
         elif error is not None and error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
             self.precise.add(message.topic())
 
     def of_letter(self, offset: int, error: KafkaError | None, message: Message) -> None:
-        """Of a dead letter."""
+        """The report of a dead letter."""
         if error is not None and verdict_of(error) is Verdict.RECORD:
             self.letters[offset] = _words_of(message.topic(), error)
         else:
             self.of_own(error, message)
 
     def of_own(self, error: KafkaError | None, message: Message) -> None:
-        """Of what the relay writes for itself."""
+        """The report of a record that the relay writes for itself."""
         if error is not None and error.code() not in _BESIDE and verdict_of(error) is not Verdict.AGAIN:
             self.own = (message.topic(), error)
 
     def of_next(self, origin: int, error: KafkaError | None, message: Message) -> None:
-        """Of the request for the occurrence that follows a message."""
+        """The report of the request for the occurrence that follows a message."""
         if error is not None and verdict_of(error) is Verdict.RECORD:
             self.messages[origin] = (message.topic(), error)
         else:
             self.of_own(error, message)
 
     def refusal(self) -> RecordRefused | None:
-        """What one that was only to be tried was refused for; None if it was taken."""
+        """Why a probe was refused; None if it was taken."""
         named = [*self.messages.values(), *([self.own] if self.own else [])]
         return RecordRefused(_words_of(*named[0]), named[0][1]) if named else None
 
@@ -230,7 +232,7 @@ def learn(owner: Owner, turn: AbortedTurn, reports: Reports) -> None:
 
 
 def refused_own(topic: str, error: KafkaError) -> UsageError:
-    """What the relay writes for itself is not taken, and never will be."""
+    """The error if Kafka does not take what the relay writes for itself, and never will."""
     return UsageError(
         f"Kafka does not take what the relay writes to {topic}: {error.str()}. Look at the rights, and at that topic's "
         "settings."

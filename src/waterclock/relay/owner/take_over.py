@@ -184,8 +184,9 @@ class TakeOver:
 
 
 class Replay:
-    """Of one partition. `input` and `settled` are the first offset and the end of both logs. `log_span` is what is known of
-    them, `answered` the command position, -1 if none is known, and `is_new` whether the files are empty."""
+    """Steps 4 and 5 for one partition. `input` and `settled` are the first offset and the end of both logs. `log_span` is
+    what is known of them, `answered` the command position, -1 if none is known, and `is_new` whether the files are
+    empty."""
 
     def __init__(
         self, context: Context, number: int, store: PartitionStore, input: tuple[int, int], settled: tuple[int, int]
@@ -246,7 +247,7 @@ class Replay:
     def look_behind(self) -> None:
         """Whether all is known of what was cut off: UsageError if it is not. Rule 7."""
         low, _ = self._settled
-        if self._covered_from < low:
+        if self._covered_from < low:  # another group would read the same log, so only another topic helps
             raise UsageError(
                 f"{self._context.topics.settled}-{self._number} begins at offset {low}, and no snapshot of what was "
                 f"settled before can be read. All that still stands in {self._name} would be delivered once more; to have "
@@ -257,7 +258,7 @@ class Replay:
     def _warn_of_what_is_gone(self) -> None:
         """Rule 9. What was moved on before it was cut off is not gone."""
         store, (low, _), filed_to = self._store, self._input, self._filed_to
-        if self.log_span.moves.swept >= low:
+        if self.log_span.moves.swept >= low:  # a lap had moved on what was pending before (lap.py)
             return
         if alone := store.last_copies(low):
             log.warning(

@@ -82,7 +82,7 @@ class Turn:
         self._context = owner.context
         self._began_ns = owner.context.clock.monotonic_ns()
         self._most = owner.pace.most
-        self._alone = self._probes = False
+        self._is_alone = self._probes = False
         self._reports = Reports()
         self._refusal: RecordRefused | None = None
         self._taken: Array = owner.ready[:0]  # of what is due, whatever becomes of it
@@ -178,7 +178,7 @@ class Turn:
         self._letters += chosen.letters
         self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
         self._rows = chosen.rows
-        self._alone, self._probes = chosen.is_alone, chosen.is_probe
+        self._is_alone, self._probes = chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
 
     def read(self) -> None:
@@ -216,7 +216,7 @@ class Turn:
     @property
     def _has_reports(self) -> bool:
         """Whether there is a report of each message: it takes a tenth of a turn's time."""
-        return self._alone or self.owner.reports_each
+        return self._is_alone or self.owner.reports_each
 
     def _headers_of_delivery(self) -> Iterator[list[Header]]:
         """The headers by which whoever gets a message knows its request and its due time."""
@@ -276,7 +276,7 @@ class Turn:
             owner.refused.pop(letter.offset, None)
             owner.refused_letters.pop(letter.offset, None)
         owner.most_letters, owner.anew = min(MOST, max(owner.most_letters, 2 * len(self._letters))), 0
-        if not self._alone:
+        if not self._is_alone:
             owner.reports_each = False
         elif len(self._rows):
             owner.doubts.took(int(self._rows["target"][0]), len(self._rows))
@@ -296,12 +296,14 @@ class Turn:
         else:
             letters, carried = len(self._letters), self.carried
             learn(
-                owner, AbortedTurn(self._rows, letters, carried, self._has_reports, self._alone, refusal), self._reports
+                owner,
+                AbortedTurn(self._rows, letters, carried, self._has_reports, self._is_alone, refusal),
+                self._reports,
             )
         rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
         are_refused = np.isin(rows["origin"], list(owner.refused))
         owner.doubts.refused(rows[are_refused])
-        put_back(owner, rows[~are_refused], self._alone)
+        put_back(owner, rows[~are_refused], self._is_alone)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

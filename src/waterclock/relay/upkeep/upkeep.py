@@ -128,7 +128,7 @@ class SnapshotSchedule:
 
 
 class Trims:
-    """Of one owner's partition."""
+    """Cuts off both logs of one owner's partition."""
 
     def __init__(self, owner: Owner, lap_bytes: int) -> None:
         self._owner = owner
@@ -180,7 +180,7 @@ class Trims:
 
 
 class _OwnerUpkeep:
-    """What is done for one owner."""
+    """The laps, snapshots and trims of one owner."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int, stuck: set[tuple[int, int]]):
         self.owner = owner
@@ -191,7 +191,7 @@ class _OwnerUpkeep:
 
 
 class LogUpkeep:
-    """For the owners of one relay, `owners` by their partitions."""
+    """Does a step now and then for the owners of one relay; `owners` are by their partitions."""
 
     def __init__(self, context: Context, owners: Mapping[int, Owner], counts: Counts, lap_bytes: int) -> None:
         self._clock = context.clock
