@@ -166,7 +166,12 @@ class Relay:
                 for owner in self.owners.values():
                     owner.may_have_missed_input = True
             member.connection_broke, self._stepped_ns = False, now_ns
-            done = self._ingest(messages) + self._deliver()
+            done = self._ingest(messages)
+            # a turn of each partition that there is something for, and what is done beside turns
+            wanting = [owner for number, owner in list(self.owners.items()) if self._of(number, self._turns.is_wanted)]
+            done += self._turns.run(wanting)
+            for owner in list(self.owners.values()):
+                done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
             member.pause({number for number, owner in self.owners.items() if owner.held})
             self._take_overs()  # last: what was read before is nothing for a new owner
             self.standby.is_ready = member.was_given
@@ -325,14 +330,6 @@ class Relay:
         except (ConnectionLost, StoreDamaged) as error:
             self._fail(number, error)
             return 0
-
-    def _deliver(self) -> int:
-        """A turn of each partition that there is something for, and what is done beside turns."""
-        wanting = [owner for number, owner in list(self.owners.items()) if self._of(number, self._turns.is_wanted)]
-        done = self._turns.run(wanting)
-        for owner in list(self.owners.values()):
-            done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
-        return done
 
     def _keep_up(self, owner: Owner) -> int:
         self._counts.requests += owner.keep_up()

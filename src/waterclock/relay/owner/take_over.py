@@ -50,7 +50,7 @@ from waterclock.relay.owner.log_span import LogSpan
 from waterclock.relay.owner.owner import Owner, Start
 from waterclock.relay.store import PartitionStore, StoreDamaged
 from waterclock.relay.wire.moves import Move
-from waterclock.relay.wire.settlement import NoSettlement, Settlement
+from waterclock.relay.wire.settlement import NoSettlement
 from waterclock.relay.wire.snapshot import Assembly, SnapshotPart, restore
 
 log = logging.getLogger("waterclock.relay")
@@ -290,17 +290,15 @@ class Replay:
             log.warning("%s is of an earlier topic %s, and is passed over", place, self._context.topics.input)
         if isinstance(record, SnapshotPart):
             self._take(record, is_ours)
-        elif is_ours:
-            self._settle(record, len(value))
-            self.answered = max(self.answered, record.command_position)
-
-    def _settle(self, record: Settlement | Move, size: int) -> None:
+        if isinstance(record, SnapshotPart) or not is_ours:
+            return
         if isinstance(record, Move):
             self.log_span.moved(record)
         elif len(record.origins):
-            self.log_span.unsaved += size
+            self.log_span.unsaved += len(value)
             with suppress(OSError):  # it is settled all the same; the owner finds that the disk refuses, and logs it
                 self._store.settle(record.origins, record.state)
+        self.answered = max(self.answered, record.command_position)
 
     def _take(self, part: SnapshotPart, is_ours: bool) -> None:
         """Take in a part of a snapshot, and with the last one, the snapshot, if what it covers is not known otherwise. One
