@@ -13,7 +13,8 @@ import pytest
 
 from tests.relay.test_kills import owner_of
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner.owner import AGAIN_NS, SAID_EVERY_NS, Owner
+from waterclock.relay.owner.context import AGAIN_NS, SAID_EVERY_NS
+from waterclock.relay.owner.owner import Owner
 from waterclock.relay.relay import Relay
 
 DAY_MS = 24 * 3_600_000

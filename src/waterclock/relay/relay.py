@@ -34,8 +34,8 @@ from waterclock.relay.cluster.group import Member, UnassignedPartitions, leave
 from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Retention, SameLogs, Watcher
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.owner.context import Context, Reading, RecordRefused, committed_of, in_silence, staying
-from waterclock.relay.owner.owner import Owner, no_disk
+from waterclock.relay.owner.context import Context, Reading, RecordRefused, committed_of, in_silence, no_disk, staying
+from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
 from waterclock.relay.owner.turn import OwnerTurns
 from waterclock.relay.standby.standby import Standby

@@ -6,101 +6,38 @@ Rule 2: whether a target is there is asked when the request comes, and again whe
         is filed all the same, and settled with its dead letter: who reads the log again later, when there is such a
         topic, must not take it for pending.
 Rule 3: what is due within `SOON_MS` waits in the wheel, the rest on the disk.
-Rule 4: if the disk refuses, what was read is held as it came, and filed before anything that comes later. A span of due
-        times that is too large to load is split on the disk first. If the disk refuses that, nothing is delivered that
-        is due later than all that was loaded: it could overtake.
-Rule 5: a disk that refuses ends nothing. What is due is delivered all the same: what that settles is known in memory, and
-        stands in Kafka. What comes in waits: the input is the log, and loses nothing.
-Rule 6: a refusal is logged at WARNING, with the path and the number of bytes that the disk was to take: once a minute,
-        while it lasts. So is its end.
-Rule 7: the disk is tried again after `AGAIN_NS`, not at every step.
+Rule 4: if the disk refuses (context.py), what was read is held as it came, and filed before anything that comes later. A
+        span that is longer than an hour is split on the disk before it is loaded. If the disk refuses that, nothing is
+        delivered that is due later than all that was loaded: it could overtake.
 """
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
 
-from waterclock.clock import WallClock
-from waterclock.errors import EnvironmentMissing
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs.logs import fingerprint_of
-from waterclock.relay.owner.context import Context
+from waterclock.relay.owner.context import Context, DiskSpace
 from waterclock.relay.owner.due_soon import DueSoonWheel
 from waterclock.relay.owner.follow_ups import Nexts, next_occurrences
 from waterclock.relay.owner.log_span import EACH, LogSpan
 from waterclock.relay.owner.pace import MOST, Doubts, Pace, Rest
-from waterclock.relay.store import ROW, DiskRefused, PartitionStore, State, StoreDamaged, rows_of
+from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.columns import Requests, read
 from waterclock.relay.wire.letters import Command, Letter
 from waterclock.relay.wire.request import headers_of
 
-log = logging.getLogger("waterclock.relay")
-AGAIN_NS: Final = 1_000_000_000
-SAID_EVERY_NS: Final = 60_000_000_000
 SOON_MS: Final = 600_000
 SLICE: Final = 100_000  # rows loaded at once: 50 ms
 TURN_BYTES: Final = 64 << 20  # of messages that are in memory at once
 CHECKPOINT_NS: Final = 1_000_000_000
-
-
-class DiskSpace:
-    """Whether the disk takes what the files of the partition `name` are given. `refusals`: how often it refused. `wanted`:
-    the bytes that it refused last, 0 if it has taken everything since."""
-
-    def __init__(self, name: str, clock: WallClock) -> None:
-        self._name, self._clock = name, clock
-        self._again_ns = self._say_ns = clock.monotonic_ns()
-        self.refusals = self.wanted = 0
-        self.is_refusing = self._was_said = False
-
-    @property
-    def is_time(self) -> bool:
-        """Whether something may be written to the disk."""
-        return not self.is_refusing or self._clock.monotonic_ns() >= self._again_ns
-
-    @contextmanager
-    def noting(self) -> Iterator[None]:
-        """Do something that writes. If the disk refuses it, that is noted, and no error is raised."""
-        try:
-            yield
-        except OSError as error:
-            now_ns = self._clock.monotonic_ns()
-            self.is_refusing, self._again_ns = True, now_ns + AGAIN_NS
-            self.refusals, self.wanted = self.refusals + 1, error.wanted if isinstance(error, DiskRefused) else 0
-            if now_ns >= self._say_ns:
-                self._was_said, self._say_ns = True, now_ns + SAID_EVERY_NS
-                log.warning(
-                    "%s: the disk does not take %d bytes for %s: %s. New requests, cancels too, wait in the input until it "
-                    "does; what is due is delivered. Make room on that disk.",
-                    self._name,
-                    self.wanted,
-                    error.filename,
-                    error.strerror,
-                )
-
-    def took(self) -> None:
-        """The disk took what was to be written."""
-        if self._was_said:
-            log.warning("%s: the disk takes what is written again", self._name)
-        self.is_refusing = self._was_said = False
-        self.wanted = 0
-
-
-def no_disk(name: str, error: OSError) -> EnvironmentMissing:
-    """The error if the files of `name` cannot even be opened."""
-    file = error.filename or "a file"
-    return EnvironmentMissing(
-        f"The disk refuses the files of {name}: {error.strerror} ({file}). Make room, or mend it."
-    )
 
 
 class Start(NamedTuple):

@@ -290,7 +290,8 @@ class Replay:
             log.warning("%s is of an earlier topic %s, and is passed over", place, self._context.topics.input)
         if isinstance(record, SnapshotPart):
             self._take(record, is_ours)
-        if isinstance(record, SnapshotPart) or not is_ours:
+            return
+        if not is_ours:
             return
         if isinstance(record, Move):
             self.log_span.moved(record)
