@@ -45,8 +45,9 @@ _PRODUCER: Final = {
     "retries": 10,  # some 4 s; then too few replicas, or a damaged batch, is the error, and not a time that is over
 }
 # Apache Kafka answers CONCURRENT_TRANSACTIONS to the first request of a transaction while it still writes the markers of
-# the one before. librdkafka asks again after this pause (100 ms by default: 99 of 100 messages were late by that), then
-# after twice as long each time, up to a second.
+# the one before. If that is AddPartitionsToTxn, librdkafka asks again after 20 ms, whatever it is set to (pace.py); another
+# request comes again after this pause (100 ms by default: 99 of 100 messages were late by that), then after twice as long
+# each time, up to a second.
 _ASKS_AGAIN_SOON: Final = {"retry.backoff.ms": 10}
 # large batches while a turn is being sent; a commit waits for no linger, it flushes
 BATCH_BYTES: Final = 1_000_000  # of several records; a larger one goes alone

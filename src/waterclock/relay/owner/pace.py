@@ -6,10 +6,10 @@ Rule 1: Kafka throws away a transaction that lasts longer than `TIMEOUT_MS`. The
 Rule 2: one that took less than a quarter of that time is followed by one of twice the size, up to `MOST`: it has room for
         twice as many, and for a Kafka that is slower then.
 Rule 3: Apache Kafka answers a commit before it has written the transaction's markers. A turn that begins meanwhile is
-        answered CONCURRENT_TRANSACTIONS, and librdkafka asks again 20 ms later: it is quicker to rest for `REST_NS` first.
-        waterclock's broker answers when all is written, and a rest would be most of what a message is late. So turns rest
-        only where it helps: after `SLOW` turns in a row that did not rest and were slow, the next ones rest; then it is
-        tried again without, each time less often.
+        answered CONCURRENT_TRANSACTIONS, and librdkafka asks again after 20 ms, a number of its own: it is quicker to rest
+        for `REST_NS` first. waterclock's broker answers when all is written, and a rest would be most of what a message is
+        late. So turns rest only where it helps: after `SLOW` turns in a row that did not rest and were slow, the next ones
+        rest; then it is tried again without, each time less often.
 
 A target is in doubt if it refused something, or may. It is delivered to by itself, and holds no other one back.
 
