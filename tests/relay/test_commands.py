@@ -99,7 +99,7 @@ def test_a_message_that_is_due_in_the_same_turn_is_cancelled_before_it_is_delive
     cancel(world, "x")
     while not owner.waiting:
         with relay.lock:
-            relay._ingest(relay._member.read(0.1, 10_000))
+            relay._ingest(relay._read(0.1))
     step_quietly(relay)
     assert (world.values(), world.replies()) == ([], [("x", "cancelled", 1)])
 

@@ -199,7 +199,7 @@ def test_what_came_meanwhile_and_is_due_earlier_goes_first(
     step_quietly(relay)
     world.send("early", in_ms=500)
     with monkeypatch.context() as patch:
-        patch.setattr(relay._member, "read", lambda wait_s, most: [])
+        patch.setattr(relay, "_read", lambda wait_s: [])
         befalls(world, relay)
         for _ in range(3):
             relay.step(0)
@@ -222,7 +222,7 @@ def test_a_word_that_the_end_was_reached_is_not_believed_of_another_reading(
     relay = world.relay()
     step_until(lambda: relay.owners, relay)
     with monkeypatch.context() as patch:
-        patch.setattr(relay._member, "read", lambda wait_s, most: [End()])
+        patch.setattr(relay, "_read", lambda wait_s: [End()])
         relay.step(0)
         relay.step(0)
     step_until(lambda: len(world.values()) == 2, relay)
@@ -237,12 +237,12 @@ class Fenced:
 
 
 def fenced_once(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, said = relay._member.read, [Fenced()]
+    real, said = relay._read, [Fenced()]
 
-    def read(wait_s: float, most: int) -> list[Message]:
-        return [said.pop(), *real(0, most)] if said else real(wait_s, most)  # type: ignore[list-item]
+    def read(wait_s: float) -> list[Message]:
+        return [said.pop(), *real(0)] if said else real(wait_s)  # type: ignore[list-item]
 
-    monkeypatch.setattr(relay._member, "read", read)
+    monkeypatch.setattr(relay, "_read", read)
 
 
 def test_one_that_hears_of_another_of_its_name_joins_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_
     real, slow = Turn.deliver, []
 
     def deliver(self: Turn) -> None:
-        if self._is_named and len(slow) < 2:
+        if self._has_reports and len(slow) < 2:
             slow.append(world.broker.faults.delay("Produce", 3_000, times=1))
         real(self)
 

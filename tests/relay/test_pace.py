@@ -109,7 +109,7 @@ def test_cancels_that_are_too_many_for_one_turn_are_answered_in_order_before_any
         world.put(b"bad")
     world.send("after", in_ms=1_000)
     world.advance_ms(1_000)
-    step_until(lambda: relay._ingest(relay._member.read(0.1, 10_000)) and owner_of(relay).position >= 61)
+    step_until(lambda: relay._ingest(relay._read(0.1)) and owner_of(relay).position >= 61)
     sizes = commit_with(monkeypatch, lost)
     step_until(lambda: world.values() and len(world.letters()) == 20, relay)
     assert world.values() == ["after"]

@@ -108,7 +108,7 @@ def test_what_is_due_earlier_and_comes_between_two_turns_goes_first(
     step_until(world.values, relay)
     assert world.values() == ["a", "b"]
     world.send("early", in_ms=-1_000)
-    step_until(lambda: relay._ingest(relay._member.read(0.1, 10_000)))
+    step_until(lambda: relay._ingest(relay._read(0.1)))
     step_quietly(relay)
     assert world.values() == ["a", "b", "early", "c", "d"]
 

@@ -153,8 +153,7 @@ class Relay:
 
     def step(self, wait_s: float) -> int:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
-        member = self._member
-        messages = member.read(self.wait_s(wait_s), READ)
+        messages, member = self._read(self.wait_s(wait_s)), self._member
         with self.lock:
             taken, member.taken = member.taken, set()
             for number in taken:  # rule 1
@@ -268,6 +267,9 @@ class Relay:
         until_due_s = 0.0 if now else IDLE_S if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
         until_due_s = min(until_due_s, self._upkeep.wait_s(owner))
         return max(until_due_s, (owner.rest_until_ns - self._clock.monotonic_ns()) / 1e9)
+
+    def _read(self, wait_s: float) -> list[Message]:
+        return self._member.read(wait_s, READ)
 
     def _ingest(self, messages: Sequence[Message]) -> int:
         by_partition: dict[int, list[Message]] = {}
