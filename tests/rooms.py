@@ -114,7 +114,6 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "command": {"process", "replication"},
 }  # fmt: skip
 INSIDE_RELAY: dict[str, set[str]] = {
-    "memory": set(),
     "store": set(),
     "wire": {"store"},
     "cluster": {"wire"},
@@ -128,7 +127,7 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "asking": {"client", "watching", "wire"},
     "relay": {"cluster", "logs", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"memory", "owner", "relay", "statistics", "watching", "wire"},
+    "process": {"owner", "relay", "statistics", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests.relay.lapping import owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.relay import Relay
-from waterclock.relay.standby.follower import Follower
+from waterclock.relay.standby.follower import StandbyFollower
 from waterclock.relay.standby.standby import Standby
 
 
@@ -25,7 +25,7 @@ class Bystander:
         return self.standby.step(())
 
     @property
-    def follower(self) -> Follower:
+    def follower(self) -> StandbyFollower:
         return self.standby.followers[0]
 
     @property

@@ -14,7 +14,7 @@ EXTRA: Final[tuple[list[tuple[str, bytes | None]], ...]] = (
     [("trace", b"x"), ("trace", None), ("", b"")],
     [("delayed-from", b"elsewhere-0-1"), ("delayed-until", b"7"), ("trace", b"\xff")],
 )
-TURN: Final = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "mark")  # relay/owner/turn.py
+TURN: Final = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "apply")  # relay/owner/turn.py
 BAD: Final = (
     "no target",
     "no time",

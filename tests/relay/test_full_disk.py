@@ -13,7 +13,7 @@ import pytest
 
 from tests.relay.test_kills import owner_of
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner.disk_space import AGAIN_NS, SAID_EVERY_NS
+from waterclock.relay.owner.context import AGAIN_NS, SAID_EVERY_NS
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.relay import Relay
 

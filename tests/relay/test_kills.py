@@ -20,7 +20,7 @@ from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
 from waterclock.relay.store import manifest
 
-TURN = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "mark")
+TURN = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "apply")
 REFUSED = ("abort", "undo")  # behind deliver, settle, send_position or commit
 TAKE_OVER = ("lock", "ask", "fence", "find_ends", "verify", "replay", "begin")
 WHEN = ("before", "after")

@@ -27,10 +27,10 @@ from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.relay import Relay
 from waterclock.relay.store import manifest
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.upkeep.snapshots import SnapshotTurn
+from waterclock.relay.upkeep.upkeep import SnapshotTurn
 
-LAP = ("choose", "copy", "settle", "commit", "mark")
-SNAPSHOT = ("write", "commit", "mark")
+LAP = ("choose", "copy", "settle", "commit", "apply")
+SNAPSHOT = ("write", "commit", "apply")
 QUICK = {("commit", "after")}
 LATER_MS = 30_000
 
@@ -176,7 +176,7 @@ def test_a_cancel_that_stands_before_the_copy_is_not_answered_before_the_copy_is
         until_death(world, relay)
     world.cut(lows[0])  # as far as it is swept, and answered
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)
-    monkeypatch.setattr("waterclock.relay.owner.turns.MOST_WAITING", 0)
+    monkeypatch.setattr("waterclock.relay.owner.turn.MOST_WAITING", 0)
     relay = lapping(world, folder=world.folder / "empty")
     step_until(world.replies, relay)
     assert world.replies() == [("cart-1", "cancelled", 1)]

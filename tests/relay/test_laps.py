@@ -276,6 +276,6 @@ def test_the_view_of_what_is_pending_has_what_was_moved_on_once(world: World) ->
     logs, topics = relay._logs, relay.topics
     assert logs.bounds(topics.input, 0)[0] > 2
     settled = 0, logs.bounds(topics.settled, 0)[1]
-    bounds = LogBounds(0, logs.bounds(topics.input, 0), settled, relay._context.mark)
+    bounds = LogBounds(0, logs.bounds(topics.input, 0), settled, relay._context.input_hash)
     seen = [(one.origin, one.message.value(), one.request.id) for one in View(logs, topics, bounds).pending()]
     assert seen == [(0, b"far", b"x"), (1, b"farther", b"x")]

@@ -15,7 +15,7 @@ from tests.relay.test_kills import dying
 from tests.relay.test_lap_kills import LAP, SNAPSHOT, check, filled, until_death
 from tests.relay.world import World, step_quietly
 from waterclock.relay.upkeep.lap import LapTurn
-from waterclock.relay.upkeep.snapshots import SnapshotTurn
+from waterclock.relay.upkeep.upkeep import SnapshotTurn
 
 pytestmark = list(ON_APACHE)
 

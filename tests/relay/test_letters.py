@@ -93,7 +93,7 @@ def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One by one and in one turn, ten thousand would keep the relay from its group for minutes, and then the next one."""
-    monkeypatch.setattr("waterclock.relay.owner.choice.TOGETHER", 20)
+    monkeypatch.setattr("waterclock.relay.owner.refusals.TOGETHER", 20)
     relay = world.started()
     gone = f"{world.topic}.gone"
     world.broker.create_topic(gone)
@@ -164,7 +164,7 @@ def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_
     real, slow = Turn.deliver, []
 
     def deliver(self: Turn) -> None:
-        if self._is_named and len(slow) < 2:
+        if self._has_reports and len(slow) < 2:
             slow.append(world.broker.faults.delay("Produce", 3_000, times=1))
         real(self)
 

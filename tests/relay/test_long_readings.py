@@ -34,7 +34,7 @@ def settle_some(world: World) -> None:
 
 
 def test_a_take_over_tells_how_far_it_has_read_what_is_settled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waterclock.relay.owner.take_over.TOLD_EVERY", 1)
+    monkeypatch.setattr("waterclock.relay.owner.take_over.REPORT_EVERY", 1)
     settle_some(world)
     heard: list[tuple[str, int, int]] = []
     made = RelayOptions(world.broker.bootstrap, world.topic, world.folder / "empty", world.topic)
@@ -50,7 +50,7 @@ def test_a_take_over_tells_how_far_it_has_read_what_is_settled(world: World, mon
 
 def test_it_tells_so_wherever_the_records_stand(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one turn after another every second offset is that of a marker: the others may all be odd. Nothing was told."""
-    monkeypatch.setattr("waterclock.relay.owner.take_over.TOLD_EVERY", 2)
+    monkeypatch.setattr("waterclock.relay.owner.take_over.REPORT_EVERY", 2)
     world._producer.produce(f"{world.topic}.settled", b"nothing of ours", partition=0)
     world._flush()
     settle_some(world)
@@ -109,7 +109,7 @@ def test_the_line_of_a_relay_that_still_reads_its_input_says_how_much_is_left(mo
 def test_ctrl_c_while_a_log_is_read_ends_the_relay_and_the_next_start_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.owner.take_over.TOLD_EVERY", 1)
+    monkeypatch.setattr("waterclock.relay.owner.take_over.REPORT_EVERY", 1)
     settle_some(world)
     world.send("later")
     real = process._reading

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.relay.world import World, step_quietly, step_until
-from waterclock.relay.owner import follow_ups, take_over, turns
-from waterclock.relay.owner.replay import Replay
+from waterclock.relay.owner import follow_ups, take_over, turn
+from waterclock.relay.owner.take_over import Replay
 from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
 
@@ -72,7 +72,7 @@ def test_while_much_is_read_the_client_is_asked_for_nothing(world: World, monkey
 @LONG
 def test_one_that_reads_long_what_is_settled_stays_in_its_group(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was shut out, joined again, and read it all again, for ever."""
-    monkeypatch.setattr(take_over, "TOLD_EVERY", 1)
+    monkeypatch.setattr(take_over, "REPORT_EVERY", 1)
     relay = world.started()
     for number in range(12):
         world.send(str(number), in_ms=0)
@@ -88,8 +88,8 @@ def test_one_that_reads_long_what_is_settled_stays_in_its_group(world: World, mo
 
 @LONG
 def test_and_one_that_looks_long_for_what_stands_further_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow_ups, "TOLD_EVERY", 1)
-    monkeypatch.setattr(turns, "MOST_WAITING", 0)
+    monkeypatch.setattr(follow_ups, "REPORT_EVERY", 1)
+    monkeypatch.setattr(turn, "MOST_WAITING", 0)
     world.put(None, delay_action="cancel", delay_id="x")
     world.send(*map(str, range(12)))
     calls = slow(monkeypatch, follow_ups, "headers_of")

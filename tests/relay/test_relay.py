@@ -129,7 +129,7 @@ def test_nothing_is_delivered_before_the_input_is_read_to_where_it_ended(
 ) -> None:
     """What is due earlier may stand behind, and a turn that only answers must not deliver."""
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)
-    monkeypatch.setattr("waterclock.relay.owner.turns.MOST_WAITING", 0)
+    monkeypatch.setattr("waterclock.relay.owner.turn.MOST_WAITING", 0)
     world.send("c", "d", in_ms=-1_000)
     world.put(None, delay_id="x", delay_action="cancel")
     world.send("b", in_ms=-2_000)

@@ -25,7 +25,7 @@ from waterclock.broker import Access
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.relay import Delays
-from waterclock.relay.cluster import unassigned
+from waterclock.relay.cluster import group
 from waterclock.relay.relay import Relay, RelayOptions
 from waterclock.testing import Broker
 
@@ -90,7 +90,7 @@ def relay(broker: Broker, admin: AdminClient, tmp_path: Path) -> Iterator[Relay]
 
 def look(relay: Relay) -> None:
     """The next look at the group is over."""
-    relay._clock.advance_s(unassigned.LOOK_NS / 1e9)  # type: ignore[attr-defined]
+    relay._clock.advance_s(group.LOOK_NS / 1e9)  # type: ignore[attr-defined]
     relay.step(0)
     step_until(lambda: not relay._watcher.is_waiting, relay)
 

@@ -197,7 +197,7 @@ def test_and_so_does_one_with_more_behind_it_than_wait_for_the_end_of_the_input(
 
     monkeypatch.setattr("waterclock.relay.relay.READ", 0)
     monkeypatch.setattr(
-        "waterclock.relay.owner.turns.MOST_LETTERS" if letters else "waterclock.relay.owner.turns.MOST_WAITING", 2
+        "waterclock.relay.owner.turn.MOST_LETTERS" if letters else "waterclock.relay.owner.turn.MOST_WAITING", 2
     )
     relay = world.started()
     first_ms = hourly(world, "old")

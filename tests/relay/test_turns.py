@@ -16,8 +16,7 @@ from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.owner import context
-from waterclock.relay.owner.turn import Turn
-from waterclock.relay.owner.turns import AT_ONCE
+from waterclock.relay.owner.turn import AT_ONCE, Turn
 from waterclock.relay.relay import Relay
 
 PARTITIONS = 6

@@ -68,7 +68,7 @@ def test_what_was_moved_on_is_listed_once_and_what_is_due_next_is_said(
 def test_a_message_and_its_copy_are_one_and_what_was_delivered_before_is_shown_for_as_long_as_the_log_has_it(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.relay.upkeep.trim.Trims.step", lambda trims: None)  # both stand in the log
+    monkeypatch.setattr("waterclock.relay.upkeep.upkeep.Trims.step", lambda trims: None)  # both stand in the log
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS, id="a")
     world.send("now", in_ms=0, id="b")

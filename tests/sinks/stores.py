@@ -267,8 +267,7 @@ class TopicStore:
     def records(self, table: str = "results") -> list[tuple[bytes | None, dict[str, Any]]]:
         """Keys and values of what is committed."""
         from waterclock.clock import SystemClock
-        from waterclock.kafka.client import Client, Remedies
-        from waterclock.kafka.reading import committed
+        from waterclock.kafka.client import Client, Remedies, committed
         from waterclock.kafka.settings import READING, base_settings
 
         settings = {**base_settings(self.servers, {}), **READING, "group.id": "unused"}

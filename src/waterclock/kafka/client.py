@@ -1,28 +1,39 @@
-"""What a reader asks a broker: which partitions there are, and from where to where they go.
+"""What a reader asks a broker: which partitions there are, from where to where they go; and the records of one of them.
 
 Rule 1: only what is committed is seen: the end of a partition is its last stable offset.
 Rule 2: no group is joined and nothing is committed there: whoever reads keeps the offsets.
 Rule 3: a broker that does not answer is waited for, a refusal is an error at once; both in a sentence with the remedy.
+
+`committed` reads the records of one partition, from one offset to another.
+
+Rule 4: only what is committed is seen, whatever the settings say.
+Rule 5: a reading ends where it was to end, or with an error: records that do not come are no end.
+Rule 6: librdkafka looks for the group's coordinator all the same. Who has no right to the group hears so, and reads on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka import Offsets, Partition
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
-from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.kafka.patience import patiently
+from waterclock.kafka.settings import READING
 
 T = TypeVar("T")
 _EARLIEST, _LATEST = -2, -1  # times that are none, in the protocol
 _ANSWER_S = 5.0
+PATIENCE_S: Final = 30.0
+_AT_ONCE: Final = 1000
+_SOON: Final = {"fetch.wait.max.ms": 10}  # the end is asked for after the last record
+HARMLESS: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)  # rule 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +133,41 @@ class Client:
         self.note(error)
         self.consumer.poll(0)  # lets librdkafka say what it knows of its connections
         return self.refusal is not None
+
+
+def committed(
+    settings: Mapping[str, Any],
+    partition: Partition,
+    start: int,
+    end: int,
+    clock: Clock,
+    patience_s: float = PATIENCE_S,
+) -> Iterator[Message]:
+    """The records from `start` to before `end`; ConnectionLost if none comes for `patience_s`, UsageError if Kafka
+    refuses them."""
+    if start >= end:
+        return
+    consumer = Consumer({**_SOON, **settings, **READING, "group.id": settings.get("group.id", "unused")})
+    consumer.assign([TopicPartition(*partition, start)])
+    try:
+        yield from _until(consumer, partition[0], end, clock, patience_s)
+    finally:
+        consumer.close()
+
+
+def _until(consumer: Consumer, topic: str, end: int, clock: Clock, patience_s: float) -> Iterator[Message]:
+    until_s = clock.monotonic_s() + patience_s
+    while clock.monotonic_s() < until_s:
+        first = consumer.poll(0.5)
+        for message in [] if first is None else [first, *consumer.consume(_AT_ONCE, 0)]:
+            until_s = clock.monotonic_s() + patience_s
+            error = message.error()
+            if error is None and message.offset() < end:
+                yield message
+            elif error is not None and is_refusal(error):
+                raise UsageError(f"Kafka refuses to have {topic} read: {error.str()}. Look at the rights.")
+            elif error is not None and error.code() not in HARMLESS:
+                raise ConnectionLost(f"{topic} cannot be read: {error.str()}.")
+            if (message.offset() or 0) >= (end - 1 if error is None else end):
+                return
+    raise ConnectionLost(f"Kafka does not give the records of {topic}.")

@@ -16,7 +16,7 @@ from waterclock.errors import UsageError
 QUIET = {"log_level": "2"}  # a broker that is away is an error of one sentence, not twenty lines a second
 
 # Of a client that outlasts a broker's absence. One that was away for a moment is found at once: one client that waits for
-# longer than another would read less than it delivers. One that is away for long is looked for every two seconds; where its
+# longer than another would read less than it delivers. One that is away for long is looked for every two seconds; if its
 # machine refuses the connection, librdkafka 2.16 looks after half of the first of these, however long that lasts.
 LASTING = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 2_000}
 

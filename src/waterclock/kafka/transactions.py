@@ -8,7 +8,7 @@
 A crash between any two leaves Kafka as it was after the last 4, for whoever reads what is committed
 (isolation.level=read_committed). The next under the name begins with 1.
 
-Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1. But where
+Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1. But if
         Kafka refused a record (`requires_abort` of the error), `abort` makes it as good as new.
 Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard,
         and so is `give_up`, for a thread that hears no Ctrl-C.
@@ -28,8 +28,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
+from waterclock.kafka import Offsets
 from waterclock.kafka.errors import Verdict, verdict_of
-from waterclock.kafka.partitions import Offsets
 from waterclock.kafka.patience import CALL_S, patiently
 from waterclock.kafka.settings import SENDING
 

@@ -37,7 +37,7 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     parser.add_argument("--group", help=group)
     name = "of this relay in its group: its partitions wait for it while it restarts (default: kept in --folder)"
     parser.add_argument("--name", help=name)
-    made = "of the topic, where it has to be made (default: %(default)s)"
+    made = "of the topic, if it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=count, default=3, metavar="N", help=made)
     targets = (
         "make the topics that messages are for (default: one for a topic that is not there is a dead letter; with "
@@ -68,7 +68,7 @@ def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:
 
 def _add_commands(parser: ArgumentParser) -> None:
     more = parser.add_subparsers(
-        metavar="COMMAND", help="send, cancel, replace, read, ls, due, show, files; COMMAND --help tells more"
+        metavar="COMMAND", help="send, cancel, replace, read, ls, due, show, files; COMMAND --help shows more"
     )
     _add_send(more.add_parser("send", help="have a message delivered later"), send, "")
     cancelling = more.add_parser("cancel", help="have the messages of an id not delivered")
@@ -189,8 +189,8 @@ def ls(arguments: Namespace) -> int:
     them recur. Both logs are read for it, or relays are asked (--at)."""
     from waterclock.relay.watching import from_logs, from_relays, listing
 
-    told = from_relays.ls(arguments.at) if arguments.at else from_logs.ls(arguments, SERVERS)
-    return listing.print_listed(told, arguments.json)
+    found = from_relays.ls(arguments.at) if arguments.at else from_logs.ls(arguments, SERVERS)
+    return listing.print_listed(found, arguments.json)
 
 
 def due(arguments: Namespace) -> int:
@@ -198,8 +198,8 @@ def due(arguments: Namespace) -> int:
     or relays are asked (--at)."""
     from waterclock.relay.watching import from_logs, from_relays, listing
 
-    told = from_relays.due(arguments.at) if arguments.at else from_logs.due(arguments, SERVERS)
-    return listing.print_due(told, arguments.json)
+    found = from_relays.due(arguments.at) if arguments.at else from_logs.due(arguments, SERVERS)
+    return listing.print_due(found, arguments.json)
 
 
 def show(arguments: Namespace) -> int:
@@ -207,8 +207,8 @@ def show(arguments: Namespace) -> int:
     logs are read for it, or relays are asked (--at)."""
     from waterclock.relay.watching import from_logs, from_relays, listing
 
-    told = from_relays.show(arguments.at, arguments.id) if arguments.at else from_logs.show(arguments, SERVERS)
-    return listing.print_shown(told, arguments.json)
+    found = from_relays.show(arguments.at, arguments.id) if arguments.at else from_logs.show(arguments, SERVERS)
+    return listing.print_shown(found, arguments.json)
 
 
 def files(arguments: Namespace) -> int:

@@ -1,5 +1,5 @@
 """The relay: one consumer of the input, and an owner for each partition that the group gives it. One thread,
-but for commits (turns.py).
+but for commits (turn.py).
 
 Rule 1: what the group says is noted in its callbacks and done between two polls: a partition is given back before anything
         else happens, and taken over after that.
@@ -30,22 +30,18 @@ from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.cluster.group import Member, leave
-from waterclock.relay.cluster.retention import Retention
-from waterclock.relay.cluster.same_logs import SameLogs
+from waterclock.relay.cluster.group import Member, UnassignedPartitions, leave
 from waterclock.relay.cluster.targets import Targets
-from waterclock.relay.cluster.unassigned import UnassignedPartitions
-from waterclock.relay.cluster.watcher import Watcher
+from waterclock.relay.cluster.watcher import Retention, SameLogs, Watcher
 from waterclock.relay.logs.logs import Logs
-from waterclock.relay.owner.context import Context, Reading, RecordRefused, in_silence, staying
-from waterclock.relay.owner.disk_space import no_disk
+from waterclock.relay.owner.context import Context, Reading, RecordRefused, in_silence, no_disk, staying
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver
-from waterclock.relay.owner.turns import Turns
+from waterclock.relay.owner.turn import OwnerTurns
 from waterclock.relay.standby.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import Identity, StoreDamaged, say_unread
-from waterclock.relay.upkeep.upkeep import LAP_BYTES, Upkeep
+from waterclock.relay.upkeep.upkeep import LAP_BYTES, LogUpkeep
 from waterclock.relay.watching import gathering
 from waterclock.relay.wire.topics import Topics, make_what_is_gone, prepare
 
@@ -118,10 +114,10 @@ class Relay:
         Retention(self._watcher, self.topics, options.servers)
         self._unassigned = UnassignedPartitions(self._watcher, self._member, self._settings, self._count)
         self._context = self._make_context(ids[self.topics.input], reading)
-        self._upkeep = Upkeep(self._context, self.owners, self._counts, options.lap_bytes)
+        self._upkeep = LogUpkeep(self._context, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
         self.standby = Standby(self._context, followed, self.owners)
-        self._turns = Turns(self._counts, self._of)
+        self._turns = OwnerTurns(self._counts, self._of)
 
     def _make_context(self, topic_id: str, reading: Reading) -> Context:
         member = self._member
@@ -164,11 +160,16 @@ class Relay:
                 if number in self.owners:
                     self._let_go(number, checkpoint=True)
             now_ns = self._clock.monotonic_ns()
-            if member.is_in_doubt or now_ns - self._stepped_ns > _GAP_NS:  # rule 3
+            if member.connection_broke or now_ns - self._stepped_ns > _GAP_NS:  # rule 3
                 for owner in self.owners.values():
-                    owner.is_in_doubt = True
-            member.is_in_doubt, self._stepped_ns = False, now_ns
-            done = self._ingest(messages) + self._deliver()
+                    owner.may_have_missed_input = True
+            member.connection_broke, self._stepped_ns = False, now_ns
+            done = self._ingest(messages)
+            # a turn of each partition that there is something for, and what is done beside turns
+            wanting = [owner for number, owner in list(self.owners.items()) if self._of(number, self._turns.is_wanted)]
+            done += self._turns.run(wanting)
+            for owner in list(self.owners.values()):
+                done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
             member.pause({number for number, owner in self.owners.items() if owner.held})
             self._take_overs()  # last: what was read before is nothing for a new owner
             self.standby.is_ready = member.was_given
@@ -321,7 +322,7 @@ class Relay:
         self._member.join()
 
     def _of(self, number: int, action: Callable[[Owner], int]) -> int:
-        """Do something with the owner of a partition; without one, or where it fails, nothing."""
+        """Do something with the owner of a partition; without one, or if it fails, nothing."""
         owner = self.owners.get(number)
         if owner is None:
             return 0
@@ -331,20 +332,12 @@ class Relay:
             self._fail(number, error)
             return 0
 
-    def _deliver(self) -> int:
-        """A turn of each partition that there is something for, and what is done beside turns."""
-        wanting = [owner for number, owner in list(self.owners.items()) if self._of(number, self._turns.is_wanted)]
-        done = self._turns.run(wanting)
-        for owner in list(self.owners.values()):
-            done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
-        return done
-
     def _keep_up(self, owner: Owner) -> int:
         self._counts.requests += owner.keep_up()
         return 0
 
     def _keep(self, owner: Owner) -> int:
-        """What there is time for if nothing is delivered; whether there was a transaction."""
+        """Do what there is time for if nothing is delivered. Returns whether there was a transaction."""
         self._keep_up(owner)
         owner.tidy()
         if not owner.has_caught_up and not owner.held and self._clock.monotonic_ns() - owner.heard_ns > STALLED_NS:

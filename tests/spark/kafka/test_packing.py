@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock import Rules
-from waterclock.kafka.partitions import Partition
+from waterclock.kafka import Partition
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.packing.packs import FIRST
 from waterclock.streaming import buckets, frames

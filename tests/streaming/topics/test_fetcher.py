@@ -22,9 +22,9 @@ from tests.broker.raw_client import RawClient
 from tests.conformance import batches
 from tests.spark.topics import Sender
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka import Offsets, Partition
 from waterclock.kafka import client as clients
 from waterclock.kafka.client import Client
-from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics import fetcher as fetching
 from waterclock.streaming.topics.client import client_for, resolved, settings_of

@@ -3,6 +3,17 @@
 Rule 1: what the group says is heard in callbacks of the consumer's `poll`; what is done about it is for relay.py.
 Rule 2: a consumer is left before it is closed, and hears all that the group has said to it, one that is shut out too:
         librdkafka hangs in `close` if a partition is just being given to it, and its thread uses up a processor.
+
+`UnassignedPartitions`: the group may have assigned partitions to nobody, though it is stable, and nothing of theirs would
+be delivered, for ever.
+
+Rule 3: it happens. A member gives partitions back, dies before it joins anew, and is there again under its name. The group
+        takes it for the one that was there, and nobody asks for the second half of the cooperative rebalance
+        (`test_what_a_relay_gave_back_before_it_died_is_given_to_somebody`). A relay that stands by does not cover it: it
+        keeps the partition's files, and delivers nothing before the group assigns the partition to it.
+Rule 4: if two looks in a row, `LOOK_NS` apart, find the same partitions in a group that is stable, the first of its members
+        joins it a second time, for a moment, under no name: who comes and who goes has the group share anew.
+Rule 5: if the right to look is missing, that is logged once, and again if it was there meanwhile.
 """
 
 from __future__ import annotations
@@ -13,9 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.kafka.errors import words_of
+from waterclock.relay.cluster.watcher import Answers, Watcher
 
 log = logging.getLogger("waterclock.relay")
 SESSION_MS: Final = 6_000
@@ -35,14 +48,17 @@ _CONSUMER: Final = {
     "queued.max.messages.kbytes": 32_768,
     "fetch.queue.backoff.ms": 5,
 }
+LOOK_NS: Final = 3_000_000_000
+GUEST_NS: Final = 10_000_000_000
+_FORBIDDEN: Final = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Member:
     """One member of the `group`, and its consumer of `topic`; `name` is a static member's. For one thread.
 
     `given`, `taken`: partitions that the group has given or taken away, and that nothing was done about yet; `end_of` says
-    where one ends, more or less. `is_in_doubt`: the way to Kafka broke, and nothing was done about that yet; `lost` hears
-    where all brokers are away. `was_given`: the group has answered.
+    where one ends, more or less. `connection_broke`: the way to Kafka broke, and nothing was done about that yet; `lost` is
+    called if all brokers are away. `was_given`: the group has answered.
     """
 
     def __init__(
@@ -60,7 +76,7 @@ class Member:
         self.name = name
         self._end_of = end_of
         self._lost = lost
-        self.is_in_doubt = self.was_given = False
+        self.connection_broke = self.was_given = False
         self.join()
 
     def join(self) -> None:
@@ -73,12 +89,13 @@ class Member:
 
     def on_error(self, error: KafkaError) -> None:
         """librdkafka says this of its connections."""
-        self.is_in_doubt = True
+        self.connection_broke = True
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._lost(ConnectionLost(f"Kafka is away: {error.str()}."))
 
     def on_given(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
-        """They are read at their ends for now: whoever takes one over says where it begins.
+        """The group has given these partitions. They are read at their ends for now: whoever takes one over says where it
+        begins.
 
         To pause them would be to wait: librdkafka looks at one that is read again only when it looks at others, or after a
         second. The end is a number: librdkafka asks where OFFSET_END is, and goes there even if it was given another offset
@@ -147,3 +164,75 @@ def leave(consumer: Consumer) -> None:
     closing.join(CLOSING_S)
     if closing.is_alive():
         log.warning("the consumer does not close within %d seconds: it is left behind", CLOSING_S)
+
+
+class UnassignedPartitions:
+    """Looks for partitions of a member's topic, which has so many, that its group has assigned to nobody; `settings` are
+    for a guest."""
+
+    def __init__(self, watcher: Watcher, member: Member, settings: Mapping[str, Any], partitions: int) -> None:
+        self._watcher = watcher
+        self._member = member
+        self._settings = settings
+        self._topic = member.topic
+        self._group = group = member.group
+        self._all = frozenset(range(partitions))
+        self.may_look = True
+        self._last: frozenset[int] = frozenset()
+        self._guest: Consumer | None = None
+        self._guest_was_given, self._guest_until_ns = False, 0
+        watcher.ask(LOOK_NS, lambda: watcher.client.describe_consumer_groups([group]), self._hear)
+
+    def _hear(self, answers: Answers) -> None:
+        if self._guest is not None:
+            return
+        try:
+            found = answers[self._group].result()
+        except KafkaException as error:
+            if error.args[0].code() in _FORBIDDEN and self.may_look:
+                self._warn_of_right(error)
+            self._last = frozenset()
+            return
+        self.may_look, unassigned = True, frozenset[int]()
+        is_first = min((one.member_id for one in found.members), default="") == self._member.consumer.memberid()
+        if is_first and found.state == ConsumerGroupState.STABLE:
+            places = (place for one in found.members for place in one.assignment.topic_partitions)
+            unassigned = self._all - {place.partition for place in places if place.topic == self._topic}
+        if unassigned and unassigned == self._last:
+            numbers = ", ".join(map(str, sorted(unassigned)))
+            log.warning("nobody has %s of %s, though the group rests: having it share anew", numbers, self._topic)
+            self._guest_was_given, self._guest_until_ns = False, self._watcher.clock.monotonic_ns() + GUEST_NS
+            given, taken = self._given, Consumer.incremental_unassign
+            self._guest = join(self._settings, self._topic, self._group, name=None, on_given=given, on_taken=taken)
+            unassigned = frozenset()
+        self._last = unassigned
+
+    def _warn_of_right(self, error: KafkaException) -> None:
+        """Rule 5."""
+        self.may_look = False
+        log.warning(
+            "Kafka does not describe the group %s (%s). Should it give partitions of %s to nobody after a relay has died, "
+            "that is not noticed, and nothing due there is delivered before a relay is started or ended. The relay's user "
+            "needs the right Describe of that group.",
+            self._group,
+            words_of(error),
+            self._topic,
+        )
+
+    def _given(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        consumer.incremental_assign(places)
+        consumer.pause(places)
+        self._guest_was_given = True
+
+    def step(self) -> None:
+        """Have the guest hear the group, until it was given something."""
+        if self._guest is not None:
+            self._guest.poll(0)
+            if self._guest_was_given or self._watcher.clock.monotonic_ns() >= self._guest_until_ns:
+                self.close()
+
+    def close(self) -> None:
+        """Nobody is a guest any more."""
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            leave(guest)

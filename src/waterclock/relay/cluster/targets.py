@@ -58,11 +58,11 @@ class Targets:
         self._known: dict[str, _Topic] = {}
 
     def missing(self, topics: Iterable[str]) -> dict[str, str]:
-        """Those of `topics` that nothing can be delivered to, each with the reason. ConnectionLost if Kafka is away."""
+        """The topics that nothing can be delivered to, each with the reason. ConnectionLost if Kafka is away."""
         return self._reasons(set(topics), False)
 
     def refusing(self, topics: Iterable[str]) -> dict[str, str]:
-        """These, and those that this relay may not write to; what is due goes nowhere else."""
+        """The same, with the topics that this relay may not write to: nothing that is due goes to one of these."""
         return self._reasons(set(topics), True)
 
     def limit(self, topic: str) -> int | None:
@@ -75,7 +75,7 @@ class Targets:
         self._known[topic] = _Topic(self._clock.monotonic_s() + FRESH_S, refuses=why, has_all=True)
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Kafka has refused something that goes to one of these: they are asked for anew (rule 2)."""
+        """Kafka has refused something that goes to one of these: Kafka is asked for them anew (rule 2)."""
         for topic in topics:
             self._known.pop(topic, None)
 

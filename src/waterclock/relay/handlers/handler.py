@@ -29,9 +29,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from waterclock.clock import Clock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
+from waterclock.kafka import Partition
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, Verdict, is_refusal, meaning_of, verdict_of, words_of
-from waterclock.kafka.partitions import Partition
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.handlers.retries import WAITS, LeftBroken, Retries, SentOn, delivery_of, id_of
 from waterclock.relay.owner.context import staying

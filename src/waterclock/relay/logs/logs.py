@@ -17,8 +17,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
-from waterclock.kafka.client import Client, Remedies
-from waterclock.kafka.reading import HARMLESS, PATIENCE_S, committed
+from waterclock.kafka.client import HARMLESS, PATIENCE_S, Client, Remedies, committed
 from waterclock.kafka.settings import READING
 from waterclock.relay.wire.request import headers_of
 

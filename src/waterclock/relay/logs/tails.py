@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from waterclock.kafka.partitions import Partition
+from waterclock.kafka import Partition
 from waterclock.kafka.settings import READING
 
 _QUEUED: Final = {"queued.max.messages.kbytes": 16_384, "fetch.message.max.bytes": 1 << 20}

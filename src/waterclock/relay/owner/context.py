@@ -1,9 +1,17 @@
-"""What the owners of all partitions have in common: names, connections, and how a producer of theirs is made."""
+"""Where owners work: names, connections, how a producer of theirs is made; and a disk that may refuse.
+
+Rule 1: a disk that refuses ends nothing. What is due is delivered all the same: what that settles is known in memory, and
+        stands in Kafka. What comes in waits: the input is the log, and loses nothing.
+Rule 2: a refusal is logged at WARNING, with the path and the number of bytes that the disk was to take: once a minute,
+        while it lasts. So is its end.
+Rule 3: the disk is tried again after `AGAIN_NS`, not at every step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from waterclock.clock import WallClock
-from waterclock.errors import ConnectionLost, UsageError, WaterclockError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
 from waterclock.kafka.settings import LASTING, SENDING
 from waterclock.kafka.transactions import TransactionalProducer
@@ -20,10 +28,13 @@ from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Watcher
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.owner.pace import TIMEOUT_MS
-from waterclock.relay.store import Identity, PartitionStore
+from waterclock.relay.store import DiskRefused, Identity, PartitionStore
 from waterclock.relay.wire.settlement import mark_of
 from waterclock.relay.wire.topics import Topics
 
+log = logging.getLogger("waterclock.relay")
+AGAIN_NS: Final = 1_000_000_000
+SAID_EVERY_NS: Final = 60_000_000_000
 # librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
 # it for ever in a transaction (its issues 5511 and 5456), whatever time it is given: no user's setting wins over this one
 _STAYING: Final = {"metadata.recovery.strategy": "none"}
@@ -31,10 +42,12 @@ _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
     "delivery.timeout.ms": TIMEOUT_MS * 7 // 10,  # what has no answer by then can still be aborted by its own producer
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
-    "retries": 10,  # and what a topic's replicas or a damaged batch are to blame for, by its name: within some 4 s
+    "retries": 10,  # some 4 s; then too few replicas, or a damaged batch, is the error, and not a time that is over
 }
-# Apache Kafka sends the first request of a transaction away while it still writes the markers of the one before: 100 ms
-# later, librdkafka's default, 99 of 100 messages were late by that. It waits for twice as long each time, up to a second.
+# Apache Kafka answers CONCURRENT_TRANSACTIONS to the first request of a transaction while it still writes the markers of
+# the one before. If that is AddPartitionsToTxn, librdkafka asks again after 20 ms, whatever it is set to (pace.py); another
+# request comes again after this pause (100 ms by default: 99 of 100 messages were late by that), then after twice as long
+# each time, up to a second.
 _ASKS_AGAIN_SOON: Final = {"retry.backoff.ms": 10}
 # large batches while a turn is being sent; a commit waits for no linger, it flushes
 BATCH_BYTES: Final = 1_000_000  # of several records; a larger one goes alone
@@ -48,16 +61,16 @@ class GroupOffset(NamedTuple):
     by_relay: bool
 
 
-# hears while much is read at once: of what, how many of how many offsets or messages
+# called with the progress of a long reading: of what, how many of how many offsets or messages
 Reading = Callable[[str, int, int], object]
-NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of other programs do not have it
+NOTE: Final = "relay"  # the metadata of the offsets that a turn commits; those of other programs do not have it
 
 
 @dataclass(frozen=True)
 class Context:
     """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name, `member`
-    the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far something is read
-    if that may last, every second or so: the group learns by it that this process is well. What it raises ends the
+    the metadata by which Kafka knows whether this process is still in the group. `reading` is called with the progress of a
+    reading that may last, every second or so: it shows the group that this process is well. What it raises ends the
     reading."""
 
     settings: Mapping[str, Any]
@@ -73,8 +86,8 @@ class Context:
     reading: Reading
 
     @cached_property
-    def mark(self) -> bytes:
-        """What stands for the input in settlements."""
+    def input_hash(self) -> bytes:
+        """What stands for the input in settlements: a hash of the topic's id."""
         return mark_of(self.topic_id)
 
     def open_store(self, partition: int) -> PartitionStore:
@@ -110,6 +123,10 @@ class Context:
         """How a partition of the input is named."""
         return f"{self.topics.input}-{partition}"
 
+    def prefix(self, partition: int) -> str:
+        """`place` without the offset."""
+        return f"{self.topics.input}-{partition}-"
+
     def place(self, partition: int, offset: int) -> str:
         """How a record of the input is named."""
         return f"{self.topics.input}-{partition}-{offset}"
@@ -126,6 +143,57 @@ def staying(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_silence(log: str, done: int, all: int) -> None:
     """Nobody hears of a reading."""
+
+
+class DiskSpace:
+    """Whether the disk takes what the files of the partition `name` are given. `refusals`: how often it refused. `wanted`:
+    the bytes that it refused last, 0 if it has taken everything since."""
+
+    def __init__(self, name: str, clock: WallClock) -> None:
+        self._name, self._clock = name, clock
+        self._again_ns = self._say_ns = clock.monotonic_ns()
+        self.refusals = self.wanted = 0
+        self.is_refusing = self._was_said = False
+
+    @property
+    def is_time(self) -> bool:
+        """Whether something may be written to the disk."""
+        return not self.is_refusing or self._clock.monotonic_ns() >= self._again_ns
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Do something that writes. If the disk refuses it, that is noted, and no error is raised."""
+        try:
+            yield
+        except OSError as error:
+            now_ns = self._clock.monotonic_ns()
+            self.is_refusing, self._again_ns = True, now_ns + AGAIN_NS
+            self.refusals, self.wanted = self.refusals + 1, error.wanted if isinstance(error, DiskRefused) else 0
+            if now_ns >= self._say_ns:
+                self._was_said, self._say_ns = True, now_ns + SAID_EVERY_NS
+                log.warning(
+                    "%s: the disk does not take %d bytes for %s: %s. New requests, cancels too, wait in the input until it "
+                    "does; what is due is delivered. Make room on that disk.",
+                    self._name,
+                    self.wanted,
+                    error.filename,
+                    error.strerror,
+                )
+
+    def took(self) -> None:
+        """The disk took what was to be written."""
+        if self._was_said:
+            log.warning("%s: the disk takes what is written again", self._name)
+        self.is_refusing = self._was_said = False
+        self.wanted = 0
+
+
+def no_disk(name: str, error: OSError) -> EnvironmentMissing:
+    """The error if the files of `name` cannot even be opened."""
+    file = error.filename or "a file"
+    return EnvironmentMissing(
+        f"The disk refuses the files of {name}: {error.strerror} ({file}). Make room, or mend it."
+    )
 
 
 class RecordRefused(ConnectionLost):

@@ -1,8 +1,8 @@
 """What is due soon: rows of loaded spans in an array wheel, found again by their origins.
 
 Rule 1: never early. What `take` gives back was due at its `now_ms` or before.
-Rule 2: what comes out is in the order of (due, origin): the wheel alone files what was late already behind what is due in
-    the same millisecond.
+Rule 2: what comes out is in the order of (due, origin). It is sorted once more, since the wheel alone gives what was late
+    when it was added behind what is due in the same millisecond.
 Rule 3: a clock that steps back by less than `STEP_MS` is waited for. By more, and everything is filed anew by the new time.
 """
 
@@ -37,7 +37,9 @@ class DueSoonWheel:
     def _begin(self, now_ms: int) -> None:
         self._wheel: Any = ArrayWheel(1, now_ms)
         self._rows = _free_places(_LEAST)  # by the lower half of a timer's id
-        self._index: list[_Piece] = []  # pieces sorted by origin, each at most half as large as the one before
+        self._index: list[
+            _Piece
+        ] = []  # sorted pieces, as in a log-structured merge tree: each at most half as large as the one before
 
     def __len__(self) -> int:
         """How many wait."""
@@ -84,7 +86,7 @@ class DueSoonWheel:
         return rows
 
     def remove(self, origins: Array) -> int:
-        """These wait no more; returns how many did."""
+        """Rows with these origins wait no more; returns how many did."""
         origins = np.unique(np.asarray(origins, "<i8"))
         found = [ids for piece in self._index if len(ids := _ids(piece, origins))]
         if not found:

@@ -1,19 +1,21 @@
-"""What a message that is due brings about besides its delivery: the next occurrence of its series, or none, being too late.
+"""What a turn brings about besides deliveries: answers to commands; the next occurrences of series; what has expired.
 
 Rule 1: all of it stands in the turn's transaction: an occurrence is delivered, or put aside, with the request for the next
         one, both or neither. The next one is a request of its own, in the same partition of the input: its origin is new.
 Rule 2: what is later than its delay-expires or delay-ttl allows is not delivered: it is a dead letter, whose reason begins
         with `expired`. The letter can be sent as a request again. A series goes on behind it, until delay-expires.
-Rule 3: occurrences that nobody was there to deliver, by delay-missed:
+Rule 3: what is done about occurrences that no relay was there to deliver, by delay-missed:
         once    what was due first is delivered, late; the others are left out: the next one is the next from now on
         all     each is delivered, one after the other, in order
         skip    what is later than a minute is not delivered; the next one is the next from now on
 Rule 4: if there is no next one within 50 years, or no way to find it, the series has ended: that is a dead letter too.
+Rule 5: a command is answered by what stands before it in the input, and by what earlier commands of the turn cancelled; and
+        by next occurrences, wherever these stand: they belong to a series that began before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
@@ -21,10 +23,11 @@ import numpy as np
 
 from waterclock.durations import from_us
 from waterclock.relay.owner.context import Context
-from waterclock.relay.store import Payload, pack, unpack
+from waterclock.relay.store import PartitionStore, Payload, State, pack, unpack
+from waterclock.relay.store.ids import Found
 from waterclock.relay.store.rows import MOST_DUE, Array
 from waterclock.relay.wire.cron import next_ms
-from waterclock.relay.wire.letters import Letter
+from waterclock.relay.wire.letters import Command, Letter, Reply, outcome
 from waterclock.relay.wire.request import (
     AT,
     CRON,
@@ -46,16 +49,18 @@ from waterclock.relay.wire.request import (
     request_in,
 )
 
-TOLD_EVERY: Final = 10_000  # records
+REPORT_EVERY: Final = 10_000  # records
 MISSED_MS: Final = 60_000  # later than that an occurrence was missed: an expression's times are minutes
 _ONCE, _ALL, _SKIP = WAYS
 
 
-Nexts = dict[bytes, dict[int, int]]  # by id: the origins of next occurrences -> where their series began
+# what is known of requests for next occurrences that stand in the input; by id: their origins -> where the series began
+Nexts = dict[bytes, dict[int, int]]
 
 
 class Next(NamedTuple):
-    """The request for the next occurrence, after the one with that origin; the series `began` at that offset."""
+    """A request for a next occurrence that a turn is to write, `after` the one with that origin; the series `began` at that
+    offset."""
 
     after: int
     began: int
@@ -67,7 +72,7 @@ class Next(NamedTuple):
 
 class FollowUps(NamedTuple):
     """What a turn has to do. `rows` and `blobs` are those to be delivered, with the headers that are handed on; `aside` the
-    origins of the others, each of which is settled; `missed`: how many of these nobody hears of otherwise."""
+    origins of the others, each of which is settled; `missed`: how many of these were skipped, without a dead letter."""
 
     rows: Array
     blobs: list[bytes]
@@ -75,6 +80,58 @@ class FollowUps(NamedTuple):
     letters: list[Letter]
     aside: list[int]
     missed: int
+
+
+class _Known:
+    """The messages of one id, looked up once, whatever the number of commands; these come in the order of the input."""
+
+    def __init__(self, found: Sequence[Found]) -> None:
+        self._ahead = [*reversed(found)]  # not looked at yet; they come by origin, and the next one is the last
+        self.states: set[State] = set()  # of what stands before the last command
+
+    def take(self, offset: int, gone: Mapping[int, State]) -> list[int]:
+        """The origins before `offset` that are pending, which they are no more."""
+        pending: list[int] = []
+        if State.PENDING in self.states:  # an earlier command of this turn has cancelled these
+            self.states.add(State.CANCELLED)
+        while self._ahead and self._ahead[-1].origin < offset:
+            one = self._ahead.pop()
+            state = gone.get(one.origin, one.state)
+            self.states.add(state)
+            if state is State.PENDING:
+                pending.append(one.origin)
+        return pending
+
+    def take_others(self, others: Mapping[int, State], pending: list[int], gone: Mapping[int, State]) -> list[int]:
+        """`pending`, and those of `others` that are; these stand wherever they do."""
+        states = {origin: gone.get(origin, state) for origin, state in others.items()}
+        self.states |= set(states.values())
+        return list(dict.fromkeys([*pending, *(origin for origin, state in states.items() if state is State.PENDING)]))
+
+
+def replies_to(
+    commands: Sequence[Command],
+    store: PartitionStore,
+    nexts_of: Callable[[Command], Mapping[int, State]] | None,
+    gone: dict[int, State],
+    prefix: str,
+) -> list[Reply]:
+    """The answers to these commands, which come in the order of the input. What they cancel is added to `gone`, what the
+    turn settles besides deliveries. `nexts_of`: the next occurrences that a command is for; None if there are none.
+    `prefix`: of an origin in this partition."""
+    ids = list({command.id: None for command in commands})  # each once: one may have a hundred thousand messages
+    known = dict(zip(ids, map(_Known, store.find_many(ids)), strict=True))
+    replies = []
+    for command in commands:
+        messages = known[command.id]
+        pending = messages.take(command.offset, gone)
+        if nexts_of is not None:
+            pending = messages.take_others(nexts_of(command), pending, gone)
+        gone.update(dict.fromkeys(pending, State.CANCELLED))
+        count, states, place = len(pending), messages.states, f"{prefix}{command.offset}"
+        became = outcome(command.action, count, State.CANCELLED in states, State.FIRED in states)
+        replies.append(Reply(command.id.decode(), command.action.value, became, count, place))
+    return replies
 
 
 def follow_ups(rows: Array, blobs: Sequence[bytes], targets: Sequence[str], now_ms: int) -> FollowUps:
@@ -97,7 +154,7 @@ def follow_ups(rows: Array, blobs: Sequence[bytes], targets: Sequence[str], now_
 
 
 def open_nexts(known: Nexts, written: Nexts, answered: int) -> Nexts:
-    """Those that stand at `answered` or behind: a command that is not answered may be for them.
+    """The next occurrences that stand at `answered` or behind it: a command that is not answered may be for them.
 
     >>> open_nexts({b"x": {3: 0, 9: 0}, b"y": {4: 1}}, {b"x": {12: 0}}, 9)
     {b'x': {9: 0, 12: 0}}
@@ -121,7 +178,7 @@ def next_occurrences(context: Context, number: int, offsets: range) -> Iterator[
     topic = context.topics.input
     for count, message in enumerate(context.logs.read(topic, number, offsets.start, offsets.stop)):
         offset = message.offset()
-        if not count % TOLD_EVERY:
+        if not count % REPORT_EVERY:
             context.reading(f"{topic}-{number}", offset - offsets.start, len(offsets))
         if any(name == OCCURRENCE for name, _ in headers_of(message) or ()):
             try:
@@ -133,7 +190,7 @@ def next_occurrences(context: Context, number: int, offsets: range) -> Iterator[
 
 
 class _Due:
-    """One message that is due, and has something of KEPT."""
+    """One message that is due, and has headers that are for the relay: KEPT of wire/request.py."""
 
     def __init__(self, row: tuple[int, ...], payload: Payload, target: str, now_ms: int) -> None:
         self.due_ms, self.origin, flags = row

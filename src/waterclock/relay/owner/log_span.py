@@ -1,7 +1,8 @@
-"""The span of both logs: what is behind, what is swept, what the next snapshot waits for. No Kafka client here.
+"""How much of both logs there is: how many bytes stand behind an offset of the input, up to where a lap has swept it
+(lap.py), and how much was settled since the last snapshot. No Kafka client in this file.
 
 Rule 1: bytes are those of messages before compression, with `EACH` for what a record has besides. Of what is pending they
-        are an estimate: in each span of due times, as many as its messages have in the middle.
+        are an estimate: for each span of due times of the files, as many as its messages have on average.
 Rule 2: what is known here is written down with each checkpoint, and what TOPIC.settled says since is added at a take-over.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, Final
 from waterclock.relay.wire.moves import Move, Moves, numbers_of, packed_numbers
 
 EACH: Final = 100  # bytes of a record besides its message
+RECORD_BYTES: Final = 64  # of a record of TOPIC.settled, besides its origins or stretches
 _MARKS: Final = 1_024
 
 
@@ -48,7 +50,7 @@ class Volume:
         return self._sums[-1] - before
 
     def forget(self, below: int) -> None:
-        """Nothing is asked of what was before."""
+        """Nobody will ask for what was before."""
         gone = bisect_left(self._offsets, below)
         if gone > 1:
             del self._offsets[: gone - 1], self._sums[: gone - 1]
@@ -66,8 +68,8 @@ class LogSpan:
     """How much of both logs of one partition there is.
 
     `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
-    snapshot, which had `saved` bytes. `answered`: the command position, -1 if none is known. `snapshots`: from where
-    TOPIC.settled is read beside the last one, and beside that before it.
+    snapshot, which had `saved` bytes. `answered`: the command position, -1 if none is known. `snapshots`: the offsets from
+    which TOPIC.settled is read beside the last snapshot but one, and beside the last one.
     """
 
     def __init__(self) -> None:
@@ -82,7 +84,7 @@ class LogSpan:
         """As a checkpoint has it."""
         made = cls()
         if notes:
-            numbers = numbers_of(notes["copies"])
+            numbers = numbers_of(notes["copies"])  # stretches of offsets where copies stand: first, end
             made.moves = Moves(notes["swept"], zip(numbers[::2], numbers[1::2], strict=True))
             made.volume = Volume.restored(notes["volume"])
             made.unsaved, made.saved = notes["unsaved"], notes["saved"]
@@ -91,7 +93,7 @@ class LogSpan:
         return made
 
     def notes(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """What `of` reads, for a checkpoint."""
         return {
             "swept": self.moves.swept,
             "copies": packed_numbers([number for stretch in self.moves.stretches for number in stretch]),
@@ -109,12 +111,12 @@ class LogSpan:
         self.volume.forget(low)
 
     def moved(self, moved: Move) -> None:
-        """It is committed that this was moved."""
+        """This move is committed."""
         self.moves.note(moved.swept, moved.stretches)
-        self.unsaved += 64 + 16 * len(moved.stretches)
+        self.unsaved += RECORD_BYTES + 16 * len(moved.stretches)
 
     def snapshotted(self, replay_from: int, size: int) -> None:
-        """It is committed that a snapshot was taken, of so many bytes; TOPIC.settled is read beside it from there on."""
+        """A snapshot of so many bytes is committed; TOPIC.settled is read beside it from there on."""
         if replay_from not in self.snapshots:
             self.snapshots = [*self.snapshots[-1:], replay_from]
         self.saved, self.unsaved = size, 0

@@ -1,14 +1,14 @@
 """The owner of one input partition: it files what comes, and knows what is due. Its turns stand in turn.py.
 
-Rule 1: a record of the input is looked at once for each of its two sides: it is filed if it lies behind the data position,
-        and answered (a cancel, a replace, a bad request) if it lies behind the command position.
+Rule 1: a record of the input has two sides, filing and answering. It is filed if it stands at the data position or behind
+        it, and answered (a cancel, a replace, a bad request) if it stands at the command position or behind it.
 Rule 2: whether a target is there is asked when the request comes, and again when it is due. A request without a target
         is filed all the same, and settled with its dead letter: who reads the log again later, when there is such a
         topic, must not take it for pending.
 Rule 3: what is due within `SOON_MS` waits in the wheel, the rest on the disk.
-Rule 4: if the disk refuses, what was read is held as it came, and filed before anything that comes later. If it
-        refuses to have a coarse span split, nothing is delivered that is due later than all that was loaded: it could
-        overtake.
+Rule 4: if the disk refuses (context.py), what was read is held as it came, and filed before anything that comes later. A
+        span that is longer than an hour is split on the disk before it is loaded. If the disk refuses that, nothing is
+        delivered that is due later than all that was loaded: it could overtake.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs.logs import fingerprint_of
-from waterclock.relay.owner.context import Context
-from waterclock.relay.owner.disk_space import DiskSpace
-from waterclock.relay.owner.doubts import Doubts
+from waterclock.relay.owner.context import Context, DiskSpace
 from waterclock.relay.owner.due_soon import DueSoonWheel
 from waterclock.relay.owner.follow_ups import Nexts, next_occurrences
 from waterclock.relay.owner.log_span import EACH, LogSpan
-from waterclock.relay.owner.pace import MOST, Pace, Rest
+from waterclock.relay.owner.pace import MOST, Doubts, Pace, Rest
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.store.rows import Array
@@ -57,11 +55,11 @@ class Owner:
     """What a process knows of a partition while it owns it; `TakeOver` makes it.
 
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `refused`: which
-    origins Kafka did not take, and why; for a letter, the complement of its offset. `doubts`: targets that are delivered to
-    by themselves; `was_alone`: the last turn was for one of these. `is_naming`: the next one hears of each message.
-    `most_letters`: of one turn. `unasked`: targets that refused, and of which the producer has not asked Kafka since.
-    `anew`: so many turns in a row were thrown away for nobody's fault. `held`: records that wait for room on the disk.
-    `is_in_doubt`: the input may have gone on unseen.
+    origins Kafka did not take, and why; `refused_letters`: the same of dead letters, by their offsets. `doubts`: targets
+    that are delivered to by themselves; `was_alone`: the last turn was for one of these. `reports_each`: the next turn has
+    a delivery report of each message. `most_letters`: of one turn. `to_ask_again`: targets that refused; the producer asks
+    Kafka about them once they do not refuse any more. `anew`: so many turns in a row were thrown away for an error that
+    means ANEW. `held`: records that wait for room on the disk. `may_have_missed_input`: the input may be longer than known.
     """
 
     def __init__(
@@ -75,11 +73,11 @@ class Owner:
         self.settled_position = start.settled
         self.log_span = start.log_span
         self.reads_to = start.end  # nothing is delivered before the input was read to here
-        self.is_in_doubt = False
+        self.may_have_missed_input = False
         self._filed = start.filed
         self._fingerprint = store.fingerprint
-        self._reached = 0  # it is said that the input was read up to here
-        self._looked_to = 0  # it was looked at ahead up to here
+        self._reached = 0  # librdkafka says that the input was read up to here
+        self._looked_to = 0  # `look_ahead` has read it up to here
         self.disk = DiskSpace(context.place_of(number), context.clock)
         self.held: list[Sequence[Message]] = []
         # what waits for a turn
@@ -88,10 +86,10 @@ class Owner:
         self.nexts: Nexts = {}
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         # what is known of Kafka
-        self.refused: dict[int, str] = {}
+        self.refused, self.refused_letters = dict[int, str](), dict[int, str]()
         self.doubts = Doubts(context.clock)
-        self.unasked = set[str]()
-        self.is_naming = self.was_alone = False
+        self.to_ask_again = set[str]()
+        self.reports_each = self.was_alone = False
         self.most_letters, self.anew = MOST, 0
         self.pace, self.rest = Pace(), Rest()
         self.rest_until_ns = self.committed_ns = 0
@@ -102,20 +100,20 @@ class Owner:
         store.unload()
         self.due_soon = DueSoonWheel(context.clock.wall_ms())
         self._loaded_until = 0  # what is due before is in the wheel, or was
-        with self.disk.asking():
+        with self.disk.noting():
             self._load()
 
     # What comes in
 
     def ingest(self, *came: Sequence[Message]) -> int:
-        """File and note records of the input that came, in their order, behind those that are held; how many were new.
-        Without room on the disk they are held too."""
+        """File and note records of the input that came, in their order, behind those that are held. Returns how many were
+        new. Without room on the disk they are held too."""
         if came:
             self.heard()
             self.held += came
         done = 0
         if self.held and self.disk.is_time:
-            with self.disk.asking():
+            with self.disk.noting():
                 while self.held:
                     done += self._file(self.held[0])
                     del self.held[0]
@@ -144,7 +142,7 @@ class Owner:
         return news.looked_at
 
     def _note(self, news: Requests, absent: dict[str, str]) -> None:
-        """What lies behind the command position. A replace without a target replaces nothing."""
+        """Note what stands at the command position or behind it. A replace without a target replaces nothing."""
         answered = self.command_position
         letters = [letter_of(message, why, False) for message, why in news.bad]
         aside = []
@@ -153,7 +151,7 @@ class Owner:
             aside = [
                 letter_of(message, absent[target], True)
                 for message, offset, origin, target in named
-                if target in absent and offset == origin
+                if target in absent and offset == origin  # else it is a copy
             ]
         self.letters += [letter for letter in (*letters, *aside) if letter.offset >= answered]
         nowhere = {letter.offset for letter in aside}
@@ -163,9 +161,9 @@ class Owner:
                 self.nexts.setdefault(id, {})[offset] = began
 
     def reached(self, offset: int) -> int:
-        """It is said that the input was read up to here: how many records came, which is 0. No position moves for it: only
-        a record does that, so that no word of librdkafka's can leave one out. Where deliveries would begin with it, the log
-        itself is asked: it may have been said of a reading that is over."""
+        """librdkafka says (end of partition) that the input was read up to here. No position moves for it: only a record
+        does that, so that nothing that librdkafka says can leave one out. If deliveries would begin with it, the log itself
+        is looked at: the word may be of a reading that is over. Returns 0: no record came."""
         self.heard()
         if self.position < self.reads_to <= offset and not self.held:
             records = self.context.logs.read(self.context.topics.input, self.number, self.position, offset)
@@ -177,7 +175,7 @@ class Owner:
     def catch_up(self, end: int) -> None:
         """Nothing is delivered before the input was read to this end."""
         self.reads_to = max(end, self.reads_to)
-        self.is_in_doubt = False
+        self.may_have_missed_input = False
 
     def look_ahead(self) -> None:
         """Before commands are answered of an input that was not read to its end (there are too many to keep): know the next
@@ -189,7 +187,7 @@ class Owner:
         self._looked_to = self.reads_to
 
     def heard(self) -> None:
-        """Something came of the input just now."""
+        """A record or the end of the input came just now."""
         self.heard_ns = self.context.clock.monotonic_ns()
 
     def is_quiet(self, for_ms: int) -> bool:
@@ -202,7 +200,7 @@ class Owner:
     def has_caught_up(self) -> bool:
         """Whether it has read what stood in the input when it took over."""
         read = self.position if self.held else max(self.position, self._reached)
-        return not self.is_in_doubt and read >= self.reads_to
+        return not self.may_have_missed_input and read >= self.reads_to
 
     # What is due
 
@@ -219,18 +217,18 @@ class Owner:
         return rows[:most]
 
     def put_back(self, rows: Array) -> None:
-        """These are for the next turn: what `due` gave last, from some row on."""
+        """These are for the next turn, and come before what is `ready`: they were due before it, or become dead letters."""
         self.ready = np.concatenate([rows, self.ready])
 
     def drop(self, origins: Sequence[int]) -> None:
-        """These are not to be delivered."""
+        """Messages with these origins are not to be delivered."""
         gone = np.array(origins, "<i8")
         self.due_soon.remove(gone)
         self.doubts.remove(gone)
         self.ready = self.ready[~np.isin(self.ready["origin"], gone)]
 
     def next_due_ms(self) -> int | None:
-        """When something is to be delivered, or put aside; None if nothing is near."""
+        """When something is to be delivered, or becomes a dead letter; None if nothing is near."""
         if len(self.ready):
             return int(self.ready["due"][0])
         if (waits_ms := self.doubts.next_due_ms) is not None:
@@ -241,12 +239,12 @@ class Owner:
     # Now and then
 
     def keep_up(self) -> int:
-        """File what is held, load what has come near, go on with a checkpoint by a step: each where it is time for it. How
-        many held records were filed."""
+        """File what is held, load what has come near, go on with a checkpoint by a step: each if it is time for it. Returns
+        how many held records were filed."""
         if not self.disk.is_time:
             return 0
         done = self.ingest()
-        with self.disk.asking():
+        with self.disk.noting():
             if self.checkpoints.is_time:
                 self.has_work = True
                 self._load()
@@ -259,12 +257,12 @@ class Owner:
         """A few milliseconds of work on the files, while nothing else is to be done."""
         had_work, self.has_work = self.has_work, False
         if self.disk.is_time:
-            with self.disk.asking():
+            with self.disk.noting():
                 self.has_work = self.checkpoints.is_under_way or (had_work and self.store.tidy())
 
     def checkpoint(self) -> None:
-        """What was filed and settled so far outlasts a crash, unless the disk refuses it."""
-        with self.disk.asking():
+        """Write down what was filed and settled so far, so that it outlasts a crash, unless the disk refuses it."""
+        with self.disk.noting():
             self.checkpoints.finish()
 
     def _checkpoint(self) -> Iterator[None]:
@@ -286,7 +284,7 @@ class Owner:
 
     def set_aside(self, error: StoreDamaged) -> None:
         """The files do not hold what was written: they are empty from now on."""
-        with self.disk.asking():  # if not even that can be, the damage is found again
+        with self.disk.noting():  # if not even that can be, the damage is found again
             self.store.set_aside(str(error), self.context.begins(self.number))
 
     def close(self) -> None:

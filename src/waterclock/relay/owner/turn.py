@@ -1,35 +1,49 @@
-"""One turn of one partition: what is due is delivered, and what was asked is answered, in one transaction.
+"""One turn of one partition: what is due is delivered, and commands are answered, in one transaction.
 
-    1. answer    all waiting commands, in the order of the input
-    2. take      what is due, by (due time, origin)
+    1. answer    all waiting commands, in the order of the input (follow_ups.py)
+    2. take      what is due, by (due time, origin); what cannot go becomes a dead letter (refusals.py)
     3. read      the messages from the files, and see what they bring about (follow_ups.py)
     4. deliver   them to their topics, and the next occurrences of series to the input
     5. settle    their origins; replies and dead letters
-    6. position  of the commands, for the group
+    6. position  of the commands: the offset of the group
     7. commit
-    8. mark      in the files and in memory
+    8. apply     to the files and in memory what is committed now
 
-Where Kafka refuses one of the messages, or a target of theirs, somewhere between 4 and 7:
+If Kafka refuses one of the messages, or a target of theirs, somewhere between 4 and 7:
 
     9. abort     the transaction: nothing of the turn is there
    10. undo      in memory what 2 did, and learn from it (refusals.py): the next turn goes on without what was refused
 
-A turn that only asks whether a target takes a message (a probe: rule 3 of doubts.py) is 1 to 4, then 9 and 10.
+A turn that only asks whether a target takes a message (a probe: rule 6 of pace.py) is 1 to 4, then 9 and 10.
 
 Rule 1: nothing in the files changes before 8: a crash, an error or an answer that never comes leads to the same place, the
         take-over, which reads from the logs what became of the turn. A turn that is undone was aborted first: its
         messages cannot be there, and its owner is the one that Kafka knows.
-Rule 2: a command sees what stands before it in the input, and what this turn settled before it. What is delivered by this
-        turn was not: its cancel, which can only come later, hears so.
-Rule 3: a target that refuses, or may, is delivered to in turns of its own (doubts.py), in between the others'. What is
-        known before is not tried: a message whose target is not there, or takes nothing of this relay, is put aside.
-Rule 4: a turn carries no more than the owner's pace says. Where more commands wait, it answers the first of them, and
+Rule 2: commands are answered before anything is delivered: they see what stands before them in the input, and what earlier
+        commands of this turn cancelled. A cancel of a message that this turn delivers comes in a later turn, and is
+        answered `already delivered`.
+Rule 3: a target that refuses, or may, is delivered to in turns of its own (pace.py), in between the others'.
+Rule 4: a turn carries no more than the owner's pace says. If more commands wait, it answers the first of them, and
         delivers nothing: a cancel is heard before what is due goes out.
+
+The turns of all partitions that one relay owns are begun one after the other, and committed side by side (`OwnerTurns`):
+steps 1 to 5, 8 and 10 in the relay's own thread, 6, 7 and 9 each in a thread that waits for Kafka while the next one is
+begun.
+
+Rule 5: all have ended when `OwnerTurns.run` returns, those that failed too. So nothing else that the relay does meets a
+        turn on its way: not what comes in, no checkpoint, nothing that the group takes away or gives.
+Rule 6: turns know nothing of each other: a partition has its own producer and its own transaction. One that fails is the
+        matter of its owner alone, and the others are applied.
+Rule 7: at most `AT_ONCE` are on their way. Each has up to `owner.TURN_BYTES` with the client.
+Rule 8: if the relay itself ends meanwhile (Ctrl-C, an error that no other attempt mends), what is on its way is given
+        up: nobody waits for Kafka's answer, and the next owner reads in the logs what became of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
@@ -39,51 +53,28 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.owner.choice import choose, put_back
 from waterclock.relay.owner.context import NOTE, RecordRefused
-from waterclock.relay.owner.follow_ups import Next, follow_ups, open_nexts
-from waterclock.relay.owner.owner import Owner, letter_of
+from waterclock.relay.owner.follow_ups import Next, follow_ups, open_nexts, replies_to
+from waterclock.relay.owner.log_span import RECORD_BYTES
+from waterclock.relay.owner.owner import CHECKPOINT_NS, Owner
 from waterclock.relay.owner.pace import MOST
-from waterclock.relay.owner.refusals import AbortedTurn, Reports, learn
+from waterclock.relay.owner.refusals import AbortedTurn, Reports, choose, learn, put_back
 from waterclock.relay.statistics import Counts
-from waterclock.relay.store import State, handed_on, unpack
-from waterclock.relay.store.ids import Found
+from waterclock.relay.store import State, handed_on
 from waterclock.relay.store.rows import Array
-from waterclock.relay.wire.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
-from waterclock.relay.wire.request import AT, FROM, ID, TO, UNTIL, Header
+from waterclock.relay.wire.letters import ORIGIN, REASON, Letter, Reply
+from waterclock.relay.wire.request import FROM, UNTIL, Header
 from waterclock.relay.wire.settlement import settlements
 
 PROBED_S: Final = 5.0  # so long Kafka is waited for
-
-
-class _Known:
-    """The messages of one id, looked at once, whatever the number of commands; these come in the order of the input."""
-
-    def __init__(self, found: Sequence[Found]) -> None:
-        self._behind = [*reversed(found)]  # they come by origin; the next one is the last
-        self.states: set[State] = set()  # of what stands before the last command
-
-    def take(self, offset: int, gone: Mapping[int, State]) -> list[int]:
-        """The origins before `offset` that are pending, which they are no more."""
-        pending: list[int] = []
-        self.states |= {State.CANCELLED} if State.PENDING in self.states else set()
-        while self._behind and self._behind[-1].origin < offset:
-            one = self._behind.pop()
-            state = gone.get(one.origin, one.state)
-            self.states.add(state)
-            if state is State.PENDING:
-                pending.append(one.origin)
-        return pending
-
-    def take_others(self, others: Mapping[int, State], pending: list[int], gone: Mapping[int, State]) -> list[int]:
-        """`pending`, and those of `others` that are; these stand wherever they do."""
-        states = {origin: gone.get(origin, state) for origin, state in others.items()}
-        self.states |= set(states.values())
-        return list(dict.fromkeys([*pending, *(origin for origin, state in states.items() if state is State.PENDING)]))
+AT_ONCE: Final = 4
+MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
+MOST_LETTERS: Final = 1_000  # likewise of dead letters: each is a whole record
+Action = Callable[[Owner], int]
 
 
 class Turn:
-    """The steps of the file, once: `begin`, `end`, then `mark`, or `undo` if it `is_thrown_away`. `counts` hear of what is
+    """The steps of the file, once: `begin`, `end`, then `apply`, or `undo` if it `is_thrown_away`. `counts` hear of what is
     committed."""
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
@@ -91,7 +82,7 @@ class Turn:
         self._context = owner.context
         self._began_ns = owner.context.clock.monotonic_ns()
         self._most = owner.pace.most
-        self._alone = self._probes = False
+        self._is_alone = self._probes = False
         self._reports = Reports()
         self._refusal: RecordRefused | None = None
         self._taken: Array = owner.ready[:0]  # of what is due, whatever becomes of it
@@ -101,7 +92,7 @@ class Turn:
         self._rows: Array = owner.ready[:0]
         self._blobs: list[bytes] = []  # of each of these
         self._nexts: list[Next] = []
-        self._written: dict[bytes, dict[int, int]] = {}  # these, as `Owner.nexts`
+        self._written: dict[bytes, dict[int, int]] = {}  # `_nexts` with their offsets, in the form of `Owner.nexts`
         self._missed = 0
         self._position = owner.position  # of the commands, once this is committed
         self._settled_position = owner.settled_position
@@ -110,9 +101,10 @@ class Turn:
         """Steps 1 to 5. Whatever is raised, here and later, the owner is of no more use."""
         if not self.owner.has_caught_up:
             self.owner.look_ahead()
-        with self._smaller_where_it_fails():
+        with self._smaller_if_it_fails():
             self.answer()
-            if self.owner.has_caught_up and self._position == self.owner.position:
+            answers_all = self._position == self.owner.position  # rule 4
+            if self.owner.has_caught_up and answers_all:
                 self.take()
                 self.read()
             self.deliver()
@@ -124,7 +116,7 @@ class Turn:
         meanwhile."""
         owner, clock = self.owner, self._context.clock
         since_ns = clock.monotonic_ns()
-        with self._smaller_where_it_fails():
+        with self._smaller_if_it_fails():
             if not self.is_thrown_away:
                 self.send_position()
                 self.commit()
@@ -137,7 +129,8 @@ class Turn:
         owner.committed_ns = now_ns
 
     @contextmanager
-    def _smaller_where_it_fails(self) -> Iterator[None]:
+    def _smaller_if_it_fails(self) -> Iterator[None]:
+        """A refusal is kept for `undo`; after another error the owner's next turn has half as many."""
         try:
             yield
         except RecordRefused as refusal:
@@ -174,47 +167,19 @@ class Turn:
         self._letters = sorted(letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         if waiting:
-            ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
-            known = dict(zip(ids, map(_Known, owner.store.find_many(ids)), strict=True))
-            place = self._context.place(owner.number, 0)[:-1]
-            self._replies = [self._reply(command, known[command.id], place) for command in waiting]
+            nexts_of, prefix = owner.nexts_of if owner.nexts else None, self._context.prefix(owner.number)
+            self._replies = replies_to(waiting, owner.store, nexts_of, self._gone, prefix)
         if self._gone:
             owner.drop(list(self._gone))
-
-    def _reply(self, command: Command, known: _Known, place: str) -> Reply:
-        pending = known.take(command.offset, self._gone)
-        if self.owner.nexts:
-            pending = known.take_others(self.owner.nexts_of(command), pending, self._gone)
-        for origin in pending:
-            self._gone[origin] = State.CANCELLED
-        became = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
-        return Reply(command.id.decode(), command.action.value, became, len(pending), f"{place}{command.offset}")
 
     def take(self) -> None:
         """Step 2."""
         chosen = choose(self.owner, self._most, self.owner.most_letters - len(self._letters))
-        if len(chosen.aside):  # else Kafka would be asked for the bounds of the log
-            self._letters += self._put_aside(chosen.aside, chosen.reasons)
-            self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
+        self._letters += chosen.letters
+        self._gone.update(dict.fromkeys(chosen.aside["origin"].tolist(), State.CANCELLED))
         self._rows = chosen.rows
-        self._alone, self._probes = chosen.is_alone, chosen.is_probe
+        self._is_alone, self._probes = chosen.is_alone, chosen.is_probe
         self._taken = np.concatenate([chosen.aside, chosen.rows])
-
-    def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
-        """The records as they came; what is cut off by now, as it is in the files."""
-        origins, owner, letters = rows["origin"].tolist(), self.owner, list[Letter]()
-        records = self._context.logs.records(self._context.topics.input, owner.number, origins)
-        for place, origin in enumerate(origins):
-            if origin in records:
-                letters.append(letter_of(records[origin], reasons[origin], True))
-                continue
-            row = rows[place : place + 1]
-            (payload,) = map(unpack, owner.store.read(row))
-            request = [(TO, owner.store.targets[row["target"][0]].encode()), (AT, b"%d" % row["due"][0])]
-            request += [(ID, payload.id)] if payload.id else []
-            headers = [*request, *payload.headers]
-            letters.append(Letter(origin, reasons[origin], payload.value, payload.key, headers, True))
-        return letters
 
     def read(self) -> None:
         """Step 3."""
@@ -234,7 +199,7 @@ class Turn:
         producer.begin()
         topics = map(owner.store.targets.__getitem__, self._rows["target"].tolist())
         messages = handed_on(self._blobs, self._headers_of_delivery())
-        if self._is_named:
+        if self._has_reports:
             for origin, topic, (value, key, headers) in zip(
                 self._rows["origin"].tolist(), topics, messages, strict=True
             ):
@@ -249,13 +214,13 @@ class Turn:
         self._blobs = []  # the client has them
 
     @property
-    def _is_named(self) -> bool:
+    def _has_reports(self) -> bool:
         """Whether there is a report of each message: it takes a tenth of a turn's time."""
-        return self._alone or self.owner.is_naming
+        return self._is_alone or self.owner.reports_each
 
     def _headers_of_delivery(self) -> Iterator[list[Header]]:
         """The headers by which whoever gets a message knows its request and its due time."""
-        prefix, last, until = self._context.place(self.owner.number, 0)[:-1].encode(), None, (UNTIL, b"")
+        prefix, last, until = self._context.prefix(self.owner.number).encode(), None, (UNTIL, b"")
         for origin, due in zip(self._rows["origin"].tolist(), self._rows["due"].tolist(), strict=True):
             if due != last:
                 last, until = due, (UNTIL, b"%d" % due)
@@ -267,14 +232,14 @@ class Turn:
         gone = np.array(list(self._gone), "<i8")
         parts = [(State.FIRED, self._rows["origin"]), *([(State.CANCELLED, gone)] if len(gone) else [])]
         for state, origins in parts:
-            for value in settlements(state, origins, self._position, self._context.mark):
+            for value in settlements(state, origins, self._position, self._context.input_hash):
                 owner.producer.send(topics.settled, value, None, owner.number, on_delivery=self._hear_settled)
         replies = ((reply.as_json(), reply.id.encode(), list[Header]()) for reply in self._replies)
         owner.producer.send_many(repeat(topics.replies, len(self._replies)), replies)
         for letter in self._letters:
             place = self._context.place(owner.number, letter.offset)
             headers: list[Header] = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
-            if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
+            if letter.offset in owner.refused_letters:  # the letter itself: it goes without the record
                 headers.append(("dead-record", f"too much for this topic: it stands at {place}".encode()))
                 owner.producer.send(topics.dead, None, None, headers=headers)
             else:
@@ -290,14 +255,14 @@ class Turn:
         """Step 7; when it returns, Kafka has it all."""
         self.owner.producer.commit()
 
-    def mark(self) -> None:
+    def apply(self) -> None:
         """Step 8."""
         owner = self.owner
         gone = np.array(list(self._gone), "<i8")
         for origins, state in ((self._rows["origin"], State.FIRED), (gone, State.CANCELLED)):
             if len(origins):
-                owner.log_span.unsaved += 64 + origins.nbytes
-                with owner.disk.asking():  # it is settled all the same, and the next checkpoint writes it down
+                owner.log_span.unsaved += RECORD_BYTES + origins.nbytes
+                with owner.disk.noting():  # it is settled all the same, and the next checkpoint writes it down
                     owner.store.settle(origins, state)
         owner.checkpoints.is_changed = True
         owner.settled_position = self._settled_position
@@ -309,10 +274,10 @@ class Turn:
         owner.rest_until_ns = self._context.clock.monotonic_ns() + owner.rest.ns
         for letter in self._letters:  # what was learned of refusals
             owner.refused.pop(letter.offset, None)
-            owner.refused.pop(~letter.offset, None)
+            owner.refused_letters.pop(letter.offset, None)
         owner.most_letters, owner.anew = min(MOST, max(owner.most_letters, 2 * len(self._letters))), 0
-        if not self._alone:
-            owner.is_naming = False
+        if not self._is_alone:
+            owner.reports_each = False
         elif len(self._rows):
             owner.doubts.took(int(self._rows["target"][0]), len(self._rows))
         self._counts.turn(self._context.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
@@ -330,11 +295,15 @@ class Turn:
             owner.doubts.probe(int(self._rows["target"][0]), False)
         else:
             letters, carried = len(self._letters), self.carried
-            learn(owner, AbortedTurn(self._rows, letters, carried, self._is_named, self._alone, refusal), self._reports)
+            learn(
+                owner,
+                AbortedTurn(self._rows, letters, carried, self._has_reports, self._is_alone, refusal),
+                self._reports,
+            )
         rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
         are_refused = np.isin(rows["origin"], list(owner.refused))
         owner.doubts.refused(rows[are_refused])
-        put_back(owner, rows[~are_refused], self._alone)
+        put_back(owner, rows[~are_refused], self._is_alone)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -345,3 +314,70 @@ class Turn:
         if error is None:
             self._written.setdefault(what.id, {})[message.offset()] = what.began
         self._reports.of_next(what.after, error, message)
+
+
+class OwnerTurns:
+    """`counts` hear of what is committed; `of(number, action)` does something with the owner of a partition, and deals with
+    its failure."""
+
+    def __init__(self, counts: Counts, of: Callable[[int, Action], int]) -> None:
+        self._counts, self._of = counts, of
+        self._pool = ThreadPoolExecutor(AT_ONCE, "turns")
+        self._under_way: deque[tuple[Turn, Future[None]]] = deque()
+
+    def is_wanted(self, owner: Owner) -> bool:
+        """Whether there is something for a turn, and the last one was long enough ago."""
+        context = owner.context
+        if owner.may_have_missed_input:
+            owner.catch_up(context.logs.bounds(context.topics.input, owner.number)[1])
+        if owner.rest_until_ns > context.clock.monotonic_ns():
+            return False
+        if not owner.has_caught_up:
+            are_many = len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
+            # a cancel that waits may be for a message of which only a copy is left, which was not read yet (wire/moves.py)
+            return are_many and owner.log_span.moves.end <= owner.position
+        if not owner.is_quiet(0):
+            return True
+        # if nothing is delivered, the group's offset is committed seldom
+        since_ns = context.clock.monotonic_ns() - owner.rest_until_ns
+        return owner.command_position < owner.position and since_ns >= CHECKPOINT_NS
+
+    def run(self, owners: Sequence[Owner]) -> int:
+        """A turn of each; how much was committed, and so nothing if none was."""
+        done = 0
+        try:
+            for owner in owners:
+                if len(self._under_way) == AT_ONCE:
+                    done += self._finish()
+                self._of(owner.number, self._begin)
+            while self._under_way:
+                done += self._finish()
+        finally:
+            for turn, _ in self._under_way:  # rule 8
+                turn.owner.producer.give_up()
+            wait([ended for _, ended in self._under_way])
+            self._under_way.clear()
+        return done
+
+    def _begin(self, owner: Owner) -> int:
+        turn = Turn(owner, self._counts)
+        turn.begin()
+        self._under_way.append((turn, self._pool.submit(turn.end)))
+        return 1
+
+    def _finish(self) -> int:
+        """Wait for the one that was begun first, and apply it."""
+        turn, ended = self._under_way[0]
+        wait([ended])
+        self._under_way.popleft()
+
+        def apply(owner: Owner) -> int:
+            ended.result()
+            turn.undo() if turn.is_thrown_away else turn.apply()
+            return max(1, turn.carried)  # or at least the position of the commands
+
+        return self._of(turn.owner.number, apply)
+
+    def close(self) -> None:
+        """No more turns."""
+        self._pool.shutdown()

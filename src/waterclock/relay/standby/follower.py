@@ -1,7 +1,7 @@
 """The files of a partition that another relay owns, kept as an owner keeps its own. Nothing is delivered, answered or
 written to Kafka here.
 
-    1. open      the partition's files, and hold them against both logs (replay.py)
+    1. open      the partition's files, and hold them against both logs (take_over.py)
     2. settle    what TOPIC.settled says up to where it ended then: a snapshot, and what came after it
     3. follow    both logs: the input is filed, what is settled is settled
     4. close     with a checkpoint: whoever takes the partition over here begins with these files (take_over.py)
@@ -10,7 +10,7 @@ Rule 1: the data position is how far the input is filed. The command position is
         and nobody else's. So a new owner of these files answers what the dead one did not.
 Rule 2: what is settled before its message is filed is remembered, and the other way round: no order between the two logs
         is needed, but for copies (rule 3).
-Rule 3: a record with the header of a copy is one only where TOPIC.settled names its offset. The two become visible in any
+Rule 3: a record with the header of a copy is one only if TOPIC.settled names its offset. The two become visible in any
         order. It waits, and what stands behind it, until it is named, or a command position behind it is known: an owner
         that has gone on behind a copy had named it before.
 Rule 4: nothing is loaded: what is near takes no memory here.
@@ -27,7 +27,7 @@ from confluent_kafka import Message
 from waterclock.relay.logs.logs import fingerprint_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.log_span import EACH
-from waterclock.relay.owner.replay import Replay
+from waterclock.relay.owner.take_over import Replay
 from waterclock.relay.store import StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.wire.columns import read
@@ -37,9 +37,9 @@ CHECKPOINT_NS: Final = 5_000_000_000
 CHECKPOINT_BYTES: Final = 16 << 20  # of messages, since the last one: more at once would keep the disk for long
 
 
-class Follower:
-    """Of one partition. `position`: the input is filed up to here; `settled_position`: so is TOPIC.settled. `held` are
-    records that wait (rule 3).
+class StandbyFollower:
+    """The files of one partition. `position`: the input is filed up to here; `settled_position`: so is TOPIC.settled.
+    `held` are records that wait (rule 3).
 
     ConnectionLost, StoreDamaged, OSError or UsageError if it cannot begin; then nothing is held.
     """
@@ -100,11 +100,11 @@ class Follower:
         return 0 if self._doubtful >= 0 and not self._is_decided(self._doubtful) else self._file()
 
     def reached(self, offset: int) -> None:
-        """It is said that the input was read up to here: for who asks how far behind this is."""
+        """librdkafka says that the input was read up to here; `behind` counts from there."""
         self._reached = max(self._reached, offset)
 
     def behind(self, end: int) -> int:
-        """How many offsets of the input are to be filed, where it ends there."""
+        """How many offsets of the input are to be filed, if it ends there."""
         return max(0, end - (self.position if self.held else max(self.position, self._reached)))
 
     def _file(self) -> int:
@@ -156,5 +156,6 @@ class Follower:
         return self.store.checkpoint_steps(self.position, self._fingerprint, self.settled_position)
 
     def checkpoint(self) -> None:
-        """What was filed and settled so far outlasts a crash. Step 4. OSError if the disk refuses it."""
+        """Step 4. Write down what was filed and settled so far, so that it outlasts a crash. OSError if the disk refuses
+        it."""
         self.checkpoints.finish()

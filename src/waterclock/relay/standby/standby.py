@@ -1,10 +1,10 @@
 """The warm standby: a relay keeps the files of the partitions that others own, so that it can go on with them at once.
 
 Rule 1: what this relay owns, or is being given, is not followed: its files are the owner's, and are locked.
-Rule 2: following yields to owning. Where nothing is due within `QUIET_MS`, a step takes `QUIET_NS`; else it takes `BUSY_NS`
+Rule 2: following yields to owning. If nothing is due within `QUIET_MS`, a step takes `QUIET_NS`; else it takes `BUSY_NS`
         in `EACH_NS`. The relay has one thread, and what is due in it is worth more than what may be due in it some day.
-Rule 3: whatever goes wrong with a partition that is followed, its follower is let go, that is said, and another one begins
-        after a pause that grows. Nothing of it ends the relay, or an owner: the logs have it all.
+Rule 3: whatever goes wrong with a partition that is followed, its follower is let go, that is logged, and another one
+        begins after a pause that grows. Nothing of it ends the relay, or an owner: the logs have it all.
 Rule 4: the disk is for the owners first. With less than `RESERVE` free, nothing is filed here; and if an owner's files
         were refused, those that are kept here are removed, and not begun again for `AGAIN_NS`: what they hold is in the
         log, and Kafka is asked whether it is. What is a last copy, or may be one, stays.
@@ -26,13 +26,13 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
-from waterclock.kafka.partitions import Partition
+from waterclock.kafka import Partition
 from waterclock.kafka.patience import Backoff
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.logs.tails import TailConsumer
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
-from waterclock.relay.standby.follower import Follower
+from waterclock.relay.standby.follower import StandbyFollower
 from waterclock.relay.statistics import StandbyStatistics
 from waterclock.relay.store import StoreDamaged
 
@@ -69,7 +69,7 @@ class Standby:
         self._context = context
         self._numbers = frozenset(numbers)
         self._owners = owners
-        self.followers: dict[int, Follower] = {}
+        self.followers: dict[int, StandbyFollower] = {}
         self.is_ready = False
         self._tails = TailConsumer(context.settings)
         self._queue: deque[Message] = deque()
@@ -139,7 +139,7 @@ class Standby:
             self._logs.close()
 
     def statistics(self) -> dict[int, StandbyStatistics]:
-        """Of each partition that is followed, or that was to be."""
+        """A record for each partition that is followed, or that was to be."""
         failed = {number: StandbyStatistics(why=failure.why) for number, failure in self._failed.items()}
         found = dict[int, StandbyStatistics]()
         for number, follower in self.followers.items():
@@ -173,13 +173,13 @@ class Standby:
 
     def _follow(self, number: int) -> int:
         """Begin with TOPIC.settled; the input is read once that was."""
-        self.followers[number] = follower = Follower(self._careful, number)
+        self.followers[number] = follower = StandbyFollower(self._careful, number)
         settled, _ = self._places(number)
         self._tails.add(settled, follower.settled_position)
         self._read_input(follower)
         return 0
 
-    def _read_input(self, follower: Follower) -> None:
+    def _read_input(self, follower: StandbyFollower) -> None:
         _, input = self._places(follower.number)
         if follower.is_settled and not self._tails.reads(input):
             self._tails.add(input, follower.position)

@@ -2,22 +2,22 @@
 
 One turn of a lap, one transaction:
 
-    1. choose    the oldest records from the swept mark on: of those that are pending, copies are made
+    1. choose    the oldest records from the swept offset on: of those that are pending, copies are made
     2. copy      they are appended to the same partition of the input, and Kafka says where
-    3. settle    TOPIC.settled names those offsets, and the new swept mark
+    3. settle    TOPIC.settled names those offsets, and the new swept offset
     4. commit
-    5. mark      in memory
+    5. apply     in memory what is committed now
 
-Rule 1: a lap is a matter of volume. It goes on while the input from the swept mark on has more than twice what is pending
+Rule 1: a lap is a matter of volume. It goes on while the input from the swept offset on has more than twice what is pending
         and `lap_bytes`. Half of what is swept then is not pending, at least: a message is copied once for as many bytes
         as all that is pending has, or more.
 Rule 2: should what is pending be larger than it is taken to be, the input is not copied again and again: a lap ends where
         the input ended when it began, and the next one begins when `lap_bytes` more were written.
 Rule 3: what is not pending is not read, but where copies stand: there nothing shows what is pending.
 Rule 4: no position of commands moves. A copy is a request that came long ago, and was answered: moves.py.
-Rule 5: a copy that Kafka does not take stays where it is, and the swept mark before it, until it is not pending any more.
+Rule 5: a copy that Kafka does not take stays where it is, and the swept offset before it, until it is not pending any more.
 Rule 6: if somebody else cut the input off, and the files are the last copy of what is pending before its beginning,
-        there is no lap until that is delivered: the swept mark would say that the input has all.
+        there is no lap until that is delivered: the swept offset would say that the input has all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _AWAITED_S: Final = 0.005
 
 
 class LapTurn:
-    """The steps of the file, once, with the records that were read from the swept mark on. `until`: where to sweep to, at
+    """The steps of the file, once, with the records that were read from the swept offset on. `until`: where to sweep to, at
     most."""
 
     def __init__(self, owner: Owner, counts: Counts, records: Sequence[Message], until: int, most: int) -> None:
@@ -66,7 +66,7 @@ class LapTurn:
 
     def run(self) -> int:
         """Steps 1 to 5; how many were copied. Whatever is raised, the owner is of no more use."""
-        for step in (self.choose, self.copy, self.settle, self.commit, self.mark):
+        for step in (self.choose, self.copy, self.settle, self.commit, self.apply):
             step()
         return len(self._chosen)
 
@@ -115,7 +115,7 @@ class LapTurn:
     def settle(self) -> None:
         """Step 3."""
         owner, context = self._owner, self._owner.context
-        self._moved = Move(owner.command_position, self.swept, context.mark, stretches_of(sorted(self._offsets)))
+        self._moved = Move(owner.command_position, self.swept, context.input_hash, stretches_of(sorted(self._offsets)))
         owner.producer.send(
             context.topics.settled, self._moved.packed(), None, owner.number, on_delivery=self._hear_settled
         )
@@ -128,7 +128,7 @@ class LapTurn:
         """Step 4; when it returns, Kafka has it all."""
         self._owner.producer.commit()
 
-    def mark(self) -> None:
+    def apply(self) -> None:
         """Step 5."""
         owner = self._owner
         owner.log_span.moved(self._moved)
@@ -210,7 +210,7 @@ class Laps:
         return self._turn(records, limit) if records else 0
 
     def _next(self) -> int | None:
-        """The first place from the swept mark on at which something may be pending (rule 3)."""
+        """The first place from the swept offset on at which something may be pending (rule 3)."""
         found = (
             self._owner.store.ledger.origins.next_pending(self._from),
             self._owner.log_span.moves.next_copy(self._from),

@@ -7,7 +7,7 @@
 
 Rule 1: what is missing is made; a topic that is there is never changed.
 Rule 2: Kafka deletes nothing of TOPIC and TOPIC.settled by age or size: that would be what is pending. A relay does not
-        start on topics that do, and one that runs says so (retention.py).
+        start on topics that do, and one that runs says so (watcher.py).
 """
 
 from __future__ import annotations

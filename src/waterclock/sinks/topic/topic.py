@@ -33,9 +33,8 @@ import pyarrow as pa
 from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
-from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.client import Client, Remedies, committed
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
-from waterclock.kafka.reading import committed
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.sinks.base import Batch, LastBatch

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from waterclock.errors import EnvironmentMissing
-from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.kafka import Offsets, Partition
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.packing.by_place import in_workers
 from waterclock.streaming.toml.topics import Topics

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
-from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.kafka import Offsets, Partition
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.streaming.toml.topics import Where
 from waterclock.streaming.topics.client import client_for, resolved

@@ -18,7 +18,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from waterclock.kafka.partitions import Partition
+from waterclock.kafka import Partition
 from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
 from waterclock.streaming import buckets, frames
 from waterclock.streaming.topics.changes import ChangeLayout, read_changes

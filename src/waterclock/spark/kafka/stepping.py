@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from waterclock.errors import UsageError
-from waterclock.kafka.partitions import Partition
+from waterclock.kafka import Partition
 from waterclock.rules.model import Rules
 from waterclock.spark.batch.steps import SOURCE, applied, nothing
 from waterclock.spark.dataframe.rows import PLACE, add_judged

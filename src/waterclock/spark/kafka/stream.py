@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.kafka import Offsets, Partition
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files import reader

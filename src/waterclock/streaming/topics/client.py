@@ -10,7 +10,7 @@ from typing import Any
 
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, pip_install
-from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.kafka import Offsets, Partition
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.streaming.toml.topics import Topics, Where
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from waterclock.kafka.partitions import Partition
+from waterclock.kafka import Partition
 from waterclock.streaming.layout import END_US, end_of
 
 

@@ -18,9 +18,9 @@ from typing import Any
 from confluent_kafka import KafkaError, TopicPartition
 
 from waterclock.errors import WaterclockError
+from waterclock.kafka import Partition
 from waterclock.kafka.client import Client
 from waterclock.kafka.errors import Meaning, meaning_of
-from waterclock.kafka.partitions import Partition
 from waterclock.streaming.topics.client import client_for
 from waterclock.streaming.topics.offsets import Range
 from waterclock.streaming.topics.records import UNREADABLE, Headers, Records

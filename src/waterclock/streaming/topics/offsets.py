@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.kafka import Offsets, Partition
 
 LEAST_SHARE = 10_000  # records; below, a task's start costs more than its work
 
