@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock.relay.logs.settled import SettledOrigins
-from waterclock.relay.store.origins import CHUNK, Origins, State
-from waterclock.relay.store.slots import SpanSlots
+from waterclock.relay.store.origins import CHUNK, Origins, SpanSlots, State
 from waterclock.relay.wire.moves import Move
 from waterclock.relay.wire.settlement import Settlement, mark_of
 from waterclock.relay.wire.snapshot import SettledSnapshot, SnapshotPart, part_of

@@ -13,7 +13,9 @@ import pytest
 pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, reopened, settle, settled
-from waterclock.relay.store import PartitionStore, StoreDamaged, files, ledger, manifest
+from waterclock.relay.store import PartitionStore, StoreDamaged, files, ledger
+from waterclock.relay.store import store as module
+from waterclock.relay.store.folder import Folder
 
 
 class Crash(BaseException):
@@ -47,10 +49,10 @@ def prepared(folder: Path, patch: pytest.MonkeyPatch) -> PartitionStore:
 
 STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "before 1": lambda patch: patch.setattr(PartitionStore, "_drop_finished", crash),
-    "before 2": lambda patch: patch.setattr(manifest, "contents", crash),
+    "before 2": lambda patch: patch.setattr(module, "manifest_bytes", crash),
     "before 3": lambda patch: patch.setattr(files.StoreFiles, "begin_flush", crash),
     "within 3": lambda patch: patch.setattr(files, "flush_folder", crash),
-    "before 4": lambda patch: patch.setattr(manifest, "write", crash),
+    "before 4": lambda patch: patch.setattr(Folder, "write_manifest", crash),
     "within 4": lambda patch: patch.setattr(os, "replace", crash),
     "before 5": lambda patch: patch.setattr(files.Flush, "sweep", crash),
     "within 5": lambda patch: patch.setattr(Path, "unlink", remove_one),

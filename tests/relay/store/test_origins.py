@@ -9,9 +9,8 @@ pytest.importorskip("numpy")
 import numpy as np
 
 from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle, settled, turn
-from waterclock.relay.store import PartitionStore, State, ledger, slots
-from waterclock.relay.store.origins import CHUNK, Origins
-from waterclock.relay.store.slots import FIRST_SLOT, SpanSlots
+from waterclock.relay.store import PartitionStore, State, ledger, origins
+from waterclock.relay.store.origins import CHUNK, FIRST_SLOT, Origins, SpanSlots
 
 
 @pytest.mark.parametrize("journal_bytes", [0, 1 << 20])
@@ -59,7 +58,7 @@ def test_the_slot_of_a_span_that_was_dropped_is_given_again(store: PartitionStor
 def test_when_slots_run_short_the_other_topics_of_a_span_are_counted_together(
     store: PartitionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "SPARE", 65_535 - FIRST_SLOT - 1)
+    monkeypatch.setattr(origins, "SPARE", 65_535 - FIRST_SLOT - 1)
     for n in range(5):
         append(store, [(n, NOON)], target=f"topic-{n}")
     settle(store, 4)

@@ -21,8 +21,8 @@ from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.logs.logs import Logs
 from waterclock.relay.statistics import MessageStatistics
 from waterclock.relay.store import Payload, SpanLevel, State
+from waterclock.relay.store.filing import past_ms
 from waterclock.relay.store.spans import Edges, end_of
-from waterclock.relay.store.spantable import past_ms
 from waterclock.relay.watching.listing import Due, Messages, Overview
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.watching.recurring import PendingSeries, SoonestSeries, cron_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waterclock.durations import from_us
-from waterclock.relay.store.salvage import Leftover, Salvage
+from waterclock.relay.store.folder import Leftover, Salvage
 
 _SPAN = ("start_ms", "end_ms", "target", "pending")
 
