@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock.relay.owner.log_span import LogSpan, Volume
-from waterclock.relay.wire.moves import Move, Moves, stretches_of
+from waterclock.relay.wire.moves import Moves, stretches_of
+from waterclock.relay.wire.settlement import Move
 
 OFFSETS = st.sets(st.integers(0, 60))
 

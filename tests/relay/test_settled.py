@@ -8,11 +8,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.relay.logs.settled import SettledOrigins
 from waterclock.relay.store.origins import CHUNK, Origins, SpanSlots, State
-from waterclock.relay.wire.moves import Move
-from waterclock.relay.wire.settlement import Settlement, mark_of
-from waterclock.relay.wire.snapshot import SettledSnapshot, SnapshotPart, part_of
+from waterclock.relay.wire.settlement import (
+    Move,
+    SettledOrigins,
+    SettledSnapshot,
+    Settlement,
+    SnapshotPart,
+    mark_of,
+    part_of,
+)
 
 MARK, OTHER = mark_of("an id"), mark_of("another")
 PLACES = st.lists(st.integers(0, 4 * CHUNK), max_size=8)

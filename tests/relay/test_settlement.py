@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock.relay.store import State
-from waterclock.relay.wire.moves import Move, move_of
-from waterclock.relay.wire.settlement import MOST, NoSettlement, mark_of, settlement_of, settlements
-from waterclock.relay.wire.snapshot import SettledSnapshot, part_of
+from waterclock.relay.wire.settlement import (
+    MOST,
+    Move,
+    NoSettlement,
+    SettledSnapshot,
+    mark_of,
+    move_of,
+    part_of,
+    settlement_of,
+    settlements,
+)
 
 MARK = mark_of("an id")
 

@@ -36,7 +36,7 @@ from waterclock.relay.cluster.same_logs import SameLogs
 from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.unassigned import UnassignedPartitions
 from waterclock.relay.cluster.watcher import Watcher
-from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs import Logs
 from waterclock.relay.owner.context import Context, Reading, RecordRefused, committed_of, in_silence, staying
 from waterclock.relay.owner.disk_space import no_disk
 from waterclock.relay.owner.owner import Owner

@@ -9,7 +9,7 @@ import numpy as np
 from waterclock.clock import ManualClock
 from waterclock.relay.store import Identity, PartitionStore, State, pack, rows_of
 from waterclock.relay.store.origins import CHUNK
-from waterclock.relay.wire.snapshot import SnapshotCapture, restore
+from waterclock.relay.wire.settlement import SnapshotCapture, restore
 
 IDENTITY = Identity("group", "topic", 0)
 END = 3 * CHUNK + 10

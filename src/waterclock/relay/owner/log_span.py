@@ -11,7 +11,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
-from waterclock.relay.wire.moves import Move, Moves, numbers_of, packed_numbers
+from waterclock.relay.wire.moves import Moves, numbers_of, packed_numbers
+from waterclock.relay.wire.settlement import Move
 
 EACH: Final = 100  # bytes of a record besides its message
 _MARKS: Final = 1_024

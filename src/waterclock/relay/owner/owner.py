@@ -21,7 +21,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.logs.logs import fingerprint_of
+from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.disk_space import DiskSpace
 from waterclock.relay.owner.doubts import Doubts
@@ -32,8 +32,8 @@ from waterclock.relay.owner.pace import MOST, Pace, Rest
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.store.rows import Array
-from waterclock.relay.wire.columns import Requests, read
 from waterclock.relay.wire.letters import Command, Letter
+from waterclock.relay.wire.moves import Requests, read
 from waterclock.relay.wire.request import headers_of
 
 SOON_MS: Final = 600_000

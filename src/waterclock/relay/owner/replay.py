@@ -18,14 +18,11 @@ from contextlib import suppress
 from confluent_kafka import Message
 
 from waterclock.errors import UsageError
-from waterclock.relay.logs.logs import fingerprint_of, offset_of
-from waterclock.relay.logs.settled import record_of
+from waterclock.relay.logs import fingerprint_of, offset_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.log_span import LogSpan
 from waterclock.relay.store import PartitionStore
-from waterclock.relay.wire.moves import Move
-from waterclock.relay.wire.settlement import NoSettlement, Settlement
-from waterclock.relay.wire.snapshot import Assembly, SnapshotPart, restore
+from waterclock.relay.wire.settlement import Assembly, Move, NoSettlement, Settlement, SnapshotPart, record_of, restore
 
 log = logging.getLogger("waterclock.relay")
 

@@ -1,4 +1,4 @@
-"""When a snapshot of what is settled is taken, and the transaction that writes it (snapshot.py says what is in it):
+"""When a snapshot of what is settled is taken, and the transaction that writes it (settlement.py says what is in it):
 
     1. capture   a chunk at a time, while everything else goes on
     2. write     its records to TOPIC.settled
@@ -20,7 +20,7 @@ from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
-from waterclock.relay.wire.snapshot import SettledSnapshot, SnapshotCapture
+from waterclock.relay.wire.settlement import SettledSnapshot, SnapshotCapture
 
 TIMES: Final = 4
 PART_OF_LAP: Final = 16

@@ -16,7 +16,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, TopicPartition
 
 from waterclock.kafka.errors import words_of
-from waterclock.relay.logs.logs import offset_of
+from waterclock.relay.logs import offset_of
 from waterclock.relay.owner.owner import Owner
 
 log = logging.getLogger("waterclock.relay")

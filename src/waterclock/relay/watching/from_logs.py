@@ -18,7 +18,7 @@ import numpy as np
 from waterclock.clock import SystemClock
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings, from_file
-from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs import Logs
 from waterclock.relay.statistics import MessageStatistics
 from waterclock.relay.store import Payload, SpanLevel, State
 from waterclock.relay.store.filing import past_ms

@@ -11,7 +11,7 @@ Rule 2: by the order in 1, of the requests up to the input's end all are known t
 Rule 3: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
 Rule 4: what was moved on stands at its last copy, and nothing pending stands below what is swept (moves.py). Of what was
         moved on between the two questions of 1, the copy stands behind that end: it is read to there.
-Rule 5: what was cut off TOPIC.settled is known through a snapshot that stands there (settled.py); without one that can be
+Rule 5: what was cut off TOPIC.settled is known through a snapshot that stands there (settlement.py); without one that can be
         read, the view is refused. Where a relay cuts off what is being read, it is an error, and nothing is left out.
 """
 
@@ -25,13 +25,12 @@ from confluent_kafka import Message
 
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
-from waterclock.relay.logs.logs import Logs
-from waterclock.relay.logs.settled import SettledOrigins, record_of
+from waterclock.relay.logs import Logs
 from waterclock.relay.owner.context import Reading, in_silence
 from waterclock.relay.store.origins import State
 from waterclock.relay.wire.letters import Command
 from waterclock.relay.wire.request import Action, BadRequest, DelayRequest, request_in, request_of
-from waterclock.relay.wire.settlement import NoSettlement, mark_of
+from waterclock.relay.wire.settlement import NoSettlement, SettledOrigins, mark_of, record_of
 from waterclock.relay.wire.topics import Topics
 
 log = logging.getLogger("waterclock.relay")
