@@ -91,7 +91,7 @@ class Logs:
 
 class Reader:
     """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: none has
-    come since it was last asked."""
+    come in the last call of `ahead`."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str, partition: int, start: int) -> None:
         self._topic = topic
