@@ -90,8 +90,8 @@ class Logs:
 
 
 class Reader:
-    """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: none has
-    come in the last call of `ahead`."""
+    """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: the
+    last call of `ahead` had none to give."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str, partition: int, start: int) -> None:
         self._topic = topic

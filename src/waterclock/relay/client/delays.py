@@ -259,7 +259,8 @@ class Delays:
 
         topic = f"{self._topic}.replies"
         settings = {**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100}
-        finder, reader = Consumer(settings), Consumer(settings)  # one used for metadata begins to read a second later
+        # two: librdkafka's consumer, once used for metadata, begins to read a second later
+        finder, reader = Consumer(settings), Consumer(settings)
         try:
             each = [
                 TopicPartition(topic, n) for n in finder.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
