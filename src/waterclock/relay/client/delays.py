@@ -93,7 +93,8 @@ class Delays:
     ) -> Receipt:
         """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime,
         or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same: one
-        cancel meets both. What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes to TOPIC.dead.
+        cancel meets both. What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes
+        to TOPIC.dead.
         """
         made = self._headers(target, when_headers(delay, at, expires), id, headers, is_replace=False)
         return self._write(value, key, made, id, self._place(key, id))
