@@ -117,7 +117,7 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "store": set(),
     "wire": {"store"},
     "cluster": {"wire"},
-    "logs": {"store", "wire"},
+    "logs": {"wire"},
     "statistics": {"store", "wire"},
     "owner": {"cluster", "logs", "statistics", "store", "wire"},
     "handlers": {"owner", "wire"},

@@ -39,11 +39,14 @@ def test_a_file_is_believed_at_its_whole_length_alone(tmp_path: Path) -> None:
 
 def test_the_manifest_of_a_relays_files_is_read_as_earlier_versions_wrote_it(tmp_path: Path) -> None:
     pytest.importorskip("numpy")
-    from waterclock.relay.store import Identity, manifest
+    from waterclock.relay.store import Identity
+    from waterclock.relay.store.folder import MANIFEST, Folder
 
-    (tmp_path / manifest.NAME).write_bytes(
+    (tmp_path / MANIFEST).write_bytes(
         b'{"format":2,"identity":{"group":"relay","topic_id":"J8iNnLwT","partition":2},"next":7}\n35961ab4\n'
     )
-    stored = manifest.read(tmp_path, Identity("relay", "J8iNnLwT", 2))
+    folder = Folder(tmp_path)
+    stored = folder.read_manifest(Identity("relay", "J8iNnLwT", 2))
+    folder.release()
     assert stored is not None
     assert stored["next"] == 7

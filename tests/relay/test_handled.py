@@ -1,9 +1,17 @@
-"""Handlers that write to PostgreSQL: what they write is there exactly once, whoever dies between which steps."""
+"""Handlers that write to PostgreSQL: what they write is there exactly once, whoever dies between which steps; and
+whichever of several processes is killed with SIGKILL.
+"""
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -11,13 +19,16 @@ import pytest
 
 from tests.postgres_server import PostgresServer
 from tests.relay.handler_steps import Failing, death, deliver, handle, making, requests
+from tests.relay.test_delays import _run
 from tests.relay.world import World, step_until
+from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, UsageError
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.postgres.session import Session
 from waterclock.relay import Delivery
 from waterclock.relay.handlers.handled_offsets import TABLE
 from waterclock.relay.handlers.handler import Handler
+from waterclock.testing import Broker
 
 pytestmark = pytest.mark.postgres
 
@@ -201,3 +212,55 @@ def test_a_connection_that_goes_away_is_no_fault_of_the_handlers(
     handler.close()
     handle(own(writing(table)))
     assert (written(postgres, table), requests(world)) == ([("a", 1)], 0)
+
+
+MESSAGES = 300
+OVER_MS = 20_000
+
+
+@pytest.mark.long(seconds=60)
+def test_each_message_is_written_once_though_processes_are_killed(
+    relay_broker: Broker, postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance, table = random.Random(seed), "done_by_many"
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.execute(f"CREATE TABLE {table} (id text, value text, attempt integer)")
+    with World(relay_broker, tmp_path, "handled", 3) as world:
+        world.clock = SystemClock()  # type: ignore[assignment]
+        relay, ended = world.started(), threading.Event()
+        thread = threading.Thread(target=_run, args=(relay, ended))
+        thread.start()
+        for number in range(MESSAGES):
+            world.send(str(number), in_ms=chance.randrange(OVER_MS), partition=number % 3)
+        arguments = [relay_broker.bootstrap, world.topic, world.target, postgres.url(), table]
+        command = [sys.executable, "-m", "tests.relay.handling", *arguments]
+        with (tmp_path / "out.txt").open("w") as out:
+            running = [subprocess.Popen(command, stdout=out, stderr=out) for _ in range(2)]
+            try:
+                until_s = time.monotonic() + 120
+                kills = 0
+                while len(rows(postgres, table)) < MESSAGES:
+                    assert time.monotonic() < until_s, (tmp_path / "out.txt").read_text()
+                    time.sleep(chance.uniform(1.0, 4.0))
+                    if kills < 6:
+                        kills += 1
+                        which = chance.randrange(2)
+                        running[which].kill()
+                        running[which].wait(10)
+                        running[which] = subprocess.Popen(command, stdout=out, stderr=out)
+            finally:
+                for process in running:
+                    process.kill()
+                    process.wait(10)
+                ended.set()
+                thread.join()
+    found = rows(postgres, table)
+    assert sorted(int(value) for value, _ in found) == list(range(MESSAGES))
+    assert {value for value, attempt in found if attempt > 1} == {str(n) for n in range(MESSAGES) if n % 10 == 7}
+
+
+def rows(postgres: PostgresServer, table: str) -> list[tuple[str, int]]:
+    with psycopg.connect(postgres.url()) as db:
+        return db.execute(f"SELECT value, attempt FROM {table}").fetchall()

@@ -18,7 +18,7 @@ from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
-from waterclock.relay.store import manifest
+from waterclock.relay.store.folder import Folder
 
 TURN = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "apply")
 REFUSED = ("abort", "undo")  # behind deliver, settle, send_position or commit
@@ -168,7 +168,7 @@ def test_a_death_around_a_checkpoint_loses_nothing(when: str, world: World, monk
     fill(world)
     step_quietly(relay)
     with monkeypatch.context() as patch:
-        dying(patch, manifest, "write", when)
+        dying(patch, Folder, "write_manifest", when)
         world.advance_ms(2_000)
         run_until_death(world, relay)
     relay = world.started()

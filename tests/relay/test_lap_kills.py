@@ -25,7 +25,7 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.relay.owner.take_over import TakeOver
 from waterclock.relay.relay import Relay
-from waterclock.relay.store import manifest
+from waterclock.relay.store.folder import Folder
 from waterclock.relay.upkeep.lap import LapTurn
 from waterclock.relay.upkeep.upkeep import SnapshotTurn
 
@@ -149,7 +149,7 @@ def test_a_death_around_the_first_checkpoint_of_files_made_of_a_snapshot(
 ) -> None:
     world.crash(filled(world))
     with monkeypatch.context() as patch:
-        dying(patch, manifest, "write", when, 2)
+        dying(patch, Folder, "write_manifest", when, 2)
         dead = world.relay(folder=world.folder / "empty", lap_bytes=LAP_BYTES)
         with pytest.raises(Death):
             step_until(lambda: world.advance_ms(1_000), dead)

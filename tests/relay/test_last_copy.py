@@ -15,7 +15,7 @@ from tests.relay.lapping import LAP_BYTES, fill, lapping, owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.relay.relay import Relay
-from waterclock.relay.store.salvage import Salvage
+from waterclock.relay.store.folder import Salvage
 
 FAR_MS = 86_400_000
 

@@ -11,8 +11,8 @@ from tests.relay.test_series import HOUR_MS, cancel, hourly, turn_to
 from tests.relay.world import World, step_quietly
 from waterclock.relay.relay import Relay
 from waterclock.relay.statistics import RecurringStatistics, SeriesStatistics
-from waterclock.relay.watching import recurring as module
-from waterclock.relay.watching.recurring import recurring, with_series
+from waterclock.relay.watching import gathering as module
+from waterclock.relay.watching.gathering import recurring, with_series
 from waterclock.testing import Broker
 
 

@@ -28,9 +28,7 @@ from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
-from waterclock.relay.wire.moves import Move, move_of
-from waterclock.relay.wire.settlement import NoSettlement, mark_of
-from waterclock.relay.wire.snapshot import Assembly, SettledSnapshot, part_of
+from waterclock.relay.wire.settlement import Assembly, Move, NoSettlement, SettledSnapshot, mark_of, move_of, part_of
 from waterclock.relay.wire.topics import Topics, prepare
 
 MARK = mark_of("an id")
@@ -164,7 +162,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch, which: set[int]) -> None:
             raise NoSettlement("its checksum is wrong")
         return part_of(value)
 
-    monkeypatch.setattr("waterclock.relay.logs.settled.part_of", read)
+    monkeypatch.setattr("waterclock.relay.wire.settlement.part_of", read)
 
 
 @pytest.mark.parametrize("which", [{1}, pytest.param({0}, marks=pytest.mark.long(seconds=2))])

@@ -14,7 +14,7 @@ from waterclock.clock import ManualClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs import Logs
 from waterclock.relay.owner import context
 from waterclock.relay.owner.turn import AT_ONCE, Turn
 from waterclock.relay.relay import Relay

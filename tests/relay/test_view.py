@@ -11,7 +11,7 @@ from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock import cli
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs import Logs
 from waterclock.relay.watching.view import View, bounds_of
 from waterclock.relay.wire.request import Action
 from waterclock.relay.wire.topics import Topics

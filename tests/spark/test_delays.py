@@ -25,7 +25,7 @@ from tests.relay.world import World, step_quietly, step_until
 from tests.test_readme import ROOT, blocks, run_block
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs import Logs
 from waterclock.relay.store import State
 from waterclock.relay.watching.view import LogBounds
 from waterclock.relay.wire.settlement import mark_of, settlements

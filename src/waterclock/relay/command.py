@@ -187,28 +187,28 @@ def read(arguments: Namespace) -> int:
 def ls(arguments: Namespace) -> int:
     """`waterclock relay ls`: how many messages are pending, by the span of their due times and their topic; and which of
     them recur. Both logs are read for it, or relays are asked (--at)."""
-    from waterclock.relay.watching import from_logs, from_relays, listing
+    from waterclock.relay.watching import listing, view
 
-    found = from_relays.ls(arguments.at) if arguments.at else from_logs.ls(arguments, SERVERS)
-    return listing.print_listed(found, arguments.json)
+    listed = listing.ls(arguments.at) if arguments.at else view.ls(arguments, SERVERS)
+    return listing.print_listed(listed, arguments.json)
 
 
 def due(arguments: Namespace) -> int:
     """`waterclock relay due`: what each partition has pending, and when the next of it is due. Both logs are read for it,
     or relays are asked (--at)."""
-    from waterclock.relay.watching import from_logs, from_relays, listing
+    from waterclock.relay.watching import listing, view
 
-    found = from_relays.due(arguments.at) if arguments.at else from_logs.due(arguments, SERVERS)
-    return listing.print_due(found, arguments.json)
+    due = listing.due(arguments.at) if arguments.at else view.due(arguments, SERVERS)
+    return listing.print_due(due, arguments.json)
 
 
 def show(arguments: Namespace) -> int:
     """`waterclock relay show`: where the messages of an id are: pending, delivered or cancelled. Exit code 1 for none. Both
     logs are read for it, or relays are asked (--at)."""
-    from waterclock.relay.watching import from_logs, from_relays, listing
+    from waterclock.relay.watching import listing, view
 
-    found = from_relays.show(arguments.at, arguments.id) if arguments.at else from_logs.show(arguments, SERVERS)
-    return listing.print_shown(found, arguments.json)
+    shown = listing.show(arguments.at, arguments.id) if arguments.at else view.show(arguments, SERVERS)
+    return listing.print_shown(shown, arguments.json)
 
 
 def files(arguments: Namespace) -> int:

@@ -37,8 +37,8 @@ from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
+from waterclock.relay.watching.gathering import recurring, with_series
 from waterclock.relay.watching.progress import Progress
-from waterclock.relay.watching.recurring import recurring, with_series
 from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.web.option import open_server
 

@@ -33,7 +33,7 @@ from waterclock.kafka.settings import base_settings
 from waterclock.relay.cluster.group import Member, UnassignedPartitions, leave
 from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Retention, SameLogs, Watcher
-from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs import Logs
 from waterclock.relay.owner.context import Context, Reading, RecordRefused, in_silence, no_disk, staying
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.take_over import PendingTakeOver, TakeOver

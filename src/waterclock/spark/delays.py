@@ -24,7 +24,7 @@ from waterclock.errors import EnvironmentMissing, UsageError, pip_install
 
 try:
     from waterclock.kafka.admin import Admin
-    from waterclock.relay.logs.logs import Logs
+    from waterclock.relay.logs import Logs
     from waterclock.relay.watching.view import LogBounds, SeenMessage, View, bounds_of
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: {pip_install('relay')}") from error

@@ -1,4 +1,5 @@
-"""What the tests of the store share: a clock that stands, messages that tell who they are, one verb for all that is near.
+"""What the tests of the store share: a clock that stands, messages that say who they are, one verb for all that is near;
+and what a store must say, computed dumbly: input and settlements as lists, and dicts of what they come to (`Oracle`).
 
 Rule 1: a message's value says its origin and due time, so that a wrong row is seen.
 """
@@ -6,12 +7,13 @@ Rule 1: a message's value says its origin and due time, so that a wrong row is s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from waterclock.clock import ManualClock
-from waterclock.relay.store import Identity, PartitionStore, pack, rows_of, unpack
+from waterclock.relay.store import Identity, PartitionStore, State, pack, rows_of, unpack
 
 HOUR, DAY = 3_600_000, 24 * 3_600_000
 NOON = 1_780_315_200_000  # 2026-06-01T12:00Z, in ms
@@ -79,3 +81,49 @@ def reopened(store: PartitionStore, now_ms: int | None = None) -> PartitionStore
     again = PartitionStore(store.folder.parent, store.identity, Date(now_ms or store._clock.wall_ms()))
     assert again.rebuilt is None
     return again
+
+
+@dataclass(frozen=True)
+class Record:
+    """One of the input: `offset` is where it lies, `origin` where its message first lay."""
+
+    offset: int
+    origin: int
+    due: int
+    target: str
+    id: bytes
+
+
+@dataclass
+class Oracle:
+    """Both logs, and what was read of them."""
+
+    input: list[Record] = field(default_factory=list)
+    settled: list[tuple[int, State]] = field(default_factory=list)  # origin, how
+    end: int = 1_000  # of the input; it begins there too
+
+    def state(self, origin: int) -> State:
+        return next((state for one, state in self.settled if one == origin), State.PENDING)
+
+    def messages(self) -> dict[int, Record]:
+        """By origin, as they first came."""
+        found: dict[int, Record] = {}
+        for record in self.input:
+            found.setdefault(record.origin, record)
+        return found
+
+    def pending(self) -> dict[int, Record]:
+        gone = {origin for origin, _ in self.settled}
+        return {origin: record for origin, record in self.messages().items() if origin not in gone}
+
+    def counts(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for record in self.pending().values():
+            found[record.target] = found.get(record.target, 0) + 1
+        return found
+
+    def found(self, id: bytes, after: int) -> list[tuple[int, int, str, State]]:
+        """What bears an id: pending, or due after a moment."""
+        some = (one for one in self.messages().values() if one.id == id)
+        whole = [(one.origin, one.due, one.target, self.state(one.origin)) for one in some]
+        return sorted(one for one in whole if one[1] > after or one[3] is State.PENDING)

@@ -15,7 +15,7 @@ pytest.importorskip("numpy")
 from tests.relay.store.stores import DAY, NOON, US, Date, append, checkpoint, settle, value
 from waterclock.errors import UsageError
 from waterclock.relay.store import Identity, PartitionStore
-from waterclock.relay.store.salvage import Salvage
+from waterclock.relay.store.folder import Salvage
 
 OTHERS = Identity("relay", "J8iNnLwT", 1)
 

@@ -14,7 +14,8 @@ pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, reopened, settle
 from tests.relay.store.test_model import files_in, named
-from waterclock.relay.store import PartitionStore, ids, manifest
+from waterclock.relay.store import PartitionStore, ids
+from waterclock.relay.store.folder import Folder
 
 
 class Disk:
@@ -25,7 +26,8 @@ class Disk:
         self.new_names, self.folder, self.manifests = False, 0, 0
         patch.setattr(os, "open", partial(self.open, os.open))
         patch.setattr(os, "fsync", partial(self.fsync, os.fsync))
-        patch.setattr(manifest, "write", partial(self.write_manifest, manifest.write))
+        real = Folder.write_manifest
+        patch.setattr(Folder, "write_manifest", lambda folder, data: self.write_manifest(real, folder, data))
 
     def open(self, real: Any, path: Any, flags: int, *rest: Any, **more: Any) -> int:
         self.new_names |= bool(flags & os.O_CREAT) and not os.path.exists(path)
@@ -37,10 +39,10 @@ class Disk:
         self.new_names &= stat.st_ino != self.folder
         real(fd)
 
-    def write_manifest(self, real: Any, folder: Path, data: bytes) -> None:
+    def write_manifest(self, real: Any, folder: Folder, data: bytes) -> None:
         files = dict(files_in(json.loads(data.partition(b"\n")[0])))
         assert files
-        assert [n for n, size in files.items() if self.flushed.get((folder / n).stat().st_ino, 0) < size] == []
+        assert [n for n, size in files.items() if self.flushed.get((folder.path / n).stat().st_ino, 0) < size] == []
         assert not self.new_names
         self.manifests += 1
         real(folder, data)

@@ -15,7 +15,7 @@ import numpy as np
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, reopened, settle, turn
 from waterclock.relay.store import Found, PartitionStore, State, StoreDamaged, ids, pack, rows_of
 from waterclock.relay.store.files import HEADER
-from waterclock.relay.store.runs import BLOCK, ENTRY, HASH, matches
+from waterclock.relay.store.ids import BLOCK, ENTRY, HASH, matches
 
 
 @pytest.fixture

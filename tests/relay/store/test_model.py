@@ -25,8 +25,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.relay.store.oracle import Oracle, Record
-from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, near, value
+from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, Oracle, Record, near, value
 from waterclock.relay.store import PartitionStore, State, ids, ledger, pack, rows_of
 from waterclock.relay.store import store as module
 

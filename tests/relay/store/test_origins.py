@@ -1,6 +1,10 @@
-"""What is known of origins when nothing is pending near them any more, and after the folder was opened again."""
+"""What is known of origins: when nothing is pending near them any more, after the folder was opened again, and when a
+snapshot says at once what is settled.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +13,10 @@ pytest.importorskip("numpy")
 import numpy as np
 
 from tests.relay.store.stores import DAY, HOUR, NOON, append, checkpoint, near, reopened, settle, settled, turn
-from waterclock.relay.store import PartitionStore, State, ledger, slots
-from waterclock.relay.store.origins import CHUNK, Origins
-from waterclock.relay.store.slots import FIRST_SLOT, SpanSlots
+from waterclock.clock import ManualClock
+from waterclock.relay.store import Identity, PartitionStore, State, ledger, origins, pack, rows_of
+from waterclock.relay.store.origins import CHUNK, FIRST_SLOT, Origins, SpanSlots
+from waterclock.relay.wire.settlement import SnapshotCapture, restore
 
 
 @pytest.mark.parametrize("journal_bytes", [0, 1 << 20])
@@ -59,7 +64,7 @@ def test_the_slot_of_a_span_that_was_dropped_is_given_again(store: PartitionStor
 def test_when_slots_run_short_the_other_topics_of_a_span_are_counted_together(
     store: PartitionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "SPARE", 65_535 - FIRST_SLOT - 1)
+    monkeypatch.setattr(origins, "SPARE", 65_535 - FIRST_SLOT - 1)
     for n in range(5):
         append(store, [(n, NOON)], target=f"topic-{n}")
     settle(store, 4)
@@ -81,3 +86,93 @@ def test_what_is_settled_stays_as_it_was_settled_first() -> None:
     assert origins.settle(some, State.CANCELLED, range(0)).tolist() == [3, 70_000]
     assert origins.settle(some, State.FIRED, range(0)).tolist() == []
     assert origins.values(some).tolist() == [State.CANCELLED, State.CANCELLED]
+
+
+IDENTITY = Identity("group", "topic", 0)
+END = 3 * CHUNK + 10
+PENDING = [5, CHUNK + 7, 3 * CHUNK + 2]  # in the first, the second, the last chunk
+CANCELLED = [6, 3 * CHUNK + 3]
+
+
+def empty(folder: Path) -> PartitionStore:
+    return PartitionStore(folder, IDENTITY, ManualClock())
+
+
+def file(store: PartitionStore, origins: list[int]) -> list[int]:
+    rows = rows_of([10**12] * len(origins), origins)
+    return store.append(rows, [pack(b"", None)] * len(origins), ["to"] * len(origins))["origin"].tolist()
+
+
+def filled(folder: Path) -> PartitionStore:
+    """All but `PENDING` is settled of what it knows; of the third chunk nothing is left but that."""
+    store = empty(folder)
+    fired = [0, 2 * CHUNK, 2 * CHUNK + 1, 3 * CHUNK]
+    file(store, sorted([*fired, *CANCELLED, *PENDING]))
+    store.settle(np.array(fired))
+    store.settle(np.array(CANCELLED), State.CANCELLED)
+    return store
+
+
+def restored(store: PartitionStore, folder: Path, swept: int) -> PartitionStore:
+    """Another one that a snapshot of the first was read into."""
+    capture = SnapshotCapture(store, 0, END, swept, [])
+    while capture.step():
+        pass
+    other = empty(folder)
+    other.begin(swept)
+    restore(other, capture.made(0))
+    return other
+
+
+def check(store: PartitionStore) -> None:
+    """What was pending may be filed; nothing else may."""
+    some = [0, 1, 5, 6, CHUNK, CHUNK + 7, CHUNK + 8, 2 * CHUNK, 2 * CHUNK + 1, 2 * CHUNK + 9]
+    expected = {5, CHUNK + 7, 1, CHUNK, CHUNK + 8}  # 1 and its like were no messages: no copy is of them
+    assert {origin for origin in some if not store.is_settled(np.array([origin])).item()} == expected
+    assert store.is_settled(np.array([3 * CHUNK, 3 * CHUNK + 3, 3 * CHUNK + 2])).tolist() == [True, True, False]
+
+
+def test_what_is_settled_is_and_what_is_pending_may_come(tmp_path: Path) -> None:
+    store = restored(filled(tmp_path / "a"), tmp_path / "b", 3 * CHUNK)
+    check(store)
+    assert file(store, [*PENDING, 0, 6, 2 * CHUNK]) == PENDING
+    store.close()
+
+
+def test_it_outlasts_a_checkpoint_and_a_crash_behind_it(tmp_path: Path) -> None:
+    store = restored(filled(tmp_path / "a"), tmp_path / "b", 3 * CHUNK)
+    store.checkpoint(END, None, 3)
+    store.settle(np.array([CHUNK + 7]))
+    store.close()
+    store = empty(tmp_path / "b")
+    check(store)
+    assert file(store, PENDING) == PENDING
+    store.checkpoint(END, None, 3)
+    store.close()
+    store = empty(tmp_path / "b")
+    assert store.is_pending(np.array([*PENDING, 0])).tolist() == [True, True, True, False]
+    store.close()
+
+
+def test_what_a_store_has_for_pending_and_the_snapshot_for_settled_is_settled(tmp_path: Path) -> None:
+    first = filled(tmp_path / "a")
+    older = empty(tmp_path / "b")
+    file(older, [0, 6, 2 * CHUNK, *PENDING])
+    capture = SnapshotCapture(first, 0, END, 3 * CHUNK, [])
+    while capture.step():
+        pass
+    restore(older, capture.made(0))
+    assert older.is_pending(np.array([0, 6, 2 * CHUNK, *PENDING])).tolist() == [False] * 3 + [True] * 3
+    assert older.pending == 3
+    first.close()
+    older.close()
+
+
+def test_how_it_was_settled_is_known_from_the_swept_mark_on(tmp_path: Path) -> None:
+    store = restored(filled(tmp_path / "a"), tmp_path / "b", 2 * CHUNK + 5)
+    values = store.ledger.origins.values(np.array([0, 6, 2 * CHUNK, 3 * CHUNK + 3]))
+    assert values.tolist() == [State.FIRED, State.CANCELLED, State.FIRED, State.CANCELLED]
+    store.close()
+    store = restored(filled(tmp_path / "c"), tmp_path / "d", 3 * CHUNK)
+    assert store.ledger.origins.values(np.array([2 * CHUNK])).tolist() == [State.SETTLED]
+    store.close()

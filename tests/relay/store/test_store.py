@@ -1,4 +1,4 @@
-"""The store of a partition: one test for each sentence of its contract, with time turned by hand."""
+"""The store of a partition: one test for each sentence of its contract, with time turned by hand; its bench, tiny."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ pytest.importorskip("numpy")
 import numpy as np
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, reopened, settle, settled
+from waterclock.bench.relay.store import burst, measure
 from waterclock.errors import UsageError
 from waterclock.relay.store import Identity, PartitionStore, pack, rows_of
 
@@ -184,3 +185,8 @@ def test_messages_are_read_in_the_order_of_their_rows(store: PartitionStore) -> 
     shuffled = np.random.default_rng(7).permutation(rows)
     expected = [pack(b"%d is due at %d" % (row["origin"], row["due"]), b"key") for row in shuffled]
     assert list(store.read(shuffled)) == expected
+
+
+def test_what_is_measured_is_right(tmp_path: Path) -> None:
+    assert measure(tmp_path, 20_000).keys() > {"append_per_s", "settle_50k_ms", "find_per_s", "load_s", "resident_mb"}
+    assert burst(tmp_path / "burst", 10_000)["loaded"] == 10_000

@@ -2,7 +2,7 @@
 
 Rule 1: when `send` returns, the request is in the log, acknowledged by all replicas in sync.
 Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or if there is no key, for the
-        id. Who cancels says the key again, or shows the receipt; else all partitions are asked.
+        id. Who cancels says the key again, or shows the receipt; else the request goes to all partitions.
 Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing. The
         replies are looked for anew then: the topic may have been made again, or have more partitions.
 Rule 4: the client's threads do not outlast a fork: who was forked makes one of its own.
@@ -92,10 +92,11 @@ class Delays:
         expires: Moment | Duration | None = None,
     ) -> Receipt:
         """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime,
-        or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same, and go the same ways.
-        What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes to TOPIC.dead.
+        or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same: one
+        cancel meets both. What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes
+        to TOPIC.dead.
         """
-        made = self._headers(target, when_headers(delay, at, expires), id, headers, False)
+        made = self._headers(target, when_headers(delay, at, expires), id, headers, is_replace=False)
         return self._write(value, key, made, id, self._place(key, id))
 
     def every(
@@ -118,13 +119,13 @@ class Delays:
         "skip". `expires`: a moment ends the series; a duration is how late each occurrence may be.
         """
         made = self._headers(
-            target, when_headers(expires=expires, cron=cron, zone=zone, missed=missed), id, headers, True
+            target, when_headers(expires=expires, cron=cron, zone=zone, missed=missed), id, headers, is_replace=True
         )
         return self._write(value, key, made, id, self._place(key, id))
 
     def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
         """Have all messages of an id not delivered. `which`: the id, with the `key` of its message if it had one, or a
-        receipt of `send`. Without a key all partitions are asked, since any may have it."""
+        receipt of `send`. Without a key the cancel goes to all partitions, since any may have it."""
         id, place = _named(which)
         if not id:
             raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
@@ -153,7 +154,7 @@ class Delays:
         waits for no answer."""
         id, place = _named(which)
         when = when_headers(delay, at, expires, cron=cron, zone=zone, missed=missed)
-        made = self._headers(target, when, id, headers, True)
+        made = self._headers(target, when, id, headers, is_replace=True)
         return self._ask(value, key, made, id, [self._place(key, id) if place is None else place])
 
     def handler(
@@ -193,7 +194,7 @@ class Delays:
         self.close()
 
     def _headers(
-        self, target: str, when: list[Header], id: str, headers: Sequence[Header], is_replace: bool
+        self, target: str, when: list[Header], id: str, headers: Sequence[Header], *, is_replace: bool
     ) -> list[Header]:
         return schedule_headers(self._topic, target, when, id, headers, is_replace, self._clock.wall_ms())
 
@@ -259,18 +260,19 @@ class Delays:
 
         topic = f"{self._topic}.replies"
         settings = {**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100}
-        asked, reader = Consumer(settings), Consumer(settings)  # one that was asked begins to read a second later
+        # two: librdkafka's consumer, once used for metadata, begins to read a second later
+        finder, reader = Consumer(settings), Consumer(settings)
         try:
             each = [
-                TopicPartition(topic, n) for n in asked.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
+                TopicPartition(topic, n) for n in finder.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
             ]
             for one in each:
-                one.offset = asked.get_watermark_offsets(one, timeout=_ANSWER_S)[1]
+                one.offset = finder.get_watermark_offsets(one, timeout=_ANSWER_S)[1]
         except KafkaException as error:
             reader.close()
             raise ConnectionLost(f"Kafka does not say where {topic} ends: {error.args[0].str()}.") from None
         finally:
-            asked.close()
+            finder.close()
         reader.assign(each)
         return reader
 

@@ -26,7 +26,7 @@ from waterclock.kafka.settings import LASTING, SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.cluster.targets import Targets
 from waterclock.relay.cluster.watcher import Watcher
-from waterclock.relay.logs.logs import Logs
+from waterclock.relay.logs import Logs
 from waterclock.relay.owner.pace import TIMEOUT_MS
 from waterclock.relay.store import DiskRefused, Identity, PartitionStore
 from waterclock.relay.wire.settlement import mark_of

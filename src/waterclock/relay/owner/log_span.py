@@ -12,7 +12,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
-from waterclock.relay.wire.moves import Move, Moves, numbers_of, packed_numbers
+from waterclock.relay.wire.moves import Moves, numbers_of, packed_numbers
+from waterclock.relay.wire.settlement import Move
 
 EACH: Final = 100  # bytes of a record besides its message
 RECORD_BYTES: Final = 64  # of a record of TOPIC.settled, besides its origins or stretches

@@ -21,7 +21,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.logs.logs import fingerprint_of
+from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.owner.context import Context, DiskSpace
 from waterclock.relay.owner.due_soon import DueSoonWheel
 from waterclock.relay.owner.follow_ups import Nexts, next_occurrences
@@ -30,8 +30,8 @@ from waterclock.relay.owner.pace import MOST, Doubts, Pace, Rest
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
 from waterclock.relay.store.rows import Array
-from waterclock.relay.wire.columns import Requests, read
 from waterclock.relay.wire.letters import Command, Letter
+from waterclock.relay.wire.moves import Requests, read
 from waterclock.relay.wire.request import headers_of
 
 SOON_MS: Final = 600_000

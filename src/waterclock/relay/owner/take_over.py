@@ -46,15 +46,12 @@ from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.patience import RECONNECTING_S, Backoff
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.logs.logs import fingerprint_of, offset_of
-from waterclock.relay.logs.settled import record_of
+from waterclock.relay.logs import fingerprint_of, offset_of
 from waterclock.relay.owner.context import Context, GroupOffset
 from waterclock.relay.owner.log_span import LogSpan
 from waterclock.relay.owner.owner import Owner, Start
 from waterclock.relay.store import PartitionStore, StoreDamaged
-from waterclock.relay.wire.moves import Move
-from waterclock.relay.wire.settlement import NoSettlement
-from waterclock.relay.wire.snapshot import Assembly, SnapshotPart, restore
+from waterclock.relay.wire.settlement import Assembly, Move, NoSettlement, SnapshotPart, record_of, restore
 
 log = logging.getLogger("waterclock.relay")
 REPORT_EVERY: Final = 100  # records of TOPIC.settled: each may settle 100,000 messages

@@ -24,13 +24,13 @@ from typing import Final
 
 from confluent_kafka import Message
 
-from waterclock.relay.logs.logs import fingerprint_of
+from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.take_over import Replay
 from waterclock.relay.store import StoreDamaged, rows_of
 from waterclock.relay.store.checkpoints import Checkpoints
-from waterclock.relay.wire.columns import read
+from waterclock.relay.wire.moves import read
 from waterclock.relay.wire.request import ORIGIN, headers_of
 
 CHECKPOINT_NS: Final = 5_000_000_000

@@ -28,8 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from waterclock.errors import ConnectionLost, WaterclockError
 from waterclock.kafka import Partition
 from waterclock.kafka.patience import Backoff
-from waterclock.relay.logs.logs import Logs
-from waterclock.relay.logs.tails import TailConsumer
+from waterclock.relay.logs import Logs, TailConsumer
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.standby.follower import StandbyFollower

@@ -1,12 +1,10 @@
 """The local files of an input partition: a cache of what is pending. The log is the truth."""
 
 from waterclock.relay.store.files import DiskRefused, StoreDamaged
-from waterclock.relay.store.folder import say_unread
+from waterclock.relay.store.folder import Identity, say_unread
 from waterclock.relay.store.ids import Found
-from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
-from waterclock.relay.store.packing import Payload, handed_on, pack, unpack
-from waterclock.relay.store.rows import ROW, rows_of
+from waterclock.relay.store.rows import ROW, Payload, handed_on, pack, rows_of, unpack
 from waterclock.relay.store.spans import Span, SpanLevel
 from waterclock.relay.store.store import PartitionStore
 

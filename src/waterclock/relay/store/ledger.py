@@ -20,9 +20,8 @@ from typing import Any, Final
 import numpy as np
 
 from waterclock.relay.store.files import HEADER, CheckedFile, StoreDamaged, StoreFiles
-from waterclock.relay.store.origins import CHUNK, Origins, State
+from waterclock.relay.store.origins import CHUNK, SLOT, Origins, SpanSlots, State
 from waterclock.relay.store.rows import Array
-from waterclock.relay.store.slots import SLOT, SpanSlots
 
 JOURNAL_BYTES: Final = 4 << 20
 _RECORD: Final = struct.Struct("<cBI")

@@ -21,20 +21,14 @@ from typing import Any, Final, Self
 import numpy as np
 
 from waterclock.clock import SystemClock, WallClock
-from waterclock.relay.store import manifest
 from waterclock.relay.store.files import StoreDamaged, StoreFiles
-from waterclock.relay.store.folder import Folder
-from waterclock.relay.store.ids import Found, Ids
+from waterclock.relay.store.filing import RowBatch, SpanTable, StagedRows, past_ms
+from waterclock.relay.store.folder import Folder, Identity, manifest_bytes
+from waterclock.relay.store.ids import Found, Ids, hashes
 from waterclock.relay.store.ledger import OriginLedger
-from waterclock.relay.store.manifest import Identity
-from waterclock.relay.store.origins import State
+from waterclock.relay.store.origins import FIRST_SLOT, State
 from waterclock.relay.store.rows import Array, TopicNumbers
-from waterclock.relay.store.runs import hashes
-from waterclock.relay.store.slots import FIRST_SLOT
-from waterclock.relay.store.spanfiles import SpanFiles
-from waterclock.relay.store.spans import HOUR_MS, Span, SpanLevel
-from waterclock.relay.store.spantable import SpanTable, past_ms
-from waterclock.relay.store.staging import RowBatch, StagedRows
+from waterclock.relay.store.spans import HOUR_MS, Span, SpanFiles, SpanLevel
 
 DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files go before it ends
 READ_ROWS: Final = 8_192  # messages read at once
@@ -83,7 +77,7 @@ class PartitionStore:
 
     def _open(self) -> None:
         """1. read the manifest    2. restore each file that it names    3. the others go with the first write"""
-        stored = manifest.read(self.folder, self.identity)  # 1
+        stored = self._place.read_manifest(self.identity)  # 1
         if stored is not None:  # 2
             self.data_position = stored["data_position"]
             self.settled_position = stored["settled_position"]
@@ -103,8 +97,8 @@ class PartitionStore:
     def begin(self, position: int) -> None:
         """The store is empty, and everything from this offset of the input on will be appended.
 
-        With it, what was settled long ago need not be remembered one by one. Again from the same offset is the same;
-        ValueError if the store is not empty, and did not begin there.
+        With it, what was settled long ago need not be remembered one by one (origins.py, rule 2). Again from the same
+        offset is the same; ValueError if the store is not empty, and did not begin there.
         """
         if (self._table.by_number or self.data_position) and self._began != position:
             raise ValueError(f"only an empty store can begin; this one holds the input up to {self.data_position}")
@@ -115,7 +109,8 @@ class PartitionStore:
         See the steps of `StagedRows`.
 
         Returns the rows that were filed: without those whose origin is pending or settled already (rule 3). Of these, the
-        ones due before `loaded_until` are the owner's to keep. Hand over all, the settled ones too: their ids are noted.
+        ones due before `loaded_until` are the owner's to keep. Messages that are settled belong among the rows too: their
+        ids are noted.
         ValueError for a due time or an origin out of bounds; OSError if the disk refuses: then nothing was filed, and the
         same call may be made again.
         """
@@ -132,7 +127,7 @@ class PartitionStore:
         return batch.rows
 
     def _write(self, staged: StagedRows, rows: Array, blobs: Sequence[bytes]) -> None:
-        """Write rows (ROW) and the bytes of each to the spans of their due times, as these are now."""
+        """Steps 2 and 3 of `staged`: to the spans of the due times, as the edges stand now (spans.py, rules 1 and 3)."""
         now_ms = self._clock.wall_ms()
         self._table.raise_edges(now_ms, self.loaded_until)
         staged.write(rows, blobs, past_ms(now_ms, self.loaded_until))
@@ -162,7 +157,7 @@ class PartitionStore:
         ValueError for one that is not pending."""
         for start in range(0, len(rows), READ_ROWS):
             some = rows[start : start + READ_ROWS]
-            values = self.ledger.origins.values(some["origin"])
+            values = self.ledger.origins.values(some["origin"])  # a `State`, or from FIRST_SLOT on a slot
             if (values < FIRST_SLOT).any():
                 origin = some["origin"][values < FIRST_SLOT][0]
                 raise ValueError(f"origin {origin} is not pending: it has no bytes any more")
@@ -189,7 +184,7 @@ class PartitionStore:
         work, and may be empty. What is appended or settled between two slices is left out of the next ones.
         `StoreDamaged` if an index is not what was written.
         """
-        before, until = self.loaded_until, until_ms - until_ms % -HOUR_MS
+        before, until = self.loaded_until, until_ms - until_ms % -HOUR_MS  # rounded up to a whole hour
         self.loaded_until = max(before, until)
         self._table.raise_edges(self._clock.wall_ms(), self.loaded_until)
         coarse = [span for span in self._table.coarse() if span.start_ms < until]
@@ -295,14 +290,14 @@ class PartitionStore:
     def checkpoint_steps(self, data_position: int, fingerprint: bytes | None, settled_position: int) -> Iterator[None]:
         """The same, a flush of one file at a time. What is appended and settled between two steps is left out of it.
 
-        1. drop finished spans    2. note what counts    3. flush each file    4. replace the manifest    5. remove what
-        was dropped before 2
+        1. pack chunks of origins and drop spans in which nothing is pending    2. note what counts    3. flush each file
+        4. replace the manifest    5. remove what was dropped before 2
 
         One at a time: one that is begun ends before the next. `StoreDamaged` if the disk cannot flush; OSError if it
         refuses the manifest: the last checkpoint holds then.
         """
-        self.ledger.origins.pack(data_position)
-        self._drop_finished()  # 1
+        self.ledger.origins.pack(data_position)  # 1
+        self._drop_finished()
         if self.ledger.is_long:
             self.ledger.snapshot()
         kept = {
@@ -317,13 +312,13 @@ class PartitionStore:
             "ledger": self.ledger.stored(),
             "ids": self._ids.stored(),
         }
-        content, files = manifest.contents(self.identity, kept), self._files  # 2
+        content, files = manifest_bytes(self.identity, kept), self._files  # 2
         flushed = files.begin_flush()
         for _ in flushed.steps():  # 3
             yield
             if files is not self._files:
                 return  # the store was set aside
-        manifest.write(self.folder, content)  # 4
+        self._place.write_manifest(content)  # 4
         self.data_position = data_position
         self.fingerprint = fingerprint
         self.settled_position = settled_position
@@ -344,7 +339,8 @@ class PartitionStore:
     # The last copy
 
     def last_copies(self, low: int) -> int:
-        """How many pending messages stand here alone, where the input begins at `low` now."""
+        """How many pending messages stand here alone, if the input begins at `low` now. Below `swept`, which the owner
+        notes here, no pending message has its place (wire/moves.py, rule 3)."""
         return 0 if self.notes.get("swept", 0) >= low else self.ledger.origins.pending_below(low)
 
     def skip_to(self, low: int) -> None:
@@ -356,7 +352,8 @@ class PartitionStore:
 
     def set_aside(self, why: str, low: int | None) -> None:
         """Empty the store: its folder gets another name. The log, read anew, begins at `low` (None: not known)."""
-        self._begin_anew(why, self.pending, low is not None and not self.last_copies(low))
+        has_log_all = low is not None and not self.last_copies(low)
+        self._begin_anew(why, self.pending, has_log_all)
 
     def clear(self) -> None:
         """Empty it for room: the files are believed, and the log has all of it. OSError."""

@@ -32,12 +32,13 @@ from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.errors import Verdict, verdict_of
-from waterclock.relay.logs.logs import Reader
+from waterclock.relay.logs import Reader
 from waterclock.relay.owner.log_span import EACH
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
-from waterclock.relay.wire.moves import Move, Original, copied, stretches_of
+from waterclock.relay.wire.moves import Original, copied, stretches_of
+from waterclock.relay.wire.settlement import Move
 
 log = logging.getLogger("waterclock.relay")
 MOST: Final = 2_000  # copies of one turn

@@ -5,7 +5,7 @@ Rule 1: paced below deliveries. A step is a transaction of some ten milliseconds
 Rule 2: if there is no such moment, and the input is twice as long as it should be, a step is made all the same, each
         `URGENT_NS`.
 
-A snapshot of what is settled (snapshot.py says what is in it) is one transaction:
+A snapshot of what is settled (settlement.py says what is in it) is one transaction:
 
     1. capture   a chunk at a time, while everything else goes on
     2. write     its records to TOPIC.settled
@@ -35,13 +35,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.errors import Verdict, verdict_of, words_of
-from waterclock.relay.logs.logs import offset_of
+from waterclock.relay.logs import offset_of
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.owner.refusals import refused_own
 from waterclock.relay.statistics import Counts
 from waterclock.relay.upkeep.lap import Laps
-from waterclock.relay.wire.snapshot import SettledSnapshot, SnapshotCapture
+from waterclock.relay.wire.settlement import SettledSnapshot, SnapshotCapture
 
 TIMES: Final = 4
 PART_OF_LAP: Final = 16

@@ -1,21 +1,29 @@
-"""What `ls`, `due` and `show` print, wherever it is from: running relays (from_relays.py), or both logs (from_logs.py); and
-what `files` prints, of a folder (store/salvage.py).
+"""What `ls`, `due` and `show` print: what both logs say (view.py), or, with `--at`, what running relays say on the pages
+that each has with `--metrics`; and what `files` prints, of a folder (store/folder.py).
 
-Rule 1: the partitions of which nothing is known are named, not left out in silence.
+Rule 1: a relay knows of the partitions that it owns. The partitions of which nothing is known are named, not left out in
+        silence.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import urllib.request
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
 
 from waterclock.durations import from_us
-from waterclock.relay.store.salvage import Leftover, Salvage
+from waterclock.errors import EnvironmentMissing, WaterclockError
+from waterclock.relay.store.folder import Leftover, Salvage
 
 _SPAN = ("start_ms", "end_ms", "target", "pending")
 
@@ -161,3 +169,68 @@ def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def moment(ms: int | None) -> str:
     """A due time; `-` if there is none."""
     return "-" if ms is None else from_us(1000 * ms).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_PATIENCE_S = 10.0
+
+
+def ls(addresses: Sequence[str]) -> Overview:
+    """What is pending, and what of it recurs, by the relays at these HOST:PORT."""
+    statistics = [_statistics(address) for address in addresses]
+    recurring = [_page(address, "series/", dict) for address in addresses]
+    counts = Counter[tuple[int, int, str]]()
+    for span in (span for one in statistics for span in one["spans"]):
+        counts[span["start_ms"], span["end_ms"], span["target"]] += span["pending"]
+    series = [one for each in recurring for one in each["series"]]
+    return Overview(counts, series, sum(each["more"] for each in recurring), _missing(statistics))
+
+
+def due(addresses: Sequence[str]) -> Due:
+    """What each partition has."""
+    statistics = [_statistics(address) for address in addresses]
+    partitions = {int(number): each for one in statistics for number, each in one["partitions"].items()}
+    return Due(partitions, _missing(statistics))
+
+
+def show(addresses: Sequence[str], id: str) -> Messages:
+    """The messages of an id."""
+    path = f"ids/{quote(os.fsencode(id), safe='')}"
+    found = [one for address in addresses for one in _page(address, path, list)]
+    return Messages(found, _missing([_statistics(address) for address in addresses]))
+
+
+def _statistics(address: str) -> Any:
+    found = _page(address, "statistics.json", dict)
+    if not {"partitions_of_topic", "partitions", "spans"} <= found.keys():
+        raise WaterclockError(f"What answers at {address} is no relay: ask one (--at).")
+    return found
+
+
+def _page(address: str, path: str, kind: type) -> Any:
+    """What stands at that path, which is of that kind."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/{path}", timeout=_PATIENCE_S) as answer:
+            found = json.load(answer)["statistics"]
+    except HTTPError as error:
+        if error.code == 404:
+            raise WaterclockError(
+                f"What answers at {address} is no relay of this version: it has no page /{path}."
+            ) from None
+        said = error.read(1_000).decode("utf-8", "replace").strip().rstrip(".") or str(error.reason)
+        raise WaterclockError(f"The relay at {address} does not answer /{path}: {said}.") from None
+    except URLError as error:
+        raise EnvironmentMissing(
+            f"No relay answers at {address} ({error.reason}): start one with --metrics {address.rpartition(':')[2]}, or "
+            "say where one is (--at)."
+        ) from None
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise WaterclockError(f"What answers at {address} is no relay: {error}.") from None
+    if not isinstance(found, kind):
+        raise WaterclockError(f"What answers at {address} is no relay: ask one (--at).")
+    return found
+
+
+def _missing(statistics: Sequence[Any]) -> list[int]:
+    """The partitions of which nothing is known."""
+    known = {int(number) for one in statistics for number in one["partitions"]}
+    return sorted(set(range(statistics[0]["partitions_of_topic"])) - known)

@@ -1,15 +1,20 @@
-"""What was moved on to the end of the input: how a copy is told from what a user writes, and what it is a copy of.
+"""The records of the input as they are read: which are copies, of what, and what each asks for.
 
-    a copy has the headers of the request that it copies, as they came, and `delay-origin`: ORIGIN TIMESTAMP of the first
-    a record of TOPIC.settled, in the transaction of the copies, names the offsets of all copies of that transaction:
-    MAGIC | version (u1) | command position (i8) | swept (i8) | count (u4) | mark of the input (8 bytes) |
-    CRC-32 of this and of what follows | from (i8) and to (i8) of each stretch of copies
+What is pending for long is moved on to the end of the input, so that its beginning can be cut off. A copy has the headers
+of the request that it copies, as they came, and `delay-origin`: ORIGIN TIMESTAMP of the first. The record of TOPIC.settled
+that names the copies of a transaction is a `Move` (settlement.py).
 
 Rule 1: a copy is what stands at an offset that was named so. Whatever else has the header is a user's, and a bad request.
 Rule 2: a message is known by its origin. It has one place: its last copy's, or else its origin.
 Rule 3: below `swept` no pending message has its place. What is moved is moved from there, so everything is known of a
         place without a table of places; and the input may be cut off there.
 Rule 4: a copy asks for what its first asked for when that came: a `delay` counts from the first timestamp.
+
+`read` makes columns of them in one pass: there are ten thousand at a time.
+
+Rule 5: a record that is no request has no place in the columns; it is bad, with a sentence.
+Rule 6: a copy is filed as what it is a copy of, and asks for nothing else: its commands and its faults were the first's.
+Rule 7: nothing is kept here, and nothing fails: who files the columns may be refused, and reads the same records again.
 """
 
 from __future__ import annotations
@@ -22,12 +27,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from confluent_kafka import Message
 
+from waterclock.relay.store import pack
 from waterclock.relay.store.rows import Array
-from waterclock.relay.wire.request import ORIGIN, Header
-from waterclock.relay.wire.settlement import NoSettlement, RecordHead
-
-MAGIC: Final = b"wcmoved\n"
-_HEAD: Final = RecordHead(MAGIC, 1, "qqI8s")
+from waterclock.relay.wire.letters import Command
+from waterclock.relay.wire.request import (
+    ORIGIN,
+    Action,
+    BadRequest,
+    Flag,
+    Header,
+    headers_of,
+    occurrence_of,
+    request_of,
+)
 
 
 class Original(NamedTuple):
@@ -36,33 +48,6 @@ class Original(NamedTuple):
     origin: int
     headers: Sequence[Header] | None
     timestamp_ms: int
-
-
-class Move(NamedTuple):
-    """What one transaction moved: the offsets of its copies, as (from, to) of each stretch."""
-
-    command_position: int
-    swept: int
-    mark: bytes
-    stretches: list[tuple[int, int]]
-
-    def packed(self) -> bytes:
-        """The record of TOPIC.settled.
-
-        >>> move_of(Move(12, 9, bytes(8), [(20, 23)]).packed()).stretches
-        [(20, 23)]
-        """
-        fields = (self.command_position, self.swept, len(self.stretches), self.mark)
-        return _HEAD.pack(fields, np.array(self.stretches, "<i8").tobytes())
-
-
-def move_of(value: bytes) -> Move:
-    """What such a record says; `NoSettlement` if it is damaged."""
-    (position, swept, count, mark), part = _HEAD.unpack(value)
-    if len(part) != 16 * count:
-        raise NoSettlement("its checksum is wrong")
-    pairs = np.frombuffer(part, "<i8").reshape(-1, 2).tolist()
-    return Move(position, swept, mark, [(start, end) for start, end in pairs])
 
 
 class Moves:
@@ -167,3 +152,63 @@ def numbers_of(text: str) -> list[int]:
     """What `packed_numbers` was given."""
     found: list[Any] = np.cumsum(np.frombuffer(zlib.decompress(bytes.fromhex(text)), "<i8")).tolist()
     return found
+
+
+_NEXT: Final = Flag.NEXT.value  # a number: the flag itself would cost as much as a third of the rest, for each record
+
+
+class Requests(NamedTuple):
+    """`messages`, `offsets`, `targets`, `dues`, `origins`, `flags` and `blobs` are columns of what is to be delivered some
+    time. `nexts` are next occurrences of series: id, offset, and where the series began. `last` is the last record that
+    was looked at, `looked_at` how many there were."""
+
+    messages: list[Message]
+    offsets: list[int]
+    targets: list[str]
+    dues: list[int]
+    origins: list[int]
+    flags: list[int]
+    blobs: list[bytes]
+    commands: list[Command]
+    nexts: list[tuple[bytes, int, int]]
+    bad: list[tuple[Message, str]]
+    looked_at: int
+    last: Message | None
+
+
+def read(messages: Sequence[Message], position: int, moves: Moves) -> Requests:
+    """The requests of records, leaving out those before `position`; `moves` knows the copies."""
+    news = Requests([], [], [], [], [], [], [], [], [], [], 0, None)
+    kept, offsets, targets, dues, origins, flags, blobs, commands, nexts, bad, *_ = news  # an attribute costs a look-up
+    count, message, copies_end = 0, None, moves.end
+    asked: Sequence[Header] | None
+    for message in messages:
+        if (offset := message.offset()) < position:
+            continue
+        count += 1
+        asked, timestamp_ms = headers_of(message), message.timestamp()[1]
+        if asked is None:
+            bad.append((message, "its headers cannot be read: a name in them is not UTF-8."))
+            continue
+        origin = offset
+        if offset < copies_end:
+            origin, asked, timestamp_ms = moves.asked(message)
+        try:
+            action, target, due_ms, id, headers, flag = request_of(asked, timestamp_ms)
+        except BadRequest as error:
+            if origin == offset:
+                bad.append((message, str(error)))
+            continue
+        if target:
+            kept.append(message)
+            offsets.append(offset)
+            targets.append(target)
+            dues.append(due_ms)
+            origins.append(origin)
+            flags.append(flag)
+            blobs.append(pack(message.value(), message.key(), id, headers))
+        if action is not Action.SCHEDULE and origin == offset:
+            commands.append(Command(offset, action, id))
+        elif flag & _NEXT and origin == offset:
+            nexts.append((id, offset, occurrence_of(headers, 0)[1]))
+    return news._replace(looked_at=count, last=message)

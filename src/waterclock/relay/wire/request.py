@@ -34,8 +34,7 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waterclock.relay.store.packing import MOST_ID
-from waterclock.relay.store.rows import MOST_DUE
+from waterclock.relay.store.rows import MOST_DUE, MOST_ID
 from waterclock.relay.wire.cron import next_ms
 
 if TYPE_CHECKING:

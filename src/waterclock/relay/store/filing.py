@@ -1,23 +1,28 @@
-"""All spans of a partition: which there are, and where a row is filed.
+"""Where messages are filed: all spans of a partition, and the steps by which messages come into their files.
 
 Rule 1: of each level and start there is one span that rows are filed in. One that is coarser than the edges want it gets no
     more rows, and waits to be split.
 Rule 2: a row that is due before `loaded_until` lies in a span that begins before it. Others do not, but for one case: what
     was filed in the span of the past, before the clock was set back, comes with the first load, however late it is due.
+Rule 3: nothing counts before the last step of `StagedRows`. That one is done in memory and cannot fail.
+Rule 4: what a step before it has written when the disk refuses lies behind the ends of files, and is written over.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from waterclock.relay.store.files import StoreFiles
-from waterclock.relay.store.rows import ROW, Array
-from waterclock.relay.store.slots import OTHER
-from waterclock.relay.store.spanfiles import SpanFiles, StagedSpan
-from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Span, SpanLevel
+from waterclock.relay.store.ids import Ids, hashes
+from waterclock.relay.store.ledger import OriginLedger
+from waterclock.relay.store.origins import OTHER
+from waterclock.relay.store.rows import MOST_DUE, MOST_ORIGIN, ROW, Array, ids_of
+from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Span, SpanFiles, SpanLevel, StagedSpan
 
 
 class SpanTable:
@@ -35,7 +40,7 @@ class SpanTable:
         return span.number in self.by_number
 
     def raise_edges(self, now_ms: int, loaded_until: int) -> None:
-        """Have them where the clock wants them."""
+        """Move the edges to where the clock wants them."""
         self.edges = self.edges.later(Edges.at(now_ms, loaded_until))
 
     def write(self, rows: Array, blobs: Sequence[bytes], past_ms: int) -> tuple[Array, list[StagedSpan]]:
@@ -153,3 +158,91 @@ def past_ms(now_ms: int, loaded_until: int) -> int:
     """What is due before lies in the span of the past. Never behind `loaded_until` if something is loaded: rule 2."""
     near = min(now_ms, loaded_until) if loaded_until else now_ms
     return near - near % HOUR_MS - DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Messages to be filed: three columns of one length."""
+
+    rows: Array  # ROW
+    blobs: Sequence[bytes]
+    targets: Sequence[str]
+
+    @classmethod
+    def of(cls, rows: Array, blobs: Sequence[bytes], targets: Sequence[str]) -> RowBatch:
+        """With a copy of the rows. ValueError for columns that do not fit together, or a number out of bounds."""
+        if rows.dtype != ROW or not len(rows) == len(blobs) == len(targets):
+            lengths = f"{len(rows)} rows, {len(blobs)} blobs, {len(targets)} targets"
+            raise ValueError(f"rows must be of dtype ROW, each with a blob and a target; got {rows.dtype}, {lengths}")
+        for name, end in (("due", MOST_DUE), ("origin", MOST_ORIGIN)):
+            wrong = (rows[name] < 0) | (rows[name] >= end)
+            if wrong.any():
+                raise ValueError(f"{name} must be in 0 .. {end - 1}, got {rows[name][wrong][0]}")
+        return cls(rows.copy(), blobs, targets)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def first_of_each(self) -> Array:
+        """Which rows are the first of their origin: a message and its copy may come together."""
+        origins = self.rows["origin"]
+        first = np.ones(len(self), bool)
+        if (np.diff(origins) <= 0).any():
+            first[:] = False
+            first[np.unique(origins, return_index=True)[1]] = True
+        return first
+
+    def only(self, which: Array) -> RowBatch:
+        """The rows of which `which` (bool) is true."""
+        if which.all():
+            return self
+        kept = np.flatnonzero(which).tolist()
+        return RowBatch(self.rows[which], [self.blobs[n] for n in kept], [self.targets[n] for n in kept])
+
+    def measure(self) -> None:
+        """Fill in lengths and checksums."""
+        self.rows["length"] = list(map(len, self.blobs))
+        self.rows["crc"] = list(map(zlib.crc32, self.blobs))
+
+
+class StagedRows:
+    """Some messages that are being filed. Each step but the last raises OSError if the disk refuses; then nothing of it
+    counts, and the same messages may be filed again.
+
+        1. note_ids   their ids go to the log of ids
+        2. write      rows and bytes go behind the ends of the files of their spans,
+        3.            and the journal says that they are pending
+        4. count      all of it counts: the files are longer, the messages are pending, and are found by their ids
+    """
+
+    def __init__(self, table: SpanTable, ledger: OriginLedger, ids: Ids) -> None:
+        self._table = table
+        self._ledger = ledger
+        self._ids = ids
+        self._entries: Array | None = None  # ENTRY, one for each id; None if no message has one
+        self._written: list[StagedSpan] = []  # one for each span
+        self._pending: tuple[Array, Array] | None = None  # origins (i8), and the slot (u2, origins.py) of each
+
+    def note_ids(self, batch: RowBatch) -> None:
+        """Step 1. The rows get the lower half of the hash of their id."""
+        ids = ids_of(batch.blobs)
+        which = [n for n, id in enumerate(ids) if id]
+        if which:
+            found = hashes([ids[n] for n in which])
+            batch.rows["id"][which] = np.maximum(found["hash"] & 0xFFFFFFFF, 1)  # 0: there is no id
+            self._entries = self._ids.write(found, batch.rows[which])
+
+    def write(self, rows: Array, blobs: Sequence[bytes], past_ms: int) -> None:
+        """Steps 2 and 3, of rows (ROW) and the bytes of each. The rows get `pos`, where those lie. What is due before
+        `past_ms` goes to the span of the past."""
+        spans, self._written = self._table.write(rows, blobs, past_ms)  # 2
+        self._pending = rows["origin"], self._ledger.note_pending(spans, rows["origin"], rows["target"])  # 3
+
+    def count(self) -> None:
+        """Step 4."""
+        for written in self._written:
+            written.span.grow(written)
+        if self._pending is not None:
+            self._ledger.origins.place(*self._pending)
+        if self._entries is not None:
+            self._ids.keep(self._entries)

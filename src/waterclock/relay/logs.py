@@ -1,9 +1,16 @@
-"""The logs, read from one offset to another beside the group: what is settled, and one record of the input.
+"""The two logs of an input partition as a relay reads them, beside the group.
+
+    Logs           one partition from one offset to another, or a single record, by who waits for it
+    Reader         one partition from an offset on, for who does not wait
+    TailConsumer   all partitions that are followed, as they come: one consumer, which waits for nothing
 
 Rule 1: only what is committed is seen; a partition ends where the first open transaction begins.
 Rule 2: nothing is committed here, and no group is joined.
-Rule 3: each reading has a consumer of its own. One that was asked before begins to read up to a second later: librdkafka
-        does not wake the thread that would fetch.
+Rule 3: each reading of `Logs` has a consumer of its own. One that was used for offsets before begins to read up to a second
+        later: librdkafka does not wake the thread that would fetch.
+Rule 4: a followed partition that was read before, and is to be read at another offset, gets a new consumer, as all others
+        do: nothing that the old one had fetched may be taken for what comes next.
+Rule 5: what is not taken yet of followed partitions stays with librdkafka, `_QUEUED` at most: whoever is slow reads slowly.
 """
 
 from __future__ import annotations
@@ -13,10 +20,11 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
+from waterclock.kafka import Partition
 from waterclock.kafka.client import HARMLESS, PATIENCE_S, Client, Remedies, committed
 from waterclock.kafka.settings import READING
 from waterclock.relay.wire.request import headers_of
@@ -81,8 +89,8 @@ class Logs:
 
 
 class Reader:
-    """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: none has
-    come since it was last asked."""
+    """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: the
+    last call of `ahead` had none to give."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str, partition: int, start: int) -> None:
         self._topic = topic
@@ -124,3 +132,73 @@ def fingerprint_of(message: Message) -> bytes:
 def offset_of(fingerprint: bytes) -> int:
     """The offset of the record that has this fingerprint."""
     return int(_FINGERPRINT.unpack(fingerprint)[0])
+
+
+_QUEUED: Final = {"queued.max.messages.kbytes": 16_384, "fetch.message.max.bytes": 1 << 20}
+_CONSUMER: Final = {**READING, **_QUEUED, "group.id": "unused", "fetch.wait.max.ms": 500, "fetch.queue.backoff.ms": 5}
+
+
+class TailConsumer:
+    """Reads partitions from their offsets on."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = {**settings, **_CONSUMER}
+        self._consumer: Consumer | None = None
+        self._next: dict[Partition, int] = {}  # what is read, and which offset comes next
+        self._known: set[Partition] = set()  # what this consumer ever read
+        self._paused: set[Partition] = set()
+
+    def add(self, place: Partition, offset: int) -> None:
+        """Read it from there on."""
+        self._next[place] = offset
+        if self._consumer is None or place in self._known:  # rule 4
+            self.close()
+            self._consumer = Consumer(self._settings)
+            self._known = set(self._next)
+            self._consumer.assign([TopicPartition(*one, start) for one, start in self._next.items()])
+        else:
+            self._known.add(place)
+            self._consumer.incremental_assign([TopicPartition(*place, offset)])
+
+    def reads(self, place: Partition) -> bool:
+        """Whether it is read."""
+        return place in self._next
+
+    def remove(self, place: Partition) -> None:
+        """Read it no more."""
+        if self._next.pop(place, None) is not None and self._consumer is not None:
+            self._consumer.incremental_unassign([TopicPartition(*place)])
+            self._paused.discard(place)
+
+    def pause(self, place: Partition, is_paused: bool) -> None:
+        """Have nothing come of it for now, or go on with it."""
+        if self._consumer is None or (place in self._paused) is is_paused:
+            return
+        (self._consumer.pause if is_paused else self._consumer.resume)([TopicPartition(*place)])
+        (self._paused.add if is_paused else self._paused.discard)(place)
+
+    def take(self, most: int) -> list[Message]:
+        """What has come, `most` at most: records, ends of partitions, and errors."""
+        messages: list[Message] = [] if self._consumer is None else self._consumer.consume(most, 0)
+        for message in messages:
+            place = message.topic(), message.partition()
+            if message.error() is None and place in self._next:
+                self._next[place] = message.offset() + 1
+        return messages
+
+    def bounds(self, place: Partition) -> tuple[int, int] | None:
+        """Where it began and ended when it was last fetched; None if that is not known."""
+        if self._consumer is None:
+            return None
+        try:
+            low, end = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+        except KafkaException:
+            return None
+        return (int(low), int(end)) if low >= 0 and end >= low else None
+
+    def close(self) -> None:
+        """Read nothing any more."""
+        consumer, self._consumer = self._consumer, None
+        self._known, self._paused = set(), set()
+        if consumer is not None:
+            consumer.close()

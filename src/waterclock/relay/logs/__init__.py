@@ -1,1 +1,0 @@
-"""The two logs of an input partition as a relay reads them."""
