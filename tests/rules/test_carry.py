@@ -8,8 +8,7 @@ import pytest
 from tests.rules.events import NUMBERED, TIMED, heartbeat, numbered, timed
 from waterclock.rules import Rules
 from waterclock.rules.engine import CLOSED, Engine
-from waterclock.rules.events import Event
-from waterclock.rules.questions import Answers
+from waterclock.rules.events import Answers, Event
 
 
 def carried(rules: Rules, *events: dict[str, Any], delay: int = 0) -> list[tuple[str, str, Any]]:

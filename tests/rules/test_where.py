@@ -7,8 +7,7 @@ import pytest
 from tests.rules.events import TIMED, heartbeat, run_but_events, timed
 from waterclock.rules import Rules
 from waterclock.rules.engine import Engine
-from waterclock.rules.events import Event
-from waterclock.rules.questions import Answers
+from waterclock.rules.events import Answers, Event
 
 LARGE = "amount > 100"
 

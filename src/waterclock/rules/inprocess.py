@@ -12,10 +12,8 @@ from typing import Any
 
 from waterclock.durations import Time, TooFine, datetime_us, from_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
-from waterclock.rules.events import Event, Outcome
+from waterclock.rules.events import Answers, Event, Key, Outcome, Result, result_id, tie
 from waterclock.rules.model import Rules
-from waterclock.rules.questions import Answers, tie
-from waterclock.rules.results import Key, Result, result_id
 from waterclock.rules.truth import Unfit
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
-from waterclock.rules.results import LATE
+from waterclock.rules.events import LATE
 from waterclock.sinks import Batch, Sink, check_belongs, sink_of, written_once
 from waterclock.sinks.epochs import fence
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
