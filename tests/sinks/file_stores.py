@@ -11,8 +11,8 @@ from tests.sinks.stores import DeltaStore, IcebergStore
 from waterclock import sinks
 from waterclock.sinks import Batch, Replica, Sink
 from waterclock.sinks.base import ResultFile
-from waterclock.sinks.files.files import ResultFiles
-from waterclock.sinks.tables import letters
+from waterclock.sinks.files import ResultFiles
+from waterclock.sinks.tables import with_letters
 
 
 def part_of(files: ResultFiles, part: int, attempt: int, rows: pa.Table) -> tuple[list[ResultFile], pa.Table]:
@@ -39,7 +39,7 @@ class ByExecutors:
         part_of(files, 1, 6, shares[1])
         done = [part_of(files, part, 7, rows) for part, rows in enumerate(shares)]
         named = tuple(file for written, _ in done for file in written)
-        given = letters.with_letters(batch, pa.concat_tables([refused for _, refused in done]))
+        given = with_letters(batch, pa.concat_tables([refused for _, refused in done]))
         written: Batch = self._sink.write(replace(given, results=batch.results.slice(0, 0), files=named))
         return written
 

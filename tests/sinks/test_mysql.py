@@ -21,7 +21,7 @@ from tests.sinks.stores import SCHEMA, batch, everything, of_batches
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
 from waterclock.sinks import MySQLSink, Sink, apply_once
-from waterclock.sinks.mysql import session
+from waterclock.sinks.mysql import mysql as module
 from waterclock.sinks.mysql.destination import MySQLDatabase
 from waterclock.streaming import frames
 
@@ -220,7 +220,7 @@ def test_drivers_on_two_tables_do_not_wait_for_each_other(store: MySQLStore, sin
 def test_a_driver_that_waits_too_long_is_told_of_the_other_one(
     store: MySQLStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_PATIENCE_S", 0)
+    monkeypatch.setattr(module, "_PATIENCE_S", 0)
     with closing(store.sink()) as second:
         sink.begin()
         with pytest.raises(

@@ -3,9 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, written_once
-from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.own import sink_of
+from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, sink_of, written_once
+from waterclock.sinks.mirrors import Replica
 from waterclock.sinks.sqlite.sqlite import SQLiteSink
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from waterclock.sinks.destination import unwritable
 from waterclock.sinks.duckdb.destination import duckdb_table
 from waterclock.sinks.sql.dialect import Columns, Dialect
 from waterclock.sinks.sql.sql_sink import SqlSink
-from waterclock.sinks.tables.tables import Table
+from waterclock.sinks.tables import Table
 
 _WAIT_S = 30  # for another sink of this process
 _TYPES = {

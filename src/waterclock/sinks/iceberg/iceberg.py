@@ -1,4 +1,4 @@
-"""Results as a table of Apache Iceberg, in any catalog that pyiceberg knows, and two tables beside it (side_rows.py).
+"""Results as a table of Apache Iceberg, in any catalog that pyiceberg knows, and two tables beside it (tables.py).
 
 Iceberg has no transaction over several tables that all catalogs take. So a commit goes in numbered steps, each a commit of
 Iceberg that sets the query's mark, a property of the table, together with the rows, and each is skipped where its table
@@ -15,7 +15,7 @@ Rule 2: of two writers that loaded the same state the second is refused, and loo
 Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
 Rule 4: a kill between a file and its commit leaves a file that no snapshot names: nobody reads it, and it is written anew
         under another name.
-Rule 5: the epoch of a run (epochs.py) is a property too, `waterclock.owner.LINEAGE`. It is told with a commit of no rows:
+Rule 5: the epoch of a run (ledger.py) is a property too, `waterclock.owner.LINEAGE`. It is set with a commit of no rows:
         what another run loaded before is refused from then on.
 Rule 6: with `written_by="executors"` the rows of step 3 are files that executors wrote into the table's folder of data
         (files.py): step 3 reads their ends and names them.
@@ -39,12 +39,21 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, No
 
 from waterclock.errors import CommitUnknown, EnvironmentMissing, SinkLost, UsageError, WaterclockError
 from waterclock.sinks.base import Batch, LastBatch, first_line
-from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
-from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
+from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.iceberg.destination import iceberg_table
-from waterclock.sinks.marks import Mark, Marks
-from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, told_by, unlike
+from waterclock.sinks.ledger import Epoch, Mark, Marks, judge, may_follow
+from waterclock.sinks.tables import (
+    BATCHES,
+    DEAD_LETTERS,
+    Table,
+    lost,
+    refuse,
+    rows_of,
+    schemas,
+    told_by,
+    unlike,
+    with_times_that_fit,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -131,7 +140,7 @@ class IcebergSink:
         return self._marks().last()
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see epochs.py and rule 5."""
+        """Let nobody of an earlier epoch write any more; see ledger.py and rule 5."""
         with self._errors_of_catalog():
             for part in _PARTS:
                 self._tables[part].refresh()

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.sinks.base import Batch
-from waterclock.sinks.marks import added
-from waterclock.sinks.mirrors.replica import MirroringDatabase
-from waterclock.sinks.tables.tables import Table, quoted
+from waterclock.sinks.ledger import added
+from waterclock.sinks.mirrors import MirroringDatabase
+from waterclock.sinks.tables import Table, quoted
 
 Columns = tuple[tuple[str, str], ...]  # (name, type in the words of the database)
 

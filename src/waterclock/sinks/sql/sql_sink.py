@@ -15,21 +15,24 @@ from typing import Protocol
 import pyarrow as pa
 
 from waterclock.sinks.base import Batch, LastBatch
-from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
-from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
-from waterclock.sinks.mirrors.strangers import OF_CHANGES, OF_RESULTS, refuse_to_drop
+from waterclock.sinks.ledger import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
+from waterclock.sinks.mirrors import Replica, apply, empty_all, positions_table
 from waterclock.sinks.sql.dialect import Dialect
-from waterclock.sinks.tables import letters
-from waterclock.sinks.tables.results import flat, flat_schema
-from waterclock.sinks.tables.tables import (
+from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
     BATCHES,
     DEAD_LETTERS,
+    LETTERS,
+    OF_CHANGES,
+    OF_RESULTS,
     POSITIONS,
     Table,
+    flat,
+    flat_schema,
     lost,
     refuse,
+    refuse_to_drop,
     unlike,
 )
 
@@ -132,7 +135,7 @@ class SqlSink:
         return LastBatch(*rows[0]) if rows else None
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see epochs.py."""
+        """Let nobody of an earlier epoch write any more; see ledger.py."""
         with self.db.errors(), self._transaction():
             if not self.found(OWNER).columns:
                 owner = Table(OWNER, tuple(zip(OWNER_NAMES, self.db.owner, strict=True)))
@@ -156,7 +159,7 @@ class SqlSink:
     def write(self, batch: Batch) -> Batch:
         """See `Sink`."""
         batch = self._kept.write(self, batch)
-        dead = batch.dead_letters.select(letters.SCHEMA.names)
+        dead = batch.dead_letters.select(LETTERS.names)
         self.append(DEAD_LETTERS, batch.batch_id, self.db.fitting_letters(dead))
         watermark = None if batch.watermark_us is None else self.db.time(batch.watermark_us)
         counters = json.dumps(dict(batch.counters), sort_keys=True)
@@ -206,7 +209,7 @@ class SqlSink:
         return self.db.found(self._table + part)
 
     def _wanted(self, results: pa.Schema) -> list[Table]:
-        dead = tuple(zip(letters.SCHEMA.names, self.db.dead, strict=True))
+        dead = tuple(zip(LETTERS.names, self.db.dead, strict=True))
         batches = tuple(zip(BATCH_NAMES, self.db.batch, strict=True))
         ours = [Table(DEAD_LETTERS, (*self.db.numbers, *dead)), Table(BATCHES, batches, BATCH_KEY)]
         return [self._kept.table(self.db, results), *ours]

@@ -2,7 +2,7 @@
 
 TOPIC                 a record a result: its key, and a JSON object of the columns that other sinks have (topic_rows.py)
 TOPIC_dead_letters    what could not be read, or not be kept
-TOPIC_batches         what was written last, which is read back at the start (marks.py)
+TOPIC_batches         what was written last, which is read back at the start (ledger.py)
 
 A batch is one transaction of Kafka, over all three:
 
@@ -39,11 +39,28 @@ from waterclock.kafka.reading import committed
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.sinks.base import Batch, LastBatch
-from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.marks import Columns, Marks, record_of, record_of_columns, record_of_owner
-from waterclock.sinks.tables import letters
-from waterclock.sinks.tables.results import flat, flat_schema
-from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, refuse, told_by, unlike
+from waterclock.sinks.ledger import (
+    Columns,
+    Epoch,
+    Marks,
+    judge,
+    may_follow,
+    record_of,
+    record_of_columns,
+    record_of_owner,
+)
+from waterclock.sinks.tables import (
+    BATCHES,
+    DEAD_LETTERS,
+    Table,
+    flat,
+    flat_schema,
+    letters_of,
+    refuse,
+    told_by,
+    unlike,
+    with_letters,
+)
 from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import records, text_of_time
 
@@ -127,7 +144,7 @@ class TopicSink:
         return self._marks.last()
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see epochs.py. Who is only fenced by Kafka begins anew."""
+        """Let nobody of an earlier epoch write any more; see ledger.py. Who is only fenced by Kafka begins anew."""
         self._begin_anew()
         may_follow(self._marks.owner, epoch, self.describe())
         self._write_mark(record_of_owner(epoch))
@@ -316,9 +333,9 @@ class TopicSink:
             return made, batch
         told = f"bytes are too many for a record of {self._topic}, which takes {limit}"
         reasons = [f"{size} {told}" if size > limit else None for size in sizes]
-        refused = letters.refused(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
+        refused = letters_of(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
         kept = [record for record, reason in zip(made, reasons, strict=True) if reason is None]
-        return kept, letters.with_letters(batch, refused)
+        return kept, with_letters(batch, refused)
 
     def _send_letter(self, producer: TransactionalProducer, value: bytes) -> None:
         name, limit = self._name(DEAD_LETTERS), self._limits[DEAD_LETTERS]

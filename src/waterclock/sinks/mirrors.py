@@ -28,10 +28,8 @@ import pyarrow as pa
 
 from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
-from waterclock.sinks.tables.tables import POSITIONS, Table, listed, quoted
+from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, POSITIONS, Table, listed, quoted
 
-POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
-POSITION_KEY = ("table_name", "key")
 _ASKED = 500  # keys in one question
 _TRUNCATE = ""  # stands in the place of a key; a key's JSON is never empty
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # of a database, and none of JSON
