@@ -88,7 +88,7 @@ def condition(text: str) -> Condition:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # such as a backslash that means nothing
             tree = ast.parse(text.strip(), mode="eval")
-        reader = _Reader(text.strip())
+        reader = _ConditionReader(text.strip())
         root = reader.truth(tree.body)
     except (SyntaxError, RecursionError, MemoryError, Warning) as error:
         why = getattr(error, "msg", None) or "it is nested too deeply"
@@ -103,7 +103,7 @@ def condition(text: str) -> Condition:
 # Reading -------------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _ConditionReader:
     """From Python's tree to ours; ValueError for what is not in the table above."""
 
     def __init__(self, text: str) -> None:

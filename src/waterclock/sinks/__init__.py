@@ -45,7 +45,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """A sink on first use, where it needs the packages of an extra."""
+    """A sink on first use, if it needs the packages of an extra."""
     if name not in _LATER:
         raise AttributeError(f"module 'waterclock.sinks' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

@@ -59,7 +59,7 @@ class ResultFile:
 class Batch:
     """What one batch of a query brings: Arrow tables, the counters' changes, and where it came from.
 
-    Where executors wrote the results, they are in `files`, and `results` has no rows.
+    If executors wrote the results, they are in `files`, and `results` has no rows.
     """
 
     query_id: str
@@ -85,15 +85,15 @@ class Sink(Protocol):
     """Where results are kept. Called by one thread at a time."""
 
     def open(self, results: pa.Schema) -> None:
-        """Make the tables, or check that they fit `results`; UsageError where they do not."""
+        """Make the tables, or check that they fit `results`; UsageError if they do not."""
 
     def remove(self) -> None:
-        """Drop the tables, all or none; UsageError where one of their names belongs to a table of somebody else."""
+        """Drop the tables, all or none; UsageError if one of their names belongs to a table of somebody else."""
 
     def last_applied(self) -> LastBatch | None: ...
 
     def begin(self) -> None:
-        """Begin a transaction, and be alone on the table until it ends; connect anew where the connection is gone."""
+        """Begin a transaction, and be alone on the table until it ends; connect anew if the connection is gone."""
 
     def is_applied(self, query_id: str, batch_id: int) -> bool: ...
 
@@ -101,10 +101,10 @@ class Sink(Protocol):
         """Write what the batch brings. What it cannot keep it puts aside: then the value is the batch as it was written."""
 
     def commit(self) -> None:
-        """End the transaction; CommitUnknown where the connection went away before the answer came."""
+        """End the transaction; CommitUnknown if the connection went away before the answer came."""
 
     def rollback(self) -> None:
-        """Undo what was begun; nothing where nothing was, or where the connection is gone."""
+        """Undo what was begun; nothing if nothing was, or if the connection is gone."""
 
     def totals(self) -> dict[str, int]:
         """The sums of the counters of all batches."""
@@ -116,12 +116,12 @@ class Sink(Protocol):
 
 
 def apply_once(sink: Sink, batch: Batch) -> bool:
-    """Steps 2 to 5 for a batch that was taken; False where it was applied before. A lost connection is tried once more."""
+    """Steps 2 to 5 for a batch that was taken; False if it was applied before. A lost connection is tried once more."""
     return written_once(sink, batch) is not None
 
 
 def written_once(sink: Sink, batch: Batch) -> Batch | None:
-    """`apply_once`, giving the batch as it was written; None where it was applied before."""
+    """`apply_once`, giving the batch as it was written; None if it was applied before."""
     written: list[Batch] = []
     try:
         _apply(sink, batch, written)
@@ -161,12 +161,12 @@ def _refuse_others(sink: Sink, query_id: str) -> None:
 def check_belongs(
     sink: Sink, checkpoint: str, query_id: str | None, last_batch: int | None, last_done: int | None = None
 ) -> None:
-    """Raise StateMismatch where the sink is ahead of the checkpoint, behind it, or belongs to another one.
+    """Raise StateMismatch if the sink is ahead of the checkpoint, behind it, or belongs to another one.
 
     `query_id`, `last_batch` (the last one whose offsets were written) and `last_done` (the last one that is noted as done)
-    are what the checkpoint holds, None where it holds nothing. Going on would lose, in silence, what the lost checkpoint
+    are what the checkpoint holds, None if it holds nothing. Going on would lose, in silence, what the lost checkpoint
     or the lost sink held, or write results a second time. A batch's offsets are written after the batch before it was
-    taken: the sink may lack the last one only, and not where it is done.
+    taken: the sink may lack the last one only, and not if it is done.
     """
     applied, last = sink.last_applied(), -1 if last_batch is None else last_batch
     done = last - 1 if last_done is None else max(last - 1, last_done)
@@ -174,7 +174,7 @@ def check_belongs(
         found = "is new or was deleted" if query_id is None else "belongs to another query or is older"
         raise StateMismatch(
             f"{_holds(sink, applied)}, but the checkpoint {checkpoint} {found}. Going on would lose or double results. "
-            "Where another pipeline wrote it, name another table for this one; else restore that checkpoint, or "
+            "If another pipeline wrote it, name another table for this one; else restore that checkpoint, or "
             f"{_START_OVER}"
         )
     held = -1 if applied is None else applied.batch_id
@@ -204,7 +204,7 @@ _WHOLE = (*VERBS, "open", "is_applied", "totals", "describe", "close")
 
 
 def sink_of(given: Any) -> Sink:
-    """`given`, where it is a whole sink, or one made of its verbs; TypeError where it lacks some of the five."""
+    """`given`, if it is a whole sink, or one made of its verbs; TypeError if it lacks some of the five."""
     missing = [verb for verb in VERBS if not callable(getattr(given, verb, None))]
     if missing:
         raise TypeError(
@@ -221,7 +221,7 @@ class OwnSink:
     def __init__(self, given: Any) -> None:
         self._given = given
         self._written: Batch | None = None
-        self._totals: dict[str, int] = {}  # of this run, where the object keeps none
+        self._totals: dict[str, int] = {}  # of this run, if the object keeps none
 
     @property
     def path(self) -> Any:
@@ -275,7 +275,7 @@ class OwnSink:
         self._given.rollback()
 
     def totals(self) -> dict[str, int]:
-        """See `Sink`; of this run alone where the object keeps none."""
+        """See `Sink`; of this run alone if the object keeps none."""
         return dict(self._given.totals()) if hasattr(self._given, "totals") else dict(self._totals)
 
     def close(self) -> None:
@@ -284,8 +284,8 @@ class OwnSink:
 
     def describe(self) -> str:
         """See `Sink`."""
-        said = self._call("describe")
-        return said if isinstance(said, str) else f"the sink {type(self._given).__name__}"
+        text = self._call("describe")
+        return text if isinstance(text, str) else f"the sink {type(self._given).__name__}"
 
     def _call(self, verb: str, *arguments: Any) -> Any:
         return getattr(self._given, verb)(*arguments) if hasattr(self._given, verb) else None

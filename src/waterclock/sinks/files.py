@@ -69,7 +69,7 @@ def writer_of(given: SinkTable) -> str:
 
 
 def checked_writer(written_by: str, mirror: object = None) -> str:
-    """`written_by`; ValueError where it is none of WRITERS, UsageError where it does not go with a mirror.
+    """`written_by`; ValueError if it is none of WRITERS, UsageError if it does not go with a mirror.
 
     >>> checked_writer("executors")
     'executors'
@@ -85,7 +85,7 @@ class TakesFiles(Protocol):
     """A sink whose results executors may write: its `write` takes a batch's `files` in the place of rows."""
 
     def result_files(self, batch_id: int) -> ResultFiles | None:
-        """Where and how the files of a batch are written; None where its results are to come through the driver."""
+        """Where and how the files of a batch are written; None if its results are to come through the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ResultFiles:
     columns: pa.Schema  # of the table, batch_id and batch_row in front
     batch_id: int
     run: str  # in the names of all files of one try of the batch, and of no others
-    # the reason said of a row with a time outside of the years 1 to 9999; empty where such times are kept
+    # the reason of a dead letter with a time outside of the years 1 to 9999; empty if such times are kept
     far: str = ""
 
     def begin(self, part: int, attempt: int) -> PartWriter:
@@ -128,7 +128,7 @@ class PartWriter:
         return _NO_LETTERS if reasons is None else letters_of(flat(results), reasons)
 
     def end(self) -> ResultFile | None:
-        """Close the file; what the commit must know of it, None where there was no row and there is no file."""
+        """Close the file; what the commit must know of it, None if there was no row and there is no file."""
         if self._waiting_rows:
             self._flush()
         if self._writer is None:
@@ -142,11 +142,11 @@ class PartWriter:
                 flush_file(self._path)
                 flush_folder(self._path.rpartition("/")[0])
             found = self._at.get_file_info(self._path)
-        told = figures(self._footer[0], self._files.columns)
-        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, told)
+        statistics = figures(self._footer[0], self._files.columns)
+        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, statistics)
 
     def drop(self) -> None:
-        """Take the file away, where there is one: its task failed."""
+        """Take the file away, if there is one: its task failed."""
         if self._writer is not None:
             with suppress(OSError, RuntimeError):  # a footer that could not be written: there is none to collect
                 self._writer.close()
@@ -185,7 +185,7 @@ def place_of(folder: str) -> tuple[pyarrow.fs.FileSystem, str]:
 
 
 def refuse_unseen(folder: str, files: Sequence[ResultFile]) -> None:
-    """Raise EnvironmentMissing where one of `files` does not lie in `folder` as its task told: rule 3."""
+    """Raise EnvironmentMissing if one of `files` does not lie in `folder` as its task reported: rule 3."""
     if not files:
         return
     at, inner = place_of(folder)
@@ -235,12 +235,12 @@ def figures(footer: pq.FileMetaData, columns: pa.Schema) -> str:
         filled = [each for group, each in zip(groups, found, strict=True) if each.null_count < group.num_rows]
         if (bounds := _bounds(field.type, filled)) is not None:
             least[field.name], most[field.name] = bounds
-    told = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
-    return json.dumps(told, ensure_ascii=False)
+    statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps(statistics, ensure_ascii=False)
 
 
 def _bounds(kind: pa.DataType, found: Sequence[Any]) -> tuple[Any, Any] | None:
-    """The least and the largest value of a column in Delta's words, of the row groups that are not all null; None where
+    """The least and the largest value of a column in Delta's words, of the row groups that are not all null; None if
     they are not to be had."""
     if not found or not all(each.has_min_max for each in found):
         return None

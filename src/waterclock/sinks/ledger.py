@@ -59,13 +59,13 @@ class Run(Protocol):
 
 
 def may_follow(found: Epoch | None, own: Epoch, what: str) -> None:
-    """Raise StateMismatch where the run of `own` may not begin: the sink `what` was told of a later one."""
+    """Raise StateMismatch if the run of `own` may not begin: the sink `what` has a later one."""
     if found is not None and found.lineage == own.lineage and found.number > own.number:
         raise _taken_over(what, found, own)
 
 
 def judge(found: Epoch | None, own: Epoch | None, what: str) -> None:
-    """Raise StateMismatch where it is another run's turn to write to the sink `what`; nothing without an own epoch."""
+    """Raise StateMismatch if it is another run's turn to write to the sink `what`; nothing without an own epoch."""
     if own is not None and found != own:
         raise _taken_over(what, found, own)
 
@@ -79,7 +79,7 @@ def _taken_over(what: str, found: Epoch | None, own: Epoch) -> StateMismatch:
 
 
 def fence(sink: object, epoch: Epoch | None) -> None:
-    """Tell `sink` that it is the turn of `epoch`; a warning where it keeps none. StateMismatch after a later one."""
+    """Give `sink` the `epoch`; a warning if it keeps none. StateMismatch after a later one."""
     if epoch is None:
         return
     tell = getattr(sink, "fence", None)
@@ -103,7 +103,7 @@ def stored_in(run: Run, table: str) -> Epoch | None:
 
 
 def store_in(run: Run, table: str, own: Epoch, what: str) -> None:
-    """Tell the sink `what` of `own` in the transaction that is open; StateMismatch where it was told of a later one."""
+    """Give the sink `what` the epoch `own` in the transaction that is open; StateMismatch if it has a later one."""
     may_follow(stored_in(run, table), own, what)
     run(f"DELETE FROM {table}")
     run(f"INSERT INTO {table} VALUES ('{own.lineage}', {own.number})")
@@ -126,7 +126,7 @@ class Mark:
 
 @dataclass
 class Marks:
-    """All that was read: `columns` is None where none were written, `position` is where to read on."""
+    """All that was read: `columns` is None if none were written, `position` is where to read on."""
 
     columns: Columns | None = None
     queries: dict[str, Mark] = field(default_factory=dict)
@@ -136,13 +136,13 @@ class Marks:
     def take(self, key: bytes | None, value: bytes | None, where: str) -> None:
         """Take in one record, which stands at `where`; StateMismatch if it is none of these."""
         try:
-            told = json.loads(value or b"")
+            record = json.loads(value or b"")
             if key == _COLUMNS_KEY:
-                self.columns = tuple((str(name), str(kind)) for name, kind in told)
+                self.columns = tuple((str(name), str(kind)) for name, kind in record)
             elif key == _OWNER_KEY:
-                self.owner = Epoch(str(told[0]), int(told[1]))
+                self.owner = Epoch(str(record[0]), int(record[1]))
             else:
-                self.note(told["query_id"], Mark(told["batch_id"], dict(told["totals"])))
+                self.note(record["query_id"], Mark(record["batch_id"], dict(record["totals"])))
         except (ValueError, TypeError, KeyError) as error:
             raise StateMismatch(
                 f"{where} is no record of a sink of waterclock ({error!r}), so what was written last cannot be known. Name "
@@ -188,7 +188,7 @@ def added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
 
 def record_of(batch: Batch, mark: Mark, watermark: str | None) -> tuple[bytes, bytes]:
     """Key and value of a batch's record; TypeError for counters that are no numbers."""
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "query_id": batch.query_id,
         "batch_id": batch.batch_id,
         "offsets": batch.offsets,
@@ -197,7 +197,7 @@ def record_of(batch: Batch, mark: Mark, watermark: str | None) -> tuple[bytes, b
         "seconds": batch.seconds,
         "totals": dict(mark.totals),
     }
-    return b"query " + batch.query_id.encode(), json.dumps(told, ensure_ascii=False).encode()
+    return b"query " + batch.query_id.encode(), json.dumps(record, ensure_ascii=False).encode()
 
 
 def record_of_columns(columns: Columns) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""What the tables of a sink hold, wherever they stand, and what is said of one that differs or is somebody else's.
+"""What the tables of a sink hold, wherever they stand, and what is wrong with one that differs or is somebody else's.
 
     <table>                 results, a row each: their own columns, and those of the event, taken out of its struct as
                             event_<name>. Results that a user's own step made may lack some of COMMON, and have others
@@ -78,30 +78,30 @@ def refuse(faults: Iterable[str]) -> None:
         raise UsageError(fault)
 
 
-def told_by(*checks: Callable[[], object]) -> list[str]:
-    """What those checks say that refuse something."""
-    told: list[str] = []
+def sentences_of(*checks: Callable[[], object]) -> list[str]:
+    """The sentences of those checks that refuse something."""
+    sentences: list[str] = []
     for check in checks:
         try:
             check()
         except UsageError as error:
-            told.append(str(error))
-    return told
+            sentences.append(str(error))
+    return sentences
 
 
 def unlike(where: str, found: Table, wanted: Table, kind: str = "table") -> list[str]:
-    """What is to be said of `found` if it is not the `wanted` table, with each column that differs: one sentence, or none.
+    """What is wrong with `found` if it is not the `wanted` table, with each column that differs: one sentence, or none.
     `kind` is what the place calls it."""
     differences = "; ".join(_differences(found, wanted))
-    told = (
+    sentence = (
         f"{where} has other columns than this pipeline writes ({differences}). "
         f"Name another {kind} in [sink], or start over with --fresh."
     )
-    return [told] if differences else []
+    return [sentence] if differences else []
 
 
 def lost(table: str, place: str, rows: Mapping[str, bool | None]) -> list[str]:
-    """What is to be said if some tables of the sink `table` hold rows and another one is gone, with all that it held.
+    """What is wrong if some tables of the sink `table` hold rows and another one is gone, with all that it held.
 
     `rows` says it by the end of a table's name: whether there are any, None if there was no table.
     """
@@ -139,7 +139,7 @@ def flat_schema(results: pa.Schema) -> pa.Schema:
 
 
 def chosen_schema(results: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """The columns `names` of flattened results, in their order; UsageError where results have none of that name."""
+    """The columns `names` of flattened results, in their order; UsageError if results have none of that name."""
     there = flat_schema(results)
     if unknown := [name for name in names if name not in there.names]:
         raise UsageError(f"[sink]: 'columns' names the column {unknown[0]!r}; results have {', '.join(there.names)}")

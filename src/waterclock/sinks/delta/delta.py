@@ -6,9 +6,9 @@
     <path>_positions       of changes of tables: a row for each key that was ever seen, and the position of its last change
 
 Delta has no transaction over several tables. So a commit goes in numbered steps, each a commit of Delta that carries the
-query's id and the batch's number as its application transaction, and each is skipped where its table has that number:
+query's id and the batch's number as its application transaction, and each is skipped if its table has that number:
 
-    1. dead letters, where there are any
+    1. dead letters, if there are any
     2. the batch: offsets, counters, watermark
     3. the results: from here on, and not before, the batch is applied
 
@@ -69,8 +69,8 @@ from waterclock.sinks.tables import (
     refuse_beside_changes,
     rows_of,
     schemas,
+    sentences_of,
     sides_of,
-    told_by,
     unlike,
 )
 
@@ -164,7 +164,7 @@ class DeltaSink:
         with self._errors_of_delta():
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
             refuse(self._faults(wanted, found))
-            for part, schema in wanted.items():  # the results come last: where they are, the others are
+            for part, schema in wanted.items():  # the results come last: if they are there, the others are
                 by = list(PARTITIONED) if part == POSITIONS else None
                 self._tables[part] = found.get(part) or DeltaTable.create(self._at(part), schema, partition_by=by)
         self._note_logs()
@@ -177,16 +177,16 @@ class DeltaSink:
             return list(self._faults(wanted, found))
 
     def _faults(self, wanted: Mapping[str, pa.Schema], found: Mapping[str, DeltaTable]) -> Iterator[str]:
-        yield from told_by(*(partial(delta_column, name) for name in wanted.get("", POSITIONS_SCHEMA).names))
-        yield from told_by(partial(refuse_another_table_around, self._location))
+        yield from sentences_of(*(partial(delta_column, name) for name in wanted.get("", POSITIONS_SCHEMA).names))
+        yield from sentences_of(partial(refuse_another_table_around, self._location))
         for part, schema in wanted.items():
             if part in found:
                 yield from unlike(self._name(part), _described(part, found[part].schema()), _described(part, schema))
             else:
-                yield from told_by(partial(self._refuse_other_things, part))
+                yield from sentences_of(partial(self._refuse_other_things, part))
 
     def remove(self) -> None:
-        """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
+        """Remove the folders of the three tables; UsageError if one is something else, or they lie behind a URL."""
         if self._is_url:
             raise UsageError(
                 f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
@@ -224,8 +224,8 @@ class DeltaSink:
                 found = self._owner(epoch, part)
                 may_follow(found, epoch, self.describe())
                 if found != epoch:
-                    told = CommitProperties(app_transactions=[_transaction_of(epoch)])
-                    table.create_write_transaction([], "append", table.schema(), commit_properties=told)
+                    mark = CommitProperties(app_transactions=[_transaction_of(epoch)])
+                    table.create_write_transaction([], "append", table.schema(), commit_properties=mark)
         self._epoch = epoch
 
     def begin(self) -> None:
@@ -345,7 +345,7 @@ class DeltaSink:
         return self._tables[part].transaction_version(query_id)  # type: ignore[no-any-return]
 
     def _owner(self, own: Epoch, part: str) -> Epoch | None:
-        """The epoch that the table was told of last, of the lineage of `own`."""
+        """The epoch that the table has last, of the lineage of `own`."""
         number = self._version(_transaction_of(own).app_id, part)
         return None if number is None else Epoch(own.lineage, number)
 
@@ -383,7 +383,7 @@ def _transaction_of(epoch: Epoch) -> Transaction:
 
 
 def _identity(file: Path) -> tuple[int, ...] | None:
-    """What tells a file from another one of its name; None where there is none."""
+    """What tells a file from another one of its name; None if there is none."""
     with suppress(FileNotFoundError):
         found = file.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size

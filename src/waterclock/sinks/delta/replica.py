@@ -31,13 +31,13 @@ from waterclock.sinks.mirrors import (
     ReducedRow,
     TableChanges,
     as_values,
-    fitting,
     newer_rows,
     reduced,
     refuse_other_positions,
     rows_of_somebody_else,
     shown,
     since,
+    widened,
 )
 from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY
 
@@ -60,7 +60,7 @@ class DeltaReplica:
         self._folder, _, self._own = location.rpartition("/")
 
     def changes(self, query_id: str, packed: pa.Table, positions: DeltaTable) -> list[Change]:
-        """What a batch of packed changes does to each table, and to the positions; UsageError where it cannot."""
+        """What a batch of packed changes does to each table, and to the positions; UsageError if it cannot."""
         made: list[Change] = []
         noted: list[tuple[str, str, str, bool]] = []
         is_new = True
@@ -101,13 +101,13 @@ class _Plan:
         self._steps: list[Any] = []
 
     def change(self, changed: TableChanges, known: Known, length: int | None) -> tuple[Change | None, Known]:
-        """The change, None where there is none, and the positions that it comes to."""
+        """The change, None if there is none, and the positions that it comes to."""
         before = known.get(_TRUNCATE, ("", True))[0]
         form = self._form(changed)
         rows = since(self._newer(changed, known, form, length), before)
         refuse_other_positions(changed, length)
         gone, after = _truncated(changed, known, before)
-        form = fitting(self, changed.table, rows, form)
+        form = widened(self, changed.table, rows, form)
         last = {**known, **after}
         later = [row for row in rows if row.position > last.get(row.key, ("", True))[0]]
         there = {key for key, (_, deleted) in known.items() if not deleted} - gone.keys()
@@ -237,7 +237,7 @@ def _found(path: str) -> DeltaTable | None:
 
 
 def _known(positions: DeltaTable, changed: TableChanges) -> Known:
-    """What is known of the keys of a batch, and of the table's last truncate; of all its keys, where it is truncated."""
+    """What is known of the keys of a batch, and of the table's last truncate; of all its keys, if it is truncated."""
     keys = None if changed.truncated else pa.array([_TRUNCATE, *(row.key for row in changed.rows)])
     columns = [name for name in POSITION_COLUMNS if name != "table_name"]
     found = having(positions, "key", keys, columns, table_name=changed.table)
@@ -246,7 +246,7 @@ def _known(positions: DeltaTable, changed: TableChanges) -> Known:
 
 
 def _length(positions: DeltaTable, table: str, known: Known) -> int | None:
-    """Of the table's positions so far; None where there is none, so the table is not ours."""
+    """Of the table's positions so far; None if there is none, so the table is not ours."""
     for position, _ in known.values():
         return len(position)
     of_table = positions.to_pyarrow_dataset(file_pruning_predicate=[("table_name", "=", table)])
@@ -265,8 +265,8 @@ def _truncated(changed: TableChanges, known: Known, before: str) -> tuple[dict[s
 
 
 def _field(name: str, kind: str, in_key: bool) -> Field:
-    told = {_KIND: kind, **({KEY.decode(): "true"} if in_key else {})}
-    return Field(name, _DELTA.get(kind, "string"), metadata=told)
+    metadata = {_KIND: kind, **({KEY.decode(): "true"} if in_key else {})}
+    return Field(name, _DELTA.get(kind, "string"), metadata=metadata)
 
 
 def _value(kind: str, text: str) -> Any:
@@ -296,9 +296,10 @@ def _widen(table: DeltaTable, column: str, kind: str) -> None:
     field = table.schema().fields[place]
     before = field.metadata.get(_KIND, "")
     texts = [shown(kind, (before, text)) for text in _texts(rows[column]).to_pylist()]
-    told = {**field.metadata, _KIND: kind}
+    metadata = {**field.metadata, _KIND: kind}
     fields = [
-        each if n != place else Field(column, "string", metadata=told) for n, each in enumerate(table.schema().fields)
+        each if n != place else Field(column, "string", metadata=metadata)
+        for n, each in enumerate(table.schema().fields)
     ]
     schema = pa.schema(Schema(fields).to_arrow())
     columns = [pa.array(texts, pa.string()) if n == place else each for n, each in enumerate(rows.columns)]
@@ -317,7 +318,7 @@ KEY = b"waterclock.key"  # metadata of a column
 class Change:
     """What a batch does to a table: `rows` with GONE take the place of those with the same `key`, if not all are new.
 
-    `table` gives the table as it is, None where it is not there; `formed` gives it with the columns that the rows need.
+    `table` gives the table as it is, None if it is not there; `formed` gives it with the columns that the rows need.
     `mark` is the application transaction's id, whose number is the batch's.
     """
 
@@ -329,7 +330,7 @@ class Change:
     is_new: bool
 
     def commit(self, batch_id: int, own: Sequence[Transaction] = ()) -> None:
-        """Do it, where it is not done yet; the commit carries `own` transactions of the writer too."""
+        """Do it, if it is not done yet; the commit carries `own` transactions of the writer too."""
         if not self.rows.num_rows or self._is_done(self.table(), batch_id):
             return
         table = self.formed()
@@ -346,7 +347,7 @@ class Change:
 def having(
     table: DeltaTable, column: str, values: pa.Array | None, columns: list[str] | None, **partition: str
 ) -> pa.Table:
-    """The rows of which `column` is one of `values` (None: all), read file by file; of one `partition`, where it is named.
+    """The rows of which `column` is one of `values` (None: all), read file by file; of one `partition`, if it is named.
 
     Arrow's own filters do not compare the least and largest texts that Delta's log has of a file.
     """

@@ -57,7 +57,7 @@ _OTHER_TEXTS = """
 _YEAR_1000_US = -30_610_224_000_000_000
 _FAR = "a time outside of the years 1000 to 9999, which MySQL does not keep"
 _CONNECT_S = 10
-_SMALLEST_LIMIT = 1 << 20  # of a statement, where a server says nothing else
+_SMALLEST_LIMIT = 1 << 20  # of a statement, if a server says nothing else
 _PATIENCE_S = 90  # for another writer's transaction, and for one that stands still
 # by the standard's quotes; what does not fit is an error, and times are those that are given
 _SESSION = (
@@ -92,17 +92,17 @@ class MySQLDialect(ServerDialect):
         self.session = session
 
     def columns_of(self, schema: pa.Schema) -> Columns:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return tuple((mysql_column(field.name), _type_of(field)) for field in schema)
 
     def found(self, table: str) -> Table:
-        """See `Dialect`. What MariaDB says of a whole number's width is left out: it means nothing."""
+        """See `SqlDialect`. What MariaDB says of a whole number's width is left out: it means nothing."""
         rows = self.run(_COLUMNS, table)
         columns = tuple((name, re.sub(r"^(\w*int)\(\d+\)", r"\1", _text(kind))) for name, kind, _ in rows)
         return Table("", columns, tuple(name for name, _, key in rows if key == "PRI"))
 
     def faults_of(self, table: str) -> list[str]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         faults = [
             f"the table {table!r} in {self.place} has the engine {engine}, whose rows no transaction undoes: make it "
             "one of InnoDB, or name another table in [sink]"
@@ -118,12 +118,12 @@ class MySQLDialect(ServerDialect):
         return faults
 
     def make(self, table: Table, name: str) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         columns = table.definition()
         self.run(f"CREATE TABLE {quoted(name)} ({columns}) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         plain = [text_times(each) if pa.types.is_timestamp(each.type) else each for each in rows.columns]
         texts = [each for each in plain if pa.types.is_string(each.type)]
         sizes = [pc.cast(pc.fill_null(pc.binary_length(each), 0), pa.int64()) for each in texts]
@@ -132,8 +132,8 @@ class MySQLDialect(ServerDialect):
         values = list(zip(*(each.to_pylist() for each in plain), strict=True))
         self.session.run_many(f"INSERT INTO {table} VALUES ({marks})", values, largest)
 
-    def fitting(self, batch: Batch) -> Batch:
-        """See `Dialect`."""
+    def storable(self, batch: Batch) -> Batch:
+        """See `SqlDialect`."""
         rows = flat(batch.results)
         reasons = far_times(rows, _FAR, _YEAR_1000_US)
         if reasons is None:
@@ -145,7 +145,7 @@ class MySQLDialect(ServerDialect):
         return put_aside(batch, rows, reasons)
 
     def time(self, us: int) -> object:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return text_times(pa.array([us]))[0].as_py()
 
 

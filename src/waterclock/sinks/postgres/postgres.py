@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pgpq import ArrowToPostgresBinaryEncoder
 
 from waterclock.errors import UsageError
-from waterclock.postgres.session import Session
+from waterclock.postgres.session import PostgresSession
 from waterclock.sinks.base import Batch
 from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica, literal, shown
 from waterclock.sinks.postgres.destination import fitting_postgres, postgres_name
@@ -78,7 +78,7 @@ class PostgresSink(SqlSink):
         self, url: str, table: str = "results", *, schema: str = "public", mirror: Replica | None = None
     ) -> None:
         table, schema = postgres_name("table", table), postgres_name("schema", schema)
-        super().__init__(PostgresDialect(Session(url), schema), table, mirror)
+        super().__init__(PostgresDialect(PostgresSession(url), schema), table, mirror)
 
 
 class PostgresDialect(ServerDialect):
@@ -90,41 +90,41 @@ class PostgresDialect(ServerDialect):
     owner = ("text", "bigint")
     positions = ("text", "text", "text", "boolean")
 
-    def __init__(self, session: Session, schema: str) -> None:
+    def __init__(self, session: PostgresSession, schema: str) -> None:
         super().__init__(session)
         self.place = f"the schema {schema!r} of {session.url}"
         self.session = session
         self._schema = schema
 
     def name(self, table: str) -> str:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return f"{quoted(self._schema)}.{quoted(table)}"
 
     def columns_of(self, schema: pa.Schema) -> Columns:
-        """See `Dialect`: the types in PostgreSQL's own spelling."""
+        """See `SqlDialect`: the types in PostgreSQL's own spelling."""
         remedy = "rename it in [source.columns]"
         names = [fitting_postgres(field.name, f"the column {field.name!r}", remedy) for field in schema]
         return tuple(zip(names, map(_type_of, schema), strict=True))
 
     def found(self, table: str) -> Table:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         columns, key = (self.session.run(query, self.name(table)) for query in (_COLUMNS, _KEY))
         return Table("", tuple((str(name), str(kind)) for name, kind in columns), tuple(str(name) for (name,) in key))
 
     def make(self, table: Table, name: str) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         if not self.session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self._schema):
             self.session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
         super().make(table, name)
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         super().begin(lock, may_be_taken_over)
         if may_be_taken_over:
             self.session.run(_NO_STANDING_STILL)
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         encoder = ArrowToPostgresBinaryEncoder(rows.schema)
         piece = max(1, _PIECE_BYTES * rows.num_rows // max(1, rows.nbytes))
         with self.session.copy(f"COPY {table} ({listed(rows.column_names)}) FROM STDIN (FORMAT binary)") as copy:
@@ -133,8 +133,8 @@ class PostgresDialect(ServerDialect):
                 copy.write(encoder.write_batch(part))
             copy.write(encoder.finish())
 
-    def fitting(self, batch: Batch) -> Batch:
-        """See `Dialect`, and rule 3."""
+    def storable(self, batch: Batch) -> Batch:
+        """See `SqlDialect`, and rule 3."""
         rows = flat(batch.results)
         reasons = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
         for field in rows.schema:
@@ -143,19 +143,19 @@ class PostgresDialect(ServerDialect):
                 reasons = pc.if_else(found, pa.scalar(reason), reasons)
         return put_aside(batch, rows, reasons)
 
-    def fitting_letters(self, rows: pa.Table) -> pa.Table:
-        """See `Dialect`, and rule 3."""
+    def storable_letters(self, rows: pa.Table) -> pa.Table:
+        """See `SqlDialect`, and rule 3."""
         for place, field in enumerate(rows.schema):
             if field.type == pa.string() and _with_nul(rows.column(place)) is not None:
                 rows = rows.set_column(place, field, pc.replace_substring(rows.column(place), _NUL, "\\u0000"))
         return rows
 
     def mirrored(self) -> PostgresTables:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return PostgresTables(self.session)
 
     def totals(self, batches: str) -> dict[str, int]:
-        """See `Dialect`: summed there, for a live pipeline has many batches."""
+        """See `SqlDialect`: summed there, for a live pipeline has many batches."""
         counters = f"{batches}, jsonb_each_text(counters) AS c"
         query = f"SELECT c.key, sum(c.value::bigint)::bigint FROM {counters} GROUP BY c.key ORDER BY c.key"
         return dict(self.session.ask(query))
@@ -181,7 +181,7 @@ def _with_nul(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 class PostgresTables:
     """A `MirroringDatabase` in the transaction that `session` has begun."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PostgresSession) -> None:
         self._session = session
 
     def form(self, table: str) -> Form | None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.ledger import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
 from waterclock.sinks.mirrors import Replica, apply, empty_all, positions_table
-from waterclock.sinks.sql.dialect import Dialect
+from waterclock.sinks.sql.dialect import SqlDialect
 from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
@@ -42,7 +42,7 @@ class Kept(Protocol):
 
     needed: Mapping[str, set[str]]  # by the end of a table's name: the columns that show it to be a sink's
 
-    def table(self, db: Dialect, results: pa.Schema) -> Table:
+    def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """The table beside dead letters and batches."""
 
     def write(self, sink: SqlSink, batch: Batch) -> Batch:
@@ -57,13 +57,13 @@ class KeptResults:
 
     needed = OF_RESULTS
 
-    def table(self, db: Dialect, results: pa.Schema) -> Table:
+    def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """See `Kept`."""
         return Table("", (*db.numbers, *db.columns_of(flat_schema(results))))
 
     def write(self, sink: SqlSink, batch: Batch) -> Batch:
         """See `Kept`."""
-        batch = sink.db.fitting(batch)
+        batch = sink.db.storable(batch)
         sink.append("", batch.batch_id, flat(batch.results))
         return batch
 
@@ -76,7 +76,7 @@ class KeptChanges:
 
     needed = OF_CHANGES
 
-    def table(self, db: Dialect, results: pa.Schema) -> Table:
+    def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """See `Kept`."""
         return positions_table(db.positions)
 
@@ -94,7 +94,7 @@ class KeptChanges:
 class SqlSink:
     """A `Sink` in the database of a dialect; with `mirror`, of changes of tables."""
 
-    def __init__(self, db: Dialect, table: str, mirror: Replica | None = None) -> None:
+    def __init__(self, db: SqlDialect, table: str, mirror: Replica | None = None) -> None:
         self.db = db
         self.mirror = mirror
         self._table = table
@@ -152,7 +152,7 @@ class SqlSink:
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
-        mark = self.db.mark
+        mark = self.db.placeholder
         query = f"SELECT 1 FROM {self.name(BATCHES)} WHERE query_id = {mark} AND batch_id = {mark}"
         return bool(self.db.run(query, query_id, batch_id))
 
@@ -160,11 +160,11 @@ class SqlSink:
         """See `Sink`."""
         batch = self._kept.write(self, batch)
         dead = batch.dead_letters.select(LETTERS.names)
-        self.append(DEAD_LETTERS, batch.batch_id, self.db.fitting_letters(dead))
+        self.append(DEAD_LETTERS, batch.batch_id, self.db.storable_letters(dead))
         watermark = None if batch.watermark_us is None else self.db.time(batch.watermark_us)
         counters = json.dumps(dict(batch.counters), sort_keys=True)
         row = (batch.query_id, batch.batch_id, batch.offsets, counters, watermark, batch.seconds)
-        marks = ", ".join([self.db.mark] * len(row))
+        marks = ", ".join([self.db.placeholder] * len(row))
         self.db.run(f"INSERT INTO {self.name(BATCHES)} VALUES ({marks})", *row)
         return batch
 

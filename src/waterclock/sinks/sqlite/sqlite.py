@@ -23,7 +23,7 @@ from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
 from waterclock.sinks.destination import Destination, Findings, SinkTable, unwritable
 from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica
-from waterclock.sinks.sql.dialect import Columns, Dialect, text_times
+from waterclock.sinks.sql.dialect import Columns, SqlDialect, text_times
 from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.sinks.sqlite.rows import connect
 from waterclock.sinks.tables import Table, quoted
@@ -101,7 +101,7 @@ class SQLiteSink(SqlSink):
         super().__init__(SQLiteDialect(self.path, _opened(self.path)), sqlite_table(table), mirror)
 
 
-class SQLiteDialect(Dialect):
+class SQLiteDialect(SqlDialect):
     """SQLite, by a connection to the file at `path`."""
 
     numbers = (("batch_id", "INTEGER"),)
@@ -116,52 +116,52 @@ class SQLiteDialect(Dialect):
         self.db = db
 
     def columns_of(self, schema: pa.Schema) -> Columns:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return tuple((field.name, _type_of(field)) for field in schema)
 
     def found(self, table: str) -> Table:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         rows = self.run(f"PRAGMA table_info({self.name(table)})")
         key = sorted((row[5], row[1]) for row in rows if row[5])
         return Table("", tuple((row[1], row[2]) for row in rows), tuple(name for _, name in key))
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
-        """See `Dialect`: the file is locked, whole."""
+        """See `SqlDialect`: the file is locked, whole."""
         self.db.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         self.db.execute("COMMIT")
 
     def rollback(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 
     def run(self, statement: str, *parameters: object) -> list[Any]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         rows: list[Any] = self.db.execute(statement, parameters).fetchall()
         return rows
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         plain = [text_times(each) if pa.types.is_timestamp(each.type) else each for each in rows.columns]
         self.db.insert(table, pa.Table.from_arrays(plain, names=rows.column_names))
 
     def time(self, us: int) -> object:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return text_times(pa.array([us]))[0].as_py()
 
     def mirrored(self) -> SQLiteTables:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return SQLiteTables(self.run, self.db.executemany)
 
     def errors(self) -> AbstractContextManager[None]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return _errors_of(self._path)
 
     def close(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         with suppress(sqlite3.Error):  # a tidy file is welcome; one that is damaged was reported before
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.db.close()

@@ -57,7 +57,7 @@ from waterclock.sinks.tables import (
     flat_schema,
     letters_of,
     refuse,
-    told_by,
+    sentences_of,
     unlike,
     with_letters,
 )
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 _ALL: Final = -1  # partitions: as many as the broker gives a new topic
 _LIMIT: Final = "max.message.bytes"
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-# the end of a topic's name -> whether it has one partition only, and its settings where it is made
+# the end of a topic's name -> whether it has one partition only, and its settings if it is made
 _PARTS: Final[Mapping[str, tuple[bool, Mapping[str, str]]]] = {
     "": (False, {}),
     DEAD_LETTERS: (True, {**_KEPT, _LIMIT: "52428800"}),  # what is too large for the results has its place there
@@ -126,7 +126,7 @@ class TopicSink:
         return list(self._faults(admin, admin.topics(), _columns(results)))
 
     def remove(self) -> None:
-        """Delete the three topics; UsageError, and nothing is deleted, where one is somebody else's. Empty ones that no
+        """Delete the three topics; UsageError, and nothing is deleted, if one is somebody else's. Empty ones that no
         sink wrote to stay: who made them wants them."""
         admin = Admin(self._settings)
         there = admin.topics()
@@ -233,7 +233,7 @@ class TopicSink:
                     "another topic in [sink]."
                 )
         if self._name(BATCHES) in there:
-            yield from told_by(partial(self._refuse_forgetful, admin.settings(self._name(BATCHES))))
+            yield from sentences_of(partial(self._refuse_forgetful, admin.settings(self._name(BATCHES))))
 
     def _is_ours(self, there: Mapping[str, int]) -> bool:
         """Whether a sink wrote to these topics; the columns are what it writes first."""
@@ -314,12 +314,12 @@ class TopicSink:
             producer.close()
 
     def _error_of(self, error: KafkaError) -> WaterclockError:
-        told = f"{self.describe()} could not be written: {error.str()}"
+        sentence = f"{self.describe()} could not be written: {error.str()}"
         if verdict_of(error) is not Verdict.AGAIN:
-            return UsageError(f"{told}. Look at the topics, and at [sink.client]")
+            return UsageError(f"{sentence}. Look at the topics, and at [sink.client]")
         if meaning_of(error) is Meaning.FENCED:
             return SinkLost(f"another writer has taken {self.describe()} over: {error.str()}")
-        return SinkLost(told)
+        return SinkLost(sentence)
 
     # Records ---------------------------------------------------------------------------------------------------
 
@@ -331,8 +331,8 @@ class TopicSink:
         limit = self._limits[""]
         if max(sizes, default=0) <= limit:
             return made, batch
-        told = f"bytes are too many for a record of {self._topic}, which takes {limit}"
-        reasons = [f"{size} {told}" if size > limit else None for size in sizes]
+        sentence = f"bytes are too many for a record of {self._topic}, which takes {limit}"
+        reasons = [f"{size} {sentence}" if size > limit else None for size in sizes]
         refused = letters_of(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
         kept = [record for record, reason in zip(made, reasons, strict=True) if reason is None]
         return kept, with_letters(batch, refused)
