@@ -18,9 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.sinks.collisions import collide
-from tests.sinks.file_stores import DeltaFileStore, IcebergFileStore, part_of
-from tests.sinks.lake_kills import ICEBERG_KILL
+from tests.sinks.file_stores import ICEBERG_KILL, DeltaFileStore, IcebergFileStore, collide, part_of
 from tests.sinks.stores import COUNTERS, SCHEMA, batch, everything, in_a_child, of_batches, results
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.sinks import DeltaSink, IcebergSink, LastBatch, Replica, apply_once

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SQL
-from tests.sinks.far_servers import FarMySQL, FarPostgres, FarServer
+from tests.sinks.far_servers import FarMySQL, FarPostgres, FarServer, Interrupted
 from tests.sinks.stores import SCHEMA, Store, batch, everything, of_batches
-from tests.sinks.way import Interrupted
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import LastBatch, apply_once
 
