@@ -16,6 +16,8 @@ from waterclock import sinks
 from waterclock.sinks import Sink
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.cdc.mariadb import MariaServer
     from tests.postgres_server import PostgresServer
 
@@ -25,6 +27,7 @@ class FarServer(Protocol):
 
     server: Any
     scheme: str
+    password: str  # the variable of the environment that holds it
 
     @property
     def store(self) -> Store: ...
@@ -40,9 +43,19 @@ class FarServer(Protocol):
     def until_undone(self) -> None:
         """Return when no transaction of a sink is open any more."""
 
+    def until_waiting(self) -> None:
+        """Return when a sink waits for another one's transaction."""
+
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let no sink wait for long."""
+
+    def login(self, name: str, password: str) -> Any:
+        """A sink of a user of that name, who is made, and may do all in the store."""
+
 
 class FarPostgres:
     scheme = "postgresql"
+    password = "PGPASSWORD"
 
     def __init__(self, server: PostgresServer) -> None:
         self.server, self.store = server, PostgresStore(server)
@@ -70,9 +83,23 @@ class FarPostgres:
     def until_undone(self) -> None:
         until_none(self.store, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")
 
+    def until_waiting(self) -> None:
+        until(self.store, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from waterclock.postgres import session  # its package is that of an extra
+
+        monkeypatch.setitem(session._IN_A_TRANSACTION, "lock_timeout", "50ms")
+
+    def login(self, name: str, password: str) -> Any:
+        self.store.run(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        self.store.run(f"GRANT ALL ON SCHEMA {self.store.schema} TO {name}")
+        return sinks.PostgresSink(self.server.url(name), schema=self.store.schema)
+
 
 class FarMySQL:
     scheme = "mysql"
+    password = "MYSQL_PWD"
 
     def __init__(self, server: MariaServer) -> None:
         self.server, self.store = server, MySQLStore(server)
@@ -96,9 +123,27 @@ class FarMySQL:
     def until_undone(self) -> None:
         until_none(self.store, self._others)
 
+    def until_waiting(self) -> None:
+        until(self.store, "SELECT 1 FROM information_schema.processlist WHERE state = 'User lock'")
+
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("waterclock.sinks.mysql.mysql._PATIENCE_S", 0)
+
+    def login(self, name: str, password: str) -> Any:
+        self.server.run(f"CREATE USER {name} IDENTIFIED BY '{password}'", f"GRANT ALL ON {self.store.name}.* TO {name}")
+        return sinks.MySQLSink(self.store.url.replace("root@", f"{name}@"))
+
     @property
     def _others(self) -> str:
         return f"SELECT id FROM information_schema.processlist WHERE db = '{self.store.name}' AND id <> connection_id()"
+
+
+def until(store: PostgresStore | MySQLStore, query: str) -> None:
+    """Return when `query` finds something."""
+    for _ in range(10_000):
+        if store.ask(query):
+            return
+    raise AssertionError(f"nothing is there: {query}")
 
 
 def until_none(store: PostgresStore | MySQLStore, query: str) -> None:
