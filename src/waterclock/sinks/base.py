@@ -90,12 +90,14 @@ class Sink(Protocol):
     def remove(self) -> None:
         """Drop the tables, all or none; UsageError if one of their names belongs to a table of somebody else."""
 
-    def last_applied(self) -> LastBatch | None: ...
+    def last_applied(self) -> LastBatch | None:
+        """The last batch that was committed here; None if none was."""
 
     def begin(self) -> None:
         """Begin a transaction, and be alone on the table until it ends; connect anew if the connection is gone."""
 
-    def is_applied(self, query_id: str, batch_id: int) -> bool: ...
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        """Whether that batch of the query was committed here."""
 
     def write(self, batch: Batch) -> Batch | None:
         """Write what the batch brings. What it cannot keep it puts aside: then the value is the batch as it was written."""
@@ -126,7 +128,7 @@ def written_once(sink: Sink, batch: Batch) -> Batch | None:
     try:
         _apply(sink, batch, written)
     except CommitUnknown:
-        _apply(sink, batch, written)  # nothing more: the commit got through. It is applied either way, and by this call
+        _apply(sink, batch, written)  # step 3 finds out; applied by this call either way, so `written` stays
     except SinkLost:
         written.clear()
         _apply(sink, batch, written)

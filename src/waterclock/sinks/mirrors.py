@@ -3,7 +3,7 @@
 What a sink is given is a table of packed changes: CHANGES of changes/packed.py says what stands in its columns.
 
 Promises, however often changes and batches come, and in whatever order; updates that do not bring all columns have to come
-in theirs, which is the order of their partition, though a writer may begin again some way back:
+in the order of their partition, though their writer may send some of them a second time:
 
     for every key a table holds what the changes of that key say up to the largest position, and nothing if that is a
     delete, or if a truncate of its table has a larger one
@@ -39,7 +39,7 @@ KEY, POSITION, GONE, WHOLE = STAGED
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """That a sink is given changes, and mirrors each table that they name."""
+    """Given to a sink as `mirror`: its batches are changes, and it mirrors each table that they name."""
 
 
 class ReducedRow(NamedTuple):

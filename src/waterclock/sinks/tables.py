@@ -100,7 +100,7 @@ def unlike(where: str, found: Table, wanted: Table, kind: str = "table") -> list
     return [sentence] if differences else []
 
 
-def lost(table: str, place: str, rows: Mapping[str, bool | None]) -> list[str]:
+def missing(table: str, place: str, rows: Mapping[str, bool | None]) -> list[str]:
     """What is wrong if some tables of the sink `table` hold rows and another one is gone, with all that it held.
 
     `rows` says it by the end of a table's name: whether there are any, None if there was no table.

@@ -46,7 +46,7 @@ from waterclock.sinks.tables import (
     BATCHES,
     DEAD_LETTERS,
     Table,
-    lost,
+    missing,
     refuse,
     rows_of,
     schemas,
@@ -120,7 +120,7 @@ class IcebergSink:
         holds: dict[str, bool | None] = dict.fromkeys(_PARTS)
         for part, table in found.items():
             holds[part] = any(name.startswith(_MARK) for name in table.properties)
-        yield from lost(self._table, self._place(), holds)
+        yield from missing(self._table, self._place(), holds)
 
     def remove(self) -> None:
         """Drop the three tables with their files; UsageError, and nothing is dropped, if one is somebody else's."""

@@ -30,7 +30,7 @@ from waterclock.sinks.tables import (
     Table,
     flat,
     flat_schema,
-    lost,
+    missing,
     refuse,
     refuse_to_drop,
     unlike,
@@ -40,7 +40,9 @@ from waterclock.sinks.tables import (
 class Kept(Protocol):
     """What a sink is given and keeps: results, or changes of tables."""
 
-    needed: Mapping[str, set[str]]  # by the end of a table's name: the columns that show it to be a sink's
+    needed: Mapping[
+        str, set[str]
+    ]  # by the part of a table's name behind the sink's own: the columns that show it to be a sink's
 
     def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """The table beside dead letters and batches."""
@@ -145,7 +147,7 @@ class SqlSink:
 
     def begin(self) -> None:
         """See `Sink`."""
-        self.db.begin(self.name(), self._epoch is not None)
+        self.db.begin(self.name(), may_be_taken_over=self._epoch is not None)
         if self._epoch is not None:
             there = self.found(OWNER).columns
             judge(stored_in(self.db.run, self.name(OWNER)) if there else None, self._epoch, self.describe())
@@ -169,7 +171,7 @@ class SqlSink:
         return batch
 
     def append(self, part: str, batch_id: int, rows: pa.Table) -> None:
-        """Add rows to the table with this end of its name, numbered as the database needs it."""
+        """Add rows to the table with this part behind the sink's name, numbered as the database needs it."""
         count = rows.num_rows
         numbers = [pa.repeat(pa.scalar(batch_id, pa.int64()), count), pa.arange(0, count).cast(pa.int32())]
         for place, (name, _) in enumerate(self.db.numbers):
@@ -222,7 +224,7 @@ class SqlSink:
                 yield from unlike(f"the table {self._table + table.part!r} in {self.db.place}", found, table)
                 yield from self.db.faults_of(self._table + table.part)
                 rows[table.part] = bool(self.db.run(f"SELECT 1 FROM {self.name(table.part)} LIMIT 1"))
-        yield from lost(self._table, self.db.place, rows)
+        yield from missing(self._table, self.db.place, rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

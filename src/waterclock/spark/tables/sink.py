@@ -38,7 +38,7 @@ from waterclock.sinks.tables import (
     BATCHES,
     DEAD_LETTERS,
     Table,
-    lost,
+    missing,
     refuse,
     rows_of,
     schemas,
@@ -91,7 +91,7 @@ class SparkTable:
             for part, lake in lakes.items():
                 self._refuse_unlike(part, lake, wanted[part])
             holds = {part: self._has_rows(part) if part in found else None for part in _PARTS}
-            refuse(lost(self._table, "Spark's catalog", holds))
+            refuse(missing(self._table, "Spark's catalog", holds))
             self._refuse_nobodys(holds)
             new = lakes.get("") or (self._lake_of_new() if len(found) < len(_PARTS) else LAKES["delta"])
             new.check(wanted[""])
