@@ -30,7 +30,7 @@ from waterclock.bench import orders
 from waterclock.bench.orders import KINDS, START_US, Row
 from waterclock.bench.pipeline import KINDS as COLUMNS
 from waterclock.bench.pipeline import ORDERS
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
 from waterclock.streaming.toml.config import Config, Files

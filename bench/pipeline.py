@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from waterclock import Rules
 from waterclock.bench import contenders, orders
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
 from waterclock.streaming.toml.config import Config, Files

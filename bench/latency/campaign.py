@@ -35,7 +35,7 @@ from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing
 from waterclock.examples.cdc.servers import Postgres, programs
 from waterclock.sinks.postgres.destination import PostgresDatabase
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.spark.session.session import start
 
 PARTITIONS: Final = 4

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from waterclock import Rules
 from waterclock.bench.latency.sender import Sender
 from waterclock.sinks.postgres.destination import PostgresDatabase
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.spark.pipeline import Progress, configured
 from waterclock.streaming.toml.config import Config
 from waterclock.streaming.toml.steps import Outlet

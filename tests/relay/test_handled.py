@@ -24,7 +24,7 @@ from tests.relay.world import World, step_until
 from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, UsageError
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.postgres.session import Session
+from waterclock.postgres.session import PostgresSession
 from waterclock.relay import Delivery
 from waterclock.relay.handlers.handled_offsets import TABLE
 from waterclock.relay.handlers.handler import Handler
@@ -105,7 +105,7 @@ def test_a_death_at_each_step_leaves_what_it_writes_once(
     send(world, "a", "b")
     handler = own(writing(table))
     step_until(lambda: handler._consumer.assignment() or handler.take(0.05))
-    with death(monkeypatch, Session, step, when):
+    with death(monkeypatch, PostgresSession, step, when):
         handle(handler)
     handler._next.clear()
     handler.close()

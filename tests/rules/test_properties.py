@@ -17,8 +17,7 @@ from tests.campaign import examples
 from tests.rules.oracle import CONDITIONS, Expectation, Oracle, Out, Row, Spec
 from waterclock.rules import Result, Rules
 from waterclock.rules.engine import CLOSED, Engine
-from waterclock.rules.events import Event
-from waterclock.rules.questions import Answers, Questions, tie
+from waterclock.rules.events import Answers, Event, Questions, tie
 
 pytestmark = pytest.mark.always
 

@@ -92,7 +92,7 @@ UNTYPED = Rules(key="key", time="time")
         (lambda: NUMBERED.order(wait="3 moons"), r"order.*wait"),
         (lambda: NUMBERED.order(wait=1, on_gap="jump"), r"order.*on_gap.*jump"),  # type: ignore[arg-type]
         (lambda: NUMBERED.order(wait=1).order(wait=1), "order"),
-        (lambda: NUMBERED.order(tie=["a"]), r"order\(tie=\) has no meaning where the sequence 'number' is the order"),
+        (lambda: NUMBERED.order(tie=["a"]), r"order\(tie=\) has no meaning if the sequence 'number' is the order"),
         (lambda: TIMED.order(tie="a"), r"order\(tie=\) must be a list of columns, got the text 'a'"),
         (lambda: UNTYPED.delay(after="a", by=1, emit="b"), r"delay.*type"),
         (lambda: TIMED.delay(after="", by=1, emit="b"), r"delay.*after"),

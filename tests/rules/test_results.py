@@ -1,11 +1,17 @@
-"""The contract of docs/rules.md, sentence by sentence: what a result carries."""
+"""The contract of docs/rules.md, sentence by sentence: what a result carries; and the counters, beside an oracle's."""
+
+from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
 
 from tests.rules.events import NUMBERED, TIMED, heartbeat, numbered, timed, told
+from tests.rules.oracle import FOREVER, Oracle, Spec
+from tests.rules.test_properties import Stream, build, few, keyed, many, specs, streams
+from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
 
 
 def test_a_released_event_and_a_late_one_carry_the_event_and_the_others_do_not() -> None:
@@ -128,3 +134,38 @@ def test_a_naive_datetime_is_utc() -> None:
 def test_microseconds_of_a_datetime_are_kept() -> None:
     time = datetime(2255, 6, 5, 4, 3, 2, 123_457)
     assert [r.due for r in LATER.run([timed("a", time)])] == [time, time + timedelta(days=1)]
+
+
+# Counters, at random
+
+
+def counts_as_the_oracle(spec: Spec, stream: Stream) -> None:
+    engine, oracle = Engine(build(spec)), Oracle(spec)
+    for row in stream.rows:
+        engine.step([keyed(spec, row, row.id)], NO_WATERMARK)
+        engine.step((), row.time - stream.watermark_delay)
+        oracle.arrive(row)
+        oracle.advance(row.time - stream.watermark_delay)
+        assert oracle.counters() == engine.counters.to_dict()
+    engine.step((), CLOSED)
+    oracle.advance(FOREVER)
+    assert oracle.counters() == engine.counters.to_dict()
+
+
+@few
+@given(specs(), streams(late=True))
+def test_the_counters_say_what_the_oracle_counts(spec: Spec, stream: Stream) -> None:
+    counts_as_the_oracle(spec, stream)
+
+
+@few
+@given(specs(sequence=True, wait=3, within=None), streams(late=True))
+def test_the_counters_of_streams_with_gaps_say_what_the_oracle_counts(spec: Spec, stream: Stream) -> None:
+    counts_as_the_oracle(spec, stream)
+
+
+@pytest.mark.long(seconds=30)
+@many
+@given(specs(), streams(late=True, max_size=40))
+def test_the_counters_of_long_streams_say_what_the_oracle_counts(spec: Spec, stream: Stream) -> None:
+    counts_as_the_oracle(spec, stream)

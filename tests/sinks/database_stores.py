@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.sinks.stores import SqlStore
+import pyarrow as pa
+
+from tests.sinks.stores import SqlStore, Store, batch
 from waterclock import sinks
+from waterclock.sinks import apply_once
+from waterclock.streaming import frames
 
 if TYPE_CHECKING:
     from tests.cdc.mariadb import MariaServer
@@ -63,3 +68,13 @@ class DuckDBStore(SqlStore):
 
         with closing(duckdb.connect(str(self.path))) as other:
             return other.execute(statement).fetchall()  # type: ignore[no-any-return]
+
+
+def kept(store: Store, kind: pa.DataType, values: list[Any], seen: str = "event_v") -> list[Any]:
+    """What a reader finds by `seen` after events with `values` were written."""
+    schema = frames.result_schema(pa.string(), pa.schema([("v", kind)]))
+    rows = [{"kind": "event", "key": "a", "event": {"v": value}} for value in values]
+    with closing(store.sink()) as sink:
+        sink.open(schema)
+        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=schema)))
+    return [row[0] for row in store.in_order(seen)]

@@ -1,18 +1,21 @@
-"""Stores whose results come as files that tasks wrote: the contract suites, over the executors' way."""
+"""Lakes whose results come as files that tasks wrote, for the contract suites; two writers, and writers that are killed."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from tests.sinks.stores import DeltaStore, IcebergStore
+from tests.sinks.stores import DeltaStore, IcebergStore, batch
 from waterclock import sinks
-from waterclock.sinks import Batch, Replica, Sink
+from waterclock.errors import SinkLost
+from waterclock.sinks import Batch, Replica, Sink, apply_once
 from waterclock.sinks.base import ResultFile
-from waterclock.sinks.files.files import ResultFiles
-from waterclock.sinks.tables import letters
+from waterclock.sinks.files import ResultFiles
+from waterclock.sinks.tables import with_letters
 
 
 def part_of(files: ResultFiles, part: int, attempt: int, rows: pa.Table) -> tuple[list[ResultFile], pa.Table]:
@@ -39,7 +42,7 @@ class ByExecutors:
         part_of(files, 1, 6, shares[1])
         done = [part_of(files, part, 7, rows) for part, rows in enumerate(shares)]
         named = tuple(file for written, _ in done for file in written)
-        given = letters.with_letters(batch, pa.concat_tables([refused for _, refused in done]))
+        given = with_letters(batch, pa.concat_tables([refused for _, refused in done]))
         written: Batch = self._sink.write(replace(given, results=batch.results.slice(0, 0), files=named))
         return written
 
@@ -63,3 +66,29 @@ class IcebergFileStore(IcebergStore):
 
     def source(self) -> str:
         return _wrapped(super().source())
+
+
+def collide(late: Sink, quick: Sink, number: int) -> None:
+    """Both look for a batch, write it, and commit: of two writers who come to that at once the late one is refused."""
+    for each in (late, quick):
+        each.begin()
+        assert each.is_applied("q", number) is False
+        each.write(batch(number))
+    quick.commit()
+    with pytest.raises(SinkLost, match=re.escape(f"another writer was quicker at {late.describe()}")):
+        late.commit()
+    assert apply_once(late, batch(number)) is False
+
+
+# where the catalog is to be given the commit of that number: its files are written
+ICEBERG_KILL = """
+import os, signal
+from pyiceberg.catalog.sql import SqlCatalog
+commit, steps = SqlCatalog.commit_table, iter(range(9))
+def dying(*arguments):
+    if next(steps) == {step}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return commit(*arguments)
+SqlCatalog.commit_table = dying
+apply_once(sink, batch(1))
+"""

@@ -28,7 +28,7 @@ from waterclock.errors import UsageError
 from waterclock.sinks import LastBatch, Replica, apply_once
 from waterclock.sinks.destination import Findings
 from waterclock.sinks.duckdb.destination import DuckDBFile
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.streaming import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")

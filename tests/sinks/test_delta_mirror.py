@@ -17,15 +17,15 @@ from tests.sinks.test_replica_kills import BATCH, BEFORE, FIRST, THEN, both
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, Replica
-from waterclock.sinks.delta.merge import GONE, Change
-from waterclock.sinks.epochs import Epoch, fence
+from waterclock.sinks.delta.replica import GONE, Change
+from waterclock.sinks.ledger import Epoch, fence
 
 # kills the child before its commit to a table of that number
 KILL = """
 import os, signal
 from tests.sinks import test_delta_mirror as t
 from waterclock.changes.packed import CHANGES
-from waterclock.sinks.delta import delta, merge, replica
+from waterclock.sinks.delta import delta, replica
 steps = iter(range(99))
 def dying(place, name):
     work = getattr(place, name)
@@ -34,7 +34,7 @@ def dying(place, name):
             os.kill(os.getpid(), signal.SIGKILL)
         return work(*arguments, **more)
     setattr(place, name, call)
-for place, name in ((delta, "write_deltalake"), (merge, "_add"), (merge, "_merge"), (replica, "_widen")):
+for place, name in ((delta, "write_deltalake"), (replica, "_add"), (replica, "_merge"), (replica, "_widen")):
     dying(place, name)
 sink = {sink}
 sink.open(CHANGES)

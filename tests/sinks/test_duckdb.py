@@ -7,14 +7,13 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.sinks.database_stores import DuckDBStore
+from tests.sinks.database_stores import DuckDBStore, kept
 from tests.sinks.stores import SCHEMA, batch, everything, in_a_child, of_batches
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
@@ -47,13 +46,7 @@ def store(tmp_path: Path) -> DuckDBStore:
     ids=["texts", "long", "int", "boolean", "double", "time without a zone", "time"],
 )
 def test_what_is_written_is_what_is_read(store: DuckDBStore, kind: pa.DataType, values: list[Any], seen: str) -> None:
-    given = [None, *values]
-    schema = frames.result_schema(pa.string(), pa.schema([("v", kind)]))
-    rows = [{"kind": "event", "key": "a", "event": {"v": value}} for value in given]
-    with closing(store.sink()) as sink:
-        sink.open(schema)
-        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=schema)))
-    assert [row[0] for row in store.in_order(seen)] == given
+    assert kept(store, kind, [None, *values], seen) == [None, *values]
 
 
 def test_a_batch_tells_its_counters_watermark_and_seconds(store: DuckDBStore) -> None:
@@ -65,9 +58,8 @@ def test_a_batch_tells_its_counters_watermark_and_seconds(store: DuckDBStore) ->
 
 
 def test_what_duckdb_has_no_type_for_here_is_refused_by_the_name_of_the_column(store: DuckDBStore) -> None:
-    schema = frames.result_schema(pa.string(), pa.schema([("v", pa.duration("us"))]))
-    with closing(store.sink()) as sink, pytest.raises(UsageError, match="'event_v' is of the type duration"):
-        sink.open(schema)
+    with pytest.raises(UsageError, match="'event_v' is of the type duration"):
+        kept(store, pa.duration("us"), [])
     assert not store.path.exists()
 
 

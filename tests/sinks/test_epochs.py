@@ -23,8 +23,8 @@ from tests.sinks.stores import (
 )
 from waterclock.errors import StateMismatch
 from waterclock.sinks import Batch, LastBatch, apply_once
-from waterclock.sinks.epochs import Epoch, fence
-from waterclock.sinks.own import sink_of
+from waterclock.sinks.base import sink_of
+from waterclock.sinks.ledger import Epoch, fence
 from waterclock.testing import Broker
 
 FIRST, SECOND = Epoch("a", 1), Epoch("a", 2)

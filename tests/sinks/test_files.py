@@ -18,13 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.sinks.collisions import collide
-from tests.sinks.file_stores import DeltaFileStore, IcebergFileStore, part_of
-from tests.sinks.lake_kills import ICEBERG_KILL
+from tests.sinks.file_stores import ICEBERG_KILL, DeltaFileStore, IcebergFileStore, collide, part_of
 from tests.sinks.stores import COUNTERS, SCHEMA, batch, everything, in_a_child, of_batches, results
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.sinks import DeltaSink, IcebergSink, LastBatch, Replica, apply_once
-from waterclock.sinks.files.file_figures import figures
+from waterclock.sinks.files import figures
 from waterclock.streaming import frames
 
 # kills the child before the commit of that number: its files are written
@@ -85,8 +83,8 @@ def test_a_file_and_its_name_are_on_the_disk_before_a_commit_names_it(
         done.append("commit")
         real(*arguments, **more)
 
-    monkeypatch.setattr("waterclock.sinks.files.files.flush_file", lambda path: done.append(Path(path).suffix))
-    monkeypatch.setattr("waterclock.sinks.files.files.flush_folder", lambda path: done.append(Path(path).name))
+    monkeypatch.setattr("waterclock.sinks.files.flush_file", lambda path: done.append(Path(path).suffix))
+    monkeypatch.setattr("waterclock.sinks.files.flush_folder", lambda path: done.append(Path(path).name))
     monkeypatch.setattr(DeltaTable, "create_write_transaction", commit)
     apply_once(sink, batch(1))
     assert done == [".parquet", "results"] * 3 + ["commit"]  # of three attempts two are committed
@@ -98,7 +96,7 @@ def test_a_disk_that_does_not_take_a_file_is_told_and_nothing_is_committed(
     def full(path: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("waterclock.sinks.files.files.flush_file", full)
+    monkeypatch.setattr("waterclock.sinks.files.flush_file", full)
     with pytest.raises(EnvironmentMissing, match=r"cannot write results into .*No space left"):
         part_of(sink.result_files(1), 0, 1, results(0, 4))
 
@@ -120,7 +118,7 @@ def lying_in(folder: Path) -> list[str]:
 
 
 def test_numbers_go_on_over_many_frames_and_row_groups(sink: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from waterclock.sinks.files import files as module
+    from waterclock.sinks import files as module
 
     monkeypatch.setattr(module, "_ROWS", 5)
     writer = sink.result_files(0).begin(0, 0)
@@ -140,7 +138,7 @@ def test_a_part_without_a_row_writes_no_file(sink: Any) -> None:
 
 
 def test_a_task_that_fails_takes_its_file_away(sink: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from waterclock.sinks.files import files as module
+    from waterclock.sinks import files as module
 
     monkeypatch.setattr(module, "_ROWS", 1)
     writer = sink.result_files(0).begin(0, 0)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.collisions import collide
-from tests.sinks.lake_kills import ICEBERG_KILL
+from tests.sinks.file_stores import ICEBERG_KILL, collide
 from tests.sinks.stores import (
     COUNTERS,
     SCHEMA,

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SQL
-from tests.sinks.far_servers import FarMySQL, FarPostgres, FarServer
+from tests.sinks.far_servers import FarServer, Interrupted
 from tests.sinks.stores import SCHEMA, Store, batch, everything, of_batches
-from tests.sinks.way import Interrupted
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import LastBatch, apply_once
 
@@ -26,19 +24,6 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     with running_server(tmp_path_factory.mktemp("mariadb"), "--innodb-flush-log-at-trx-commit=1") as server:
         yield server
-
-
-@pytest.fixture(params=SQL[1:3])
-def far(request: pytest.FixtureRequest) -> Iterator[FarServer]:
-    """A server, started again if a test leaves it stopped."""
-    made: FarServer = (
-        FarMySQL(request.getfixturevalue("mariadb"))
-        if request.param == "mysql"
-        else FarPostgres(request.getfixturevalue("postgres"))
-    )
-    yield made
-    if not made.server.is_running():
-        made.server.start()
 
 
 @pytest.fixture

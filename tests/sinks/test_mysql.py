@@ -1,10 +1,9 @@
-"""What only the sink of MySQL and MariaDB promises: values, texts, engine, passwords, one writer."""
+"""What only the sink of MySQL and MariaDB promises: values, texts, engine, rights."""
 
 from __future__ import annotations
 
 import json
 import math
-import threading
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -16,12 +15,11 @@ import pytest
 
 pytest.importorskip("pymysqlreplication", reason="the server's fixture is that of the extra cdc")
 
-from tests.sinks.database_stores import MySQLStore
+from tests.sinks.database_stores import MySQLStore, kept
 from tests.sinks.stores import SCHEMA, batch, everything, of_batches
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
 from waterclock.sinks import MySQLSink, Sink, apply_once
-from waterclock.sinks.mysql import session
 from waterclock.sinks.mysql.destination import MySQLDatabase
 from waterclock.streaming import frames
 
@@ -41,15 +39,6 @@ TIMES = [
 @pytest.fixture
 def store(mariadb: MariaServer) -> MySQLStore:
     return MySQLStore(mariadb)
-
-
-def kept(store: MySQLStore, kind: pa.DataType, values: list[Any]) -> list[Any]:
-    schema = frames.result_schema(pa.string(), pa.schema([("v", kind)]))
-    rows = [{"kind": "event", "key": "a", "event": {"v": value}} for value in values]
-    with closing(store.sink()) as sink:
-        sink.open(schema)
-        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=schema)))
-    return [value for (value,) in store.in_order("event_v")]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +85,6 @@ def test_what_mysql_does_not_keep_is_a_dead_letter_and_the_others_are_kept(
     assert sink.totals() == {"events": 2, "late": 1, "results": 1, "dead_letters": 1}
 
 
-def test_what_mysql_has_no_type_for_is_refused_by_the_name_of_the_column(store: MySQLStore) -> None:
-    with pytest.raises(UsageError, match="'event_v' is of the type duration"):
-        kept(store, pa.duration("us"), [])
-    assert store.tables() == []
-
-
 def test_a_batch_tells_its_counters_watermark_and_seconds(store: MySQLStore, sink: Sink) -> None:
     told = store.look("counters, watermark, seconds", "results_batches")
     assert told == [('{"events": 2, "late": 1}', datetime(1970, 1, 1, 0, 0, 1), 0.25)]
@@ -140,39 +123,6 @@ def test_a_table_that_could_lose_rows_or_texts_is_refused(store: MySQLStore, sta
 # Where it is, and who comes
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["shop", "mysql://h/d", "mysql://me@h", "postgres://me@h/d", "mysql://me@h/a/b", "mysql://me@h:x/d",
-     "mysql://me@h/d?ssl=1", "mysql://me@h/d\n"],
-)  # fmt: skip
-def test_a_url_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="the sink's url"):
-        MySQLSink(url)
-
-
-@pytest.mark.parametrize("url", ["mysql://me:hush@h/d", "mysql://me@h/d?password=hush"])
-def test_a_password_in_a_url_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(UsageError, match="holds a password: leave it out, and set MYSQL_PWD") as caught:
-        MySQLSink(url)
-    assert "hush" not in str(caught.value)
-
-
-def test_a_password_comes_from_the_environment_and_is_never_shown(
-    mariadb: MariaServer, store: MySQLStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    user = f"user_{store.name}"
-    mariadb.run(f"CREATE USER {user} IDENTIFIED BY 'hush'", f"GRANT ALL ON {store.name}.* TO {user}")
-    url = store.url.replace("root@", f"{user}@")
-    monkeypatch.setenv("MYSQL_PWD", "wrong")
-    with closing(MySQLSink(url)) as sink, pytest.raises(UsageError, match=r"cannot connect to .*MYSQL_PWD") as caught:
-        sink.open(SCHEMA)
-    assert "wrong" not in str(caught.value)
-    monkeypatch.setenv("MYSQL_PWD", "hush")
-    with closing(MySQLSink(url)) as sink:
-        sink.open(SCHEMA)
-        assert "hush" not in sink.describe()
-
-
 def test_a_user_without_the_right_is_told_so(mariadb: MariaServer, store: MySQLStore) -> None:
     mariadb.run(f"CREATE USER r_{store.name}", f"GRANT SELECT ON {store.name}.* TO r_{store.name}")
     with (
@@ -186,46 +136,3 @@ def test_a_pipelines_file_names_it(tmp_path: Path) -> None:
     made = least_with(tmp_path, "[sink]\nformat = 'mysql'\nurl = 'mariadb://me@h/shop?tls=true'\ntable = 'late'\n").sink
     assert made == MySQLDatabase("mariadb://me@h/shop?tls=true", "late")
     assert made.place == made.sink().describe() == "the table 'late' in mariadb://me@h/shop?tls=true"
-
-
-# One writer
-
-
-def test_of_two_drivers_on_one_table_the_second_waits_and_then_sees_what_is_applied(
-    store: MySQLStore, sink: Sink
-) -> None:
-    with closing(store.sink()) as second:
-        sink.begin()
-        sink.write(batch(1))
-        applied: list[bool] = []
-        waiting = threading.Thread(target=lambda: applied.append(apply_once(second, batch(1))))
-        waiting.start()
-        query = "SELECT count(*) FROM information_schema.processlist WHERE state = 'User lock'"
-        while not store.ask(query)[0][0]:
-            assert waiting.is_alive()
-        sink.commit()
-        waiting.join(60)
-        assert applied == [False]
-    assert everything(store) == of_batches(0, 1)
-
-
-def test_drivers_on_two_tables_do_not_wait_for_each_other(store: MySQLStore, sink: Sink) -> None:
-    with closing(store.sink("others")) as other:
-        sink.begin()
-        other.open(SCHEMA)
-        assert apply_once(other, batch(0)) is True
-        sink.rollback()
-
-
-def test_a_driver_that_waits_too_long_is_told_of_the_other_one(
-    store: MySQLStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "_PATIENCE_S", 0)
-    with closing(store.sink()) as second:
-        sink.begin()
-        with pytest.raises(
-            UsageError, match=r"another transaction has held the tables in mysql://.*Stop one of the two"
-        ):
-            apply_once(second, batch(1))
-        sink.rollback()
-        assert apply_once(second, batch(1)) is True

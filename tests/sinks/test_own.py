@@ -12,7 +12,7 @@ from tests.sinks.five_verbs import FiveVerbs
 from tests.sinks.stores import COUNTERS, SCHEMA, batch
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch
 from waterclock.sinks import LastBatch, SQLiteSink, apply_once, check_belongs
-from waterclock.sinks.own import VERBS, sink_of
+from waterclock.sinks.base import VERBS, sink_of
 
 
 @pytest.fixture

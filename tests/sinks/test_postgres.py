@@ -1,4 +1,4 @@
-"""What only the sink of PostgreSQL promises: values to the last bit, NUL told of, one writer, no password shown."""
+"""What only the sink of PostgreSQL promises: values to the last bit, NUL as a dead letter, names, transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -18,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from tests.postgres_server import PostgresServer
+from tests.sinks.database_stores import kept
 from tests.sinks.stores import SCHEMA, PostgresStore, batch, everything, of_batches
 from waterclock.errors import UsageError
-from waterclock.postgres import session as postgres_session
 from waterclock.sinks import PostgresSink, Sink, apply_once, written_once
 from waterclock.streaming import frames
 
@@ -37,16 +36,6 @@ def sink(store: PostgresStore) -> Iterator[Sink]:
     with closing(store.sink()) as made:
         made.open(SCHEMA)
         yield made
-
-
-def kept(store: PostgresStore, kind: pa.DataType, values: list[Any]) -> list[Any]:
-    """What a reader finds where events with `values` were written."""
-    schema = frames.result_schema(pa.string(), pa.schema([("v", kind)]))
-    rows = [{"kind": "event", "key": "k", "event": {"v": value}} for value in values]
-    with closing(store.sink()) as sink:
-        sink.open(schema)
-        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=schema)))
-    return [value for (value,) in store.in_order("event_v")]
 
 
 # Values
@@ -113,12 +102,6 @@ def test_a_time_that_postgresql_does_not_know_is_told(sink: Sink) -> None:
         apply_once(sink, replace(batch(0), results=rows))
 
 
-def test_what_postgresql_has_no_type_for_is_refused_by_the_name_of_the_column(store: PostgresStore) -> None:
-    with pytest.raises(UsageError, match="'event_v' is of the type duration"):
-        kept(store, pa.duration("us"), [])
-    assert store.tables() == []
-
-
 def test_a_batch_tells_its_counters_watermark_and_seconds(store: PostgresStore, sink: Sink) -> None:
     apply_once(sink, batch(0))
     told = store.look("counters, watermark, seconds, offsets, query_id", "results_batches")
@@ -168,40 +151,6 @@ def test_a_column_that_would_be_cut_is_refused(store: PostgresStore) -> None:
     long = pa.schema([("ä" * 29, pa.string())])  # event_ and 58 bytes
     with closing(store.sink()) as sink, pytest.raises(UsageError, match=r"'event_ä+' is too long"):
         sink.open(frames.result_schema(pa.string(), long))
-
-
-@pytest.mark.parametrize("url", ["", "shop", "mysql://u@h/d", "postgresql:shop", "postgresql://h\n/d", "http://[::1/x"])
-def test_a_url_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="url"):
-        PostgresSink(url)
-
-
-@pytest.mark.parametrize(
-    "url", ["postgresql://u:hush@h/d", "postgresql://h/d?user=u&password=hush", "mysql://u:hush@h/d"]
-)
-def test_a_password_in_a_url_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        PostgresSink(url)
-    assert "hush" not in str(caught.value)
-
-
-def test_a_password_comes_from_the_environment_and_is_never_shown(
-    postgres: PostgresServer, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.run("CREATE ROLE locked LOGIN PASSWORD 'hush'")
-    store.run(f"GRANT ALL ON SCHEMA {store.schema} TO locked")
-    for password in (None, "wrong hush"):
-        if password is not None:
-            monkeypatch.setenv("PGPASSWORD", password)
-        with closing(PostgresSink(postgres.url("locked"), schema=store.schema)) as sink:
-            with pytest.raises(UsageError, match=r"cannot connect to postgresql://locked@.*PGPASSWORD") as caught:
-                sink.open(SCHEMA)
-            assert "hush" not in str(caught.value)
-    monkeypatch.setenv("PGPASSWORD", "hush")
-    with closing(PostgresSink(postgres.url("locked"), schema=store.schema)) as sink:
-        sink.open(SCHEMA)
-        assert apply_once(sink, batch(0)) is True
-        assert "hush" not in repr(vars(sink)) + sink.describe()
 
 
 def test_a_role_without_the_right_is_told_so(postgres: PostgresServer, store: PostgresStore) -> None:
@@ -256,53 +205,6 @@ def test_a_transaction_in_which_a_statement_failed_does_not_pass_for_committed(
     with pytest.raises(RuntimeError, match="undone"):
         sink.commit()
     assert apply_once(sink, batch(0)) is True
-
-
-def waits_for_a_lock(store: PostgresStore) -> None:
-    """Return when somebody waits for an advisory lock."""
-    for _ in range(2_000):
-        if store.ask("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
-            return
-    raise AssertionError("nobody waits")
-
-
-def test_of_two_drivers_on_one_table_the_second_waits_and_then_sees_what_is_applied(
-    store: PostgresStore, sink: Sink
-) -> None:
-    told: list[bool] = []
-    with closing(store.sink()) as second:
-        second.open(SCHEMA)
-        sink.begin()
-        assert sink.is_applied("q", 0) is False
-        waiting = threading.Thread(target=lambda: told.append(apply_once(second, batch(0))))
-        waiting.start()
-        waits_for_a_lock(store)
-        sink.write(batch(0))
-        sink.commit()
-        waiting.join(30)
-    assert told == [False]
-    assert everything(store) == of_batches(0)
-
-
-def test_drivers_on_two_tables_do_not_wait_for_each_other(store: PostgresStore, sink: Sink) -> None:
-    with closing(store.sink("others")) as other:
-        other.open(SCHEMA)
-        sink.begin()
-        assert apply_once(other, batch(0)) is True
-        sink.rollback()
-
-
-def test_a_driver_that_waits_too_long_is_told_of_the_other_one(
-    store: PostgresStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(postgres_session._IN_A_TRANSACTION, "lock_timeout", "50ms")
-    with closing(store.sink()) as second:
-        second.open(SCHEMA)
-        sink.begin()
-        with pytest.raises(UsageError, match="is a second pipeline writing there"):
-            apply_once(second, batch(0))
-        sink.rollback()
-        assert apply_once(second, batch(0)) is True
 
 
 def test_readers_are_not_kept_waiting(store: PostgresStore, sink: Sink) -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.sinks.stores import MirroringStore, PostgresStore, in_a_child
 from tests.sinks.test_replica import give, insert, items, opened, truncate, update
 from waterclock.sinks import Sink
-from waterclock.sinks.postgres.replica import PostgresTables
-from waterclock.sinks.sqlite.replica import SQLiteTables
+from waterclock.sinks.postgres.postgres import PostgresTables
+from waterclock.sinks.sqlite.sqlite import SQLiteTables
 
 BEFORE = (insert(1, 1, name="a"), insert(1, 2, name="b"), insert(2, 8, "shop.buyer", name="Ann"))
 BATCH = (truncate(3), insert(4, 3, name="c"), update(5, 3, name="C", more=1), insert(5, 9, "shop.buyer", name="Bo"))

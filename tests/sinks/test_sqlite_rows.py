@@ -19,7 +19,7 @@ from tests.processes import in_a_fork
 from tests.sinks.stores import SCHEMA, SQLiteStore, batch, everything, of_batches
 from waterclock.sinks import apply_once
 from waterclock.sinks.sqlite import rows as sqlite_rows
-from waterclock.sinks.sqlite.rows import Connection, connect
+from waterclock.sinks.sqlite.rows import ArrowConnection, connect
 
 TYPES = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
@@ -49,7 +49,7 @@ def _chunked(draw: st.DrawFn, type_: pa.DataType, count: int) -> pa.ChunkedArray
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Connection]:
+def database(tmp_path: Path) -> Iterator[ArrowConnection]:
     with closing(connect(tmp_path / "x.db", 0)) as made:
         yield made
 
@@ -72,13 +72,13 @@ def test_columns_become_the_rows_that_executemany_makes_of_them(rows: pa.Table) 
     assert written(rows, plain=False) == written(rows, plain=True)
 
 
-def test_what_was_built_is_used_where_sqlite_tells_its_connections(database: Connection) -> None:
+def test_what_was_built_is_used_where_sqlite_tells_its_connections(database: ArrowConnection) -> None:
     linked = getattr(_sqlite3, "__file__", None) is not None
     assert (database.address is not None) >= (linked and sqlite_rows._rows is not None)
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_row_that_is_refused_is_told_in_sqlites_words(database: Connection, plain: bool) -> None:
+def test_a_row_that_is_refused_is_told_in_sqlites_words(database: ArrowConnection, plain: bool) -> None:
     database.execute("CREATE TABLE r (a INTEGER NOT NULL, b TEXT UNIQUE)")
     if plain:
         database.address = None

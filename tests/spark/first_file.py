@@ -15,7 +15,7 @@ from typing import Any
 from pyspark import cloudpickle
 
 from waterclock.sinks.base import ResultFile
-from waterclock.sinks.files.files import PartWriter, ResultFiles
+from waterclock.sinks.files import PartWriter, ResultFiles
 
 Fate = Callable[[], None]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

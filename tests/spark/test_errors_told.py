@@ -18,7 +18,7 @@ from tests.test_readme import ROOT
 from waterclock.errors import WaterclockError
 from waterclock.sinks import DeltaSink, SQLiteSink
 from waterclock.sinks.base import ResultFile
-from waterclock.sinks.files.files import refuse_unseen
+from waterclock.sinks.files import refuse_unseen
 from waterclock.spark import reshaped
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.kafka.stepping import with_place

@@ -17,7 +17,7 @@ from tests.sinks.stores import batch
 from tests.test_readme import ROOT, blocks, run_block
 from waterclock import Rules
 from waterclock.sinks import Batch, PostgresSink, SQLiteSink, TopicSink, apply_once
-from waterclock.sinks.own import sink_of
+from waterclock.sinks.base import sink_of
 from waterclock.spark import Pipeline, folder, reshaped, write_once
 from waterclock.testing import Broker
 

@@ -41,7 +41,7 @@ _IN_A_TRANSACTION = {
 _GONE = ("08", "57P", "25P03", "25P04")
 
 
-class Session:
+class PostgresSession:
     """One connection at a time, made when it is first needed. Called by one thread at a time."""
 
     def __init__(self, url: str) -> None:
@@ -60,7 +60,7 @@ class Session:
         self.run("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", f"waterclock {lock}")
 
     def commit(self) -> None:
-        """End the transaction. CommitUnknown where the answer did not come."""
+        """End the transaction. CommitUnknown if the answer did not come."""
         try:
             with self._errors_of_postgres():
                 done = self._connected().execute("COMMIT").statusmessage
@@ -68,11 +68,11 @@ class Session:
             raise CommitUnknown(f"{error} A commit was not answered; it may have got through.") from error
         finally:
             self._begun = False
-        if done != "COMMIT":  # PostgreSQL answers so, and with no error, where a statement before had failed
+        if done != "COMMIT":  # PostgreSQL answers so, and with no error, if a statement before had failed
             raise RuntimeError("a transaction was committed that had failed: it was undone")
 
     def rollback(self) -> None:
-        """Undo the transaction; nothing where none was begun, or where the connection is gone."""
+        """Undo the transaction; nothing if none was begun, or if the connection is gone."""
         begun, self._begun = self._begun, False
         if not begun or self._db.closed:
             return
@@ -87,13 +87,13 @@ class Session:
         return self._connected()
 
     def run(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """The rows that a statement gives, if any. A percent sign is itself where there are no parameters."""
+        """The rows that a statement gives, if any. A percent sign is itself if there are no parameters."""
         with self._errors_of_postgres():
             cursor = self._connected().execute(statement, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
     def ask(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """`run` outside of a transaction, once more where the connection had gone away since it was last used."""
+        """`run` outside of a transaction, once more if the connection had gone away since it was last used."""
         try:
             return self.run(query, *parameters)
         except SinkLost:
@@ -119,8 +119,8 @@ class Session:
 
     def _connect(self) -> Any:
         try:
-            said = conninfo_to_dict(self.url)
-            more = {name: value for name, value in _DEFAULTS.items() if name not in said}
+            given = conninfo_to_dict(self.url)
+            more = {name: value for name, value in _DEFAULTS.items() if name not in given}
             more["client_encoding"] = "utf8"
             db = psycopg.connect(self.url, autocommit=True, prepare_threshold=None, **more)
         except psycopg.Error as error:

@@ -8,7 +8,7 @@ from waterclock.errors import UsageError
 
 
 def postgres_url(url: str) -> str:
-    """`url`; UsageError, which does not show it, where it is none of PostgreSQL's or holds a password.
+    """`url`; UsageError, which does not show it, if it is none of PostgreSQL's or holds a password.
 
     >>> postgres_url("postgresql://reports@localhost:5432/shop")
     'postgresql://reports@localhost:5432/shop'

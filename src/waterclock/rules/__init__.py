@@ -1,6 +1,6 @@
 """Per-key rules on streams of events, as data; docs/rules.md is the contract."""
 
+from waterclock.rules.events import Result
 from waterclock.rules.model import Rules
-from waterclock.rules.results import Result
 
 __all__ = ["Result", "Rules"]

@@ -8,7 +8,7 @@ They are read by Python's own parser, and nothing is ever run as Python. Of its 
     and, or, not, ( )           a boolean column stands for itself
     amount, column("any name")  columns; 5, -0.5, "text", True: the only other values there are
 
-Rule 1: truth has three values, as in SQL: what is compared with null is unknown, and a condition holds where it is true.
+Rule 1: truth has three values, as in SQL: what is compared with null is unknown, and a condition holds if it is true.
         What compares how stands in truth.py.
 Rule 2: rows in process and rows on Spark are judged by this very code, value by value.
 """
@@ -27,9 +27,9 @@ from functools import cache
 from typing import Any
 
 from waterclock.rules.truth import (
+    BooleanValue,
     Column,
     Comparison,
-    Flag,
     IsNull,
     Kinds,
     Node,
@@ -65,7 +65,7 @@ class Condition:
     _root: Node
 
     def holds(self, row: Row) -> bool:
-        """True if the condition is true of `row`, which has all its columns; Unfit if it cannot be asked."""
+        """True if the condition is true of `row`, which has all its columns; Unfit if its values cannot be compared."""
         try:
             return self._root.truth(row) is True
         except Unfit as error:
@@ -88,7 +88,7 @@ def condition(text: str) -> Condition:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # such as a backslash that means nothing
             tree = ast.parse(text.strip(), mode="eval")
-        reader = _Reader(text.strip())
+        reader = _ConditionReader(text.strip())
         root = reader.truth(tree.body)
     except (SyntaxError, RecursionError, MemoryError, Warning) as error:
         why = getattr(error, "msg", None) or "it is nested too deeply"
@@ -103,7 +103,7 @@ def condition(text: str) -> Condition:
 # Reading -------------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _ConditionReader:
     """From Python's tree to ours; ValueError for what is not in the table above."""
 
     def __init__(self, text: str) -> None:
@@ -121,7 +121,7 @@ class _Reader:
             sides = [node.left, *node.comparators]
             links = [self._link(*link) for link in zip(sides, node.ops, sides[1:], strict=False)]
             return links[0] if len(links) == 1 else Several(False, links)
-        return Flag(self._operand(node))
+        return BooleanValue(self._operand(node))
 
     def _link(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> Node:
         if isinstance(how, ast.Is | ast.IsNot):
@@ -160,7 +160,7 @@ class _Reader:
     def _name(self, node: ast.Name) -> str:
         written = self._said(node)
         if node.id.lower() in _OF_SQL:
-            raise ValueError(f'write {_OF_SQL[node.id.lower()]}, or column("{written}") where that is a column')
+            raise ValueError(f'write {_OF_SQL[node.id.lower()]}, or column("{written}") if that is a column')
         if unicodedata.normalize("NFKC", written) != written:  # Python would look for another name
             raise ValueError(f'write column("{written}")')
         return written

@@ -150,7 +150,7 @@ class Deadlines:
         self._lower = list(zip(opened, self._levels[1:], strict=True))[::-1]
 
     def next_due(self) -> int | None:
-        """The earliest due time, None when nothing is pending; where that slot is packed, the start of the slot.
+        """The earliest due time, None if nothing is pending; if that slot is packed, the start of the slot.
 
         Always behind the watermark: an alarm at or before it rings at once, does nothing, and is gone.
         """

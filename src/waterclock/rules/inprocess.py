@@ -12,16 +12,14 @@ from typing import Any
 
 from waterclock.durations import Time, TooFine, datetime_us, from_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
-from waterclock.rules.events import Event, Outcome
+from waterclock.rules.events import Answers, Event, Key, Outcome, Result, result_id, tie
 from waterclock.rules.model import Rules
-from waterclock.rules.questions import Answers, tie
-from waterclock.rules.results import Key, Result, result_id
 from waterclock.rules.truth import Unfit
 
 
 def run(rules: Rules, events: Iterable[Mapping[str, Any]], delay_us: int) -> Iterator[Result]:
     """The results of `events` in the order of arrival; see `Rules.run`."""
-    engine, reader, latest = Engine(rules), _Reader(rules), NO_WATERMARK
+    engine, reader, latest = Engine(rules), _RowReader(rules), NO_WATERMARK
     for row in events:
         key, event = reader.read(row)
         yield from map(reader.result(engine.watermark), engine.step([(key, event)], engine.watermark))
@@ -51,7 +49,7 @@ _EARLIEST_US = datetime_us(datetime.min)  # a watermark before it is shown as no
 _FARTHEST_US = 2**60  # with a duration added, still before the close
 
 
-class _Reader:
+class _RowReader:
     """Reads mappings into events, and writes results back in the kind of time that it read."""
 
     def __init__(self, rules: Rules) -> None:

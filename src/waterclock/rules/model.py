@@ -3,7 +3,7 @@
 Rule 1: nothing here computes; `engine.py` gives the rules their meaning, docs/rules.md says it in words.
 Rule 2: every builder returns a new `Rules`; a `Rules` in hand never changes.
 Rule 3: durations are microseconds from here on inwards.
-Rule 4: a checkpoint keeps the repr of its rules, and goes on where it is the same: words that came later are left out of
+Rule 4: a checkpoint keeps the repr of its rules, and goes on if it is the same: words that came later are left out of
         it while they have their defaults (`_later`).
 """
 
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from waterclock.durations import Duration, duration_us
 from waterclock.rules.conditions import condition
-from waterclock.rules.questions import Questions
-from waterclock.rules.results import Result
+from waterclock.rules.events import Questions, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +29,10 @@ def _later(default: Any) -> Any:
     return field(default=default, metadata={"later": True})
 
 
-def _told(record: Any) -> str:
+def _repr_without_defaults(record: Any) -> str:
     """The repr of a record, without later words that have their defaults."""
-    told = (f for f in fields(record) if not f.metadata.get("later") or getattr(record, f.name) != f.default)
-    return f"{type(record).__name__}({', '.join(f'{f.name}={getattr(record, f.name)!r}' for f in told)})"
+    shown = (f for f in fields(record) if not f.metadata.get("later") or getattr(record, f.name) != f.default)
+    return f"{type(record).__name__}({', '.join(f'{f.name}={getattr(record, f.name)!r}' for f in shown)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Order:
     on_gap: OnGap
     tie: tuple[str, ...] = _later(())
 
-    __repr__ = _told
+    __repr__ = _repr_without_defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Delay:
     where: str | None = _later(None)
     carry: tuple[str, ...] = _later(())
 
-    __repr__ = _told
+    __repr__ = _repr_without_defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Expect:
     cancel_where: str | None = _later(None)
     carry: tuple[str, ...] = _later(())
 
-    __repr__ = _told
+    __repr__ = _repr_without_defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Quiet:
     where: str | None = _later(None)
     carry: tuple[str, ...] = _later(())
 
-    __repr__ = _told
+    __repr__ = _repr_without_defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class Rules:
     deliver_column: str | None = None
     events: bool = _later(True)
 
-    __repr__ = _told
+    __repr__ = _repr_without_defaults
 
     def __post_init__(self) -> None:
         for name in ("key", "time"):
@@ -138,16 +137,14 @@ class Rules:
         return replace(self, within_us=duration_us(within, "deduplicate(within=)"))
 
     def order(self, wait: Duration = 0, on_gap: OnGap = "skip", tie: Iterable[str] = ()) -> Rules:
-        """Release each key's events by sequence, or by time where no sequence column is named: equal times by the columns
+        """Release each key's events by sequence, or by time if no sequence column is named: equal times by the columns
         `tie`, and then as they came."""
         self._once(self.ordering is None, "order()")
         if on_gap not in get_args(OnGap):
             raise ValueError(f"order(on_gap=) must be one of {', '.join(get_args(OnGap))}, got {on_gap!r}")
         rule = Order(duration_us(wait, "order(wait=)"), on_gap, _columns(tie, "order(tie=)"))
         if rule.tie and self.sequence is not None:
-            raise ValueError(
-                f"order(tie=) has no meaning where the sequence {self.sequence!r} is the order: leave it out"
-            )
+            raise ValueError(f"order(tie=) has no meaning if the sequence {self.sequence!r} is the order: leave it out")
         return replace(self, ordering=rule)
 
     def delay(
@@ -230,7 +227,7 @@ class Rules:
     def on_spark(self, watermark_delay: Duration = 0, buckets: int | None = None) -> Callable[[Any], Any]:
         """A function for `DataFrame.transform`: the same rules on a streaming or a batch DataFrame.
 
-        `buckets`, from 2 to 4,096, is how many parts the state has: by default 16, or the session's cores where these are
+        `buckets`, from 2 to 4,096, is how many parts the state has: by default 16, or the session's cores if these are
         more. A checkpoint lives with one number. docs/spark.md says when to give one.
         """
         # The one arrow upward of the package: `events.transform(rules.on_spark())` is a promise of the product.

@@ -1,10 +1,10 @@
-"""What a condition is made of, and what it says of a row: true, false, or unknown where a null takes part.
+"""What a condition is made of, and what it says of a row: true, false, or unknown if a null takes part.
 
-Rule 1: numbers compare by their value, whatever their size; where one is a double, the other is taken as a double, too.
+Rule 1: numbers compare by their value, whatever their size; if one is a double, the other is taken as a double, too.
         NaN is taken as null, infinity is larger than all numbers.
 Rule 2: texts compare by code point, bytes byte by byte. A text that stands beside a time or a date is read as one. Nothing
         else is made to fit: two values of different kinds are an error, which names the column.
-Rule 3: every part is asked, whatever the others say: what does not fit is told at once, not when a row comes to it.
+Rule 3: every part is computed, whatever the others say: what does not fit is an error at once, not when a row comes to it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Column:
         if kind is None:
             raise Unfit(
                 f"cannot look at {self}: texts, numbers, booleans, times, dates and bytes can be compared, and any column "
-                "may be asked whether it `is None`"
+                "can be compared with None by `is None`"
             )
         return kind
 
@@ -213,7 +213,7 @@ class IsNull(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Flag(Node):
+class BooleanValue(Node):
     """A boolean column by itself, or True, or False."""
 
     operand: Operand
@@ -243,7 +243,7 @@ class Not(Node):
 
 @dataclass(frozen=True, slots=True)
 class Several(Node):
-    """Parts joined by `and` (decided by one that is False) or by `or` (by one that is True). All of them are asked."""
+    """Parts joined by `and` (decided by one that is False) or by `or` (by one that is True). All of them are computed."""
 
     decides: bool
     parts: Sequence[Node]

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from waterclock.rules.events import Event
+from waterclock.rules.events import EMIT, EXPIRED, MET, QUIET, Event, Key
 from waterclock.rules.model import Delay, Expect, Rules, types_of
-from waterclock.rules.results import EMIT, EXPIRED, MET, QUIET, Key
 
 Carried = tuple[Any, ...] | None  # the values of the columns that a rule carries, None if it carries none
 Where = int | None  # the number of a condition among those that the rules ask; None holds always
@@ -107,7 +106,7 @@ class Watch:
         self._keep(key, still)
 
     def _is_closed(self, plan: TypePlan, key: Key, event: Event, item: Item) -> bool:
-        """True if the event meets what is open, which is told, or withdraws it."""
+        """True if the event meets what is open, which becomes a result, or withdraws it."""
         due, rule, source, carried = item
         if event.time >= due:
             return False

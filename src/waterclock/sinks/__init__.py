@@ -3,9 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, written_once
-from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.own import sink_of
+from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, sink_of, written_once
+from waterclock.sinks.mirrors import Replica
 from waterclock.sinks.sqlite.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """A sink on first use, where it needs the packages of an extra."""
+    """A sink on first use, if it needs the packages of an extra."""
     if name not in _LATER:
         raise AttributeError(f"module 'waterclock.sinks' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

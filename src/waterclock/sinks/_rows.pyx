@@ -53,7 +53,7 @@ def insert(addresses, uintptr_t database, bytes statement, batches):
     """Run `statement` for each row of `batches`; None, or (SQLite's code, its words) for the first row that is refused.
 
     `addresses` are those of NAMES. A batch is (its number of rows, columns); a column is (kind, offset, address of the bits
-    that tell what is null, 0 where nothing is, address of the values or of a text's int32 offsets, address of the texts).
+    that tell what is null, 0 if nothing is, address of the values or of a text's int32 offsets, address of the texts).
     """
     cdef Functions use = functions(addresses)
     cdef void* db = <void*> database

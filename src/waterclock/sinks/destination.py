@@ -1,6 +1,6 @@
 """Where a pipeline writes, as [sink] of its file says it: a record, which makes the sink. Each lies beside its sink.
 
-Rule 1: a record is asked for what it does, never what kind it is.
+Rule 1: the callers of a record use what it does, and never look what kind it is.
 Rule 2: a record is texts and numbers. It connects to nothing, and imports no package of an extra, before its sink is made.
 """
 
@@ -35,13 +35,13 @@ class Findings:
             look()
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
-            told = f"the package {package} is not installed: {pip_install(extra_of(package))}"
+            sentence = f"the package {package} is not installed: {pip_install(extra_of(package))}"
         except (WaterclockError, OSError) as error:
-            told = str(error)
+            sentence = str(error)
         else:
             return True
-        if told not in self.faults:
-            self.faults.append(told)
+        if sentence not in self.faults:
+            self.faults.append(sentence)
         return False
 
 
@@ -113,7 +113,7 @@ class Destination(ABC):
 
 
 def unwritable(path: Path, what: str, is_file: bool = False) -> list[str]:
-    """What is to be said of `what` if this user may not write at `path`, or make what lies there."""
+    """What is wrong with `what` if this user may not write at `path`, or make what lies there."""
     there = next(each for each in (path, *path.absolute().parents) if each.exists())
     is_wrong = there.is_dir() == (is_file and there == path)
     if not is_wrong and os.access(there, os.W_OK):

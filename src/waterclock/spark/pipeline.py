@@ -74,7 +74,7 @@ class Pipeline:
     """A source, rules and a sink, with a checkpoint that keeps how far it has come; docs/pipeline-api.md is its guide.
 
     `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None if topics bring changes of
-    tables. `sink` is one of waterclock.sinks, an object with the five verbs of sinks/own.py, or a list of such.
+    tables. `sink` is one of waterclock.sinks, an object with the five verbs of sinks/base.py, or a list of such.
     ValueError, TypeError or UsageError if they do not fit together.
     """
 

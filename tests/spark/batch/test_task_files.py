@@ -18,7 +18,7 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.errors import UsageError
 from waterclock.sinks import DeltaSink, SQLiteSink, apply_once
 from waterclock.sinks.base import ResultFile
-from waterclock.sinks.files.files import ResultFiles
+from waterclock.sinks.files import ResultFiles
 from waterclock.spark.batch.batches import batch_of
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.batch.steps import reshaped
@@ -86,7 +86,7 @@ def test_a_task_without_a_result_tells_of_no_file(files: ResultFiles) -> None:
 
 
 def test_a_task_that_fails_on_its_way_leaves_no_file(files: ResultFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waterclock.sinks.files.files._ROWS", 1)
+    monkeypatch.setattr("waterclock.sinks.files._ROWS", 1)
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield from packed(results(0))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from waterclock.errors import StateMismatch
-from waterclock.sinks.epochs import Epoch
+from waterclock.sinks.ledger import Epoch
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.reads import READS, Reads
 

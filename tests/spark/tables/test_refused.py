@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.sinks.stores import SCHEMA
 from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
-from waterclock.sinks.catalog.destination import SparkCatalogTable
+from waterclock.sinks.catalog import SparkCatalogTable
 from waterclock.spark import SparkTable
 from waterclock.spark.tables import failures
 

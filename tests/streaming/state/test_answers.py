@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.rules import test_conditions as language
 from waterclock import Rules
 from waterclock.durations import datetime_us
-from waterclock.rules.questions import Answers
+from waterclock.rules.events import Answers
 from waterclock.streaming.frames import TIMESTAMP
 from waterclock.streaming.state.rows import events_of
 

@@ -8,7 +8,7 @@ import pytest
 from tests.spark.least_pipeline import LEAST, told, write
 from waterclock import Rules
 from waterclock.errors import UsageError
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.streaming import frames
 from waterclock.streaming.files.reading import Layout
 from waterclock.streaming.toml.config import Config, Files, load

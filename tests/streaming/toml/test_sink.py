@@ -11,7 +11,7 @@ from tests.sinks.stores import PostgresStore, Store
 from tests.spark.least_pipeline import LEAST, told, write
 from waterclock.sinks import Replica
 from waterclock.sinks.postgres.destination import PostgresDatabase
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.streaming.toml.config import load
 
 CHANGES = """

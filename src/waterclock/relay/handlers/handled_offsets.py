@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from waterclock.errors import SinkLost, UsageError
-from waterclock.postgres.session import Session
+from waterclock.postgres.session import PostgresSession
 from waterclock.relay.handlers.retries import LeftBroken
 
 TABLE: Final = "waterclock_handled"
@@ -45,7 +45,7 @@ class HandledOffsets:
     away: what was not committed is undone, and the message comes again."""
 
     def __init__(self, url: str, group: str, ids: Mapping[str, str]) -> None:
-        self._session = Session(url)
+        self._session = PostgresSession(url)
         self._group = group
         self._ids = ids
         self._session.begin(TABLE)  # two that make the table at once are in each other's way

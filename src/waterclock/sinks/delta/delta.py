@@ -1,14 +1,14 @@
 """Results as a table of Delta Lake, or tables that follow changes: folders, or URLs of an object store.
 
-    <path>                 results, a row each (results.py), behind batch_id and batch_row
+    <path>                 results, a row each (tables.py), behind batch_id and batch_row
     <path>_dead_letters    what could not be read: batch_id, file, line, reason, text
     <path>_batches         a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
     <path>_positions       of changes of tables: a row for each key that was ever seen, and the position of its last change
 
 Delta has no transaction over several tables. So a commit goes in numbered steps, each a commit of Delta that carries the
-query's id and the batch's number as its application transaction, and each is skipped where its table has that number:
+query's id and the batch's number as its application transaction, and each is skipped if its table has that number:
 
-    1. dead letters, where there are any
+    1. dead letters, if there are any
     2. the batch: offsets, counters, watermark
     3. the results: from here on, and not before, the batch is applied
 
@@ -30,7 +30,6 @@ Rule 4: a table that was made anew has the same numbers of versions. So before a
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -46,20 +45,82 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError
 from waterclock.sinks.base import Batch, LastBatch, ResultFile, first_line
-from waterclock.sinks.delta.destination import delta_column, table_location
-from waterclock.sinks.delta.kept import DeltaChanges, DeltaKept, DeltaResults
-from waterclock.sinks.delta.merge import KEY, Change
-from waterclock.sinks.delta.replica import PARTITIONED, POSITIONS_SCHEMA
-from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.files.files import DRIVER, ResultFiles, checked_writer
-from waterclock.sinks.marks import added
-from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.mirrors.strangers import refuse_beside_changes
-from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, POSITIONS, Table, refuse, told_by, unlike
+from waterclock.sinks.delta.destination import (
+    delta_column,
+    refuse_another_table_around,
+    refuse_other_things,
+    refuse_others_inside,
+    table_location,
+)
+from waterclock.sinks.delta.replica import KEY, PARTITIONED, POSITIONS_SCHEMA, Change, DeltaReplica
+from waterclock.sinks.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
+from waterclock.sinks.ledger import Epoch, added, judge, may_follow
+from waterclock.sinks.mirrors import Replica
+from waterclock.sinks.tables import (
+    BATCHES,
+    DEAD_LETTERS,
+    OF_CHANGES,
+    OF_RESULTS,
+    POSITIONS,
+    SIDES,
+    Table,
+    needed_of_results,
+    refuse,
+    refuse_beside_changes,
+    rows_of,
+    schemas,
+    sentences_of,
+    sides_of,
+    unlike,
+)
 
-# in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
-_OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")
-_OWN_FOLDER = re.compile(r"_delta_log|_delta_index|_change_data|_symlink_format_manifest")
+Tables = Mapping[str, DeltaTable]  # by the ends of their names
+
+
+class DeltaResults:
+    """What a sink is given and keeps: rows of results, in a table of their own."""
+
+    last_step = ""  # the table by which a batch is applied
+
+    def wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
+        """The columns of the tables that are made, by the ends of their names; that of results last."""
+        return schemas(results)
+
+    def needed(self, batches: set[str]) -> dict[str, set[str]]:
+        """The columns that show a table to be a sink's, if the table of batches has the columns `batches`."""
+        return {**OF_RESULTS, "": {"batch_row", *needed_of_results(batches)}}
+
+    def prepared(self, batch: Batch, location: str, tables: Tables) -> tuple[dict[str, pa.Table], list[Change]]:
+        """What a batch brings: rows to add, in the order of their commits, and changes of tables."""
+        refuse_unseen(location, batch.files)
+        return rows_of(batch), []
+
+    def empty(self, location: str, positions: DeltaTable | None) -> None:
+        """Take all rows out of tables that are not removed; that of results is."""
+
+
+class DeltaChanges(DeltaResults):
+    """What a sink is given and keeps: changes of tables, each in the table that it names; here stand their positions."""
+
+    last_step = BATCHES
+
+    def wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
+        """See `DeltaResults`."""
+        return {**SIDES, POSITIONS: POSITIONS_SCHEMA}
+
+    def needed(self, batches: set[str]) -> dict[str, set[str]]:
+        """See `DeltaResults`."""
+        return dict(OF_CHANGES)
+
+    def prepared(self, batch: Batch, location: str, tables: Tables) -> tuple[dict[str, pa.Table], list[Change]]:
+        """See `DeltaResults`."""
+        changes = DeltaReplica(location).changes(batch.query_id, batch.results, tables[POSITIONS])
+        return sides_of(batch), changes
+
+    def empty(self, location: str, positions: DeltaTable | None) -> None:
+        """See `DeltaResults`."""
+        if positions is not None:
+            DeltaReplica(location).empty_all(positions)
 
 
 class DeltaSink:
@@ -73,7 +134,7 @@ class DeltaSink:
         self._location = table_location(str(location))
         self.mirror = mirror
         self.written_by = checked_writer(written_by, mirror)
-        self._kept: DeltaKept = DeltaResults() if mirror is None else DeltaChanges()
+        self._kept = DeltaResults() if mirror is None else DeltaChanges()
         self._tables: dict[str, DeltaTable] = {}
         self._logs: dict[Path, tuple[int, ...] | None] = {}  # the last file of each table's log that was read
         self._prepared: tuple[Batch, dict[str, pa.Table], list[Change]] | None = None
@@ -103,7 +164,7 @@ class DeltaSink:
         with self._errors_of_delta():
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
             refuse(self._faults(wanted, found))
-            for part, schema in wanted.items():  # the results come last: where they are, the others are
+            for part, schema in wanted.items():  # the results come last: if they are there, the others are
                 by = list(PARTITIONED) if part == POSITIONS else None
                 self._tables[part] = found.get(part) or DeltaTable.create(self._at(part), schema, partition_by=by)
         self._note_logs()
@@ -116,16 +177,16 @@ class DeltaSink:
             return list(self._faults(wanted, found))
 
     def _faults(self, wanted: Mapping[str, pa.Schema], found: Mapping[str, DeltaTable]) -> Iterator[str]:
-        yield from told_by(*(partial(delta_column, name) for name in wanted.get("", POSITIONS_SCHEMA).names))
-        yield from told_by(self._refuse_another_table_around)
+        yield from sentences_of(*(partial(delta_column, name) for name in wanted.get("", POSITIONS_SCHEMA).names))
+        yield from sentences_of(partial(refuse_another_table_around, self._location))
         for part, schema in wanted.items():
             if part in found:
                 yield from unlike(self._name(part), _described(part, found[part].schema()), _described(part, schema))
             else:
-                yield from told_by(partial(self._refuse_other_things, part))
+                yield from sentences_of(partial(self._refuse_other_things, part))
 
     def remove(self) -> None:
-        """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
+        """Remove the folders of the three tables; UsageError if one is something else, or they lie behind a URL."""
         if self._is_url:
             raise UsageError(
                 f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
@@ -138,7 +199,8 @@ class DeltaSink:
                 self._refuse_other_things(part)
                 if self._found(part) is not None and not self._columns_of(part) >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
-                self._refuse_others_inside(part)
+                partitions = f"{PARTITIONED[0]}=" if part == POSITIONS else None
+                refuse_others_inside(self._at(part), self._name(part), partitions)
             self._kept.empty(self._location, self._found(POSITIONS))
             for part in needed_by_part:
                 if Path(self._at(part)).exists():
@@ -154,7 +216,7 @@ class DeltaSink:
         return max(applied, key=lambda each: each.batch_id, default=None)
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see epochs.py. A commit that was under way then is refused by
+        """Let nobody of an earlier epoch write any more; see ledger.py. A commit that was under way then is refused by
         Delta, for it carries the same application transaction."""
         with self._errors_of_delta():
             for part, table in self._tables.items():
@@ -162,8 +224,8 @@ class DeltaSink:
                 found = self._owner(epoch, part)
                 may_follow(found, epoch, self.describe())
                 if found != epoch:
-                    told = CommitProperties(app_transactions=[_transaction_of(epoch)])
-                    table.create_write_transaction([], "append", table.schema(), commit_properties=told)
+                    mark = CommitProperties(app_transactions=[_transaction_of(epoch)])
+                    table.create_write_transaction([], "append", table.schema(), commit_properties=mark)
         self._epoch = epoch
 
     def begin(self) -> None:
@@ -283,7 +345,7 @@ class DeltaSink:
         return self._tables[part].transaction_version(query_id)  # type: ignore[no-any-return]
 
     def _owner(self, own: Epoch, part: str) -> Epoch | None:
-        """The epoch that the table was told of last, of the lineage of `own`."""
+        """The epoch that the table has last, of the lineage of `own`."""
         number = self._version(_transaction_of(own).app_id, part)
         return None if number is None else Epoch(own.lineage, number)
 
@@ -291,34 +353,8 @@ class DeltaSink:
         return self._tables[BATCHES].to_pyarrow_table(columns=columns)
 
     def _refuse_other_things(self, part: str) -> None:
-        """A folder without a table in it, but with something else, is neither filled nor removed."""
-        if self._is_url or self._found(part) is not None:
-            return
-        place = Path(self._at(part))
-        if place.is_file() or (place.is_dir() and not all(map(_is_begun, place.iterdir()))):
-            raise UsageError(
-                f"{place} is no table of Delta Lake, so it is not removed or written to: name another path in [sink]"
-            )
-
-    def _refuse_another_table_around(self) -> None:
-        """What lies in the folder of a table that does not know it would go where that one is removed."""
-        around = () if self._is_url else Path(self._location).absolute().parents
-        if outer := [str(folder) for folder in around if (folder / "_delta_log").is_dir()]:
-            raise UsageError(
-                f"the sink's table {self._location!r} lies in the folder of another table of Delta Lake, {outer[0]}, and "
-                "would go with it: name a path beside that one in [sink]"
-            )
-
-    def _refuse_others_inside(self, part: str) -> None:
-        """UsageError if the folder holds what no writer of Delta Lake puts there, and no partition of positions."""
-        for path in sorted(Path(self._at(part)).glob("*")):
-            is_own = (_OWN_FOLDER if path.is_dir() else _OWN_FILE).fullmatch(path.name) is not None
-            is_partition = part == POSITIONS and path.is_dir() and path.name.startswith(f"{PARTITIONED[0]}=")
-            if not is_own and not is_partition:
-                raise UsageError(
-                    f"{self._name(part)} has other things in its folder ({path.name}, ...), so it is not removed: move "
-                    "them away, or name another path in [sink]"
-                )
+        if not self._is_url and self._found(part) is None:
+            refuse_other_things(Path(self._at(part)))
 
     @contextmanager
     def _errors_of_delta(self) -> Iterator[None]:
@@ -347,16 +383,11 @@ def _transaction_of(epoch: Epoch) -> Transaction:
 
 
 def _identity(file: Path) -> tuple[int, ...] | None:
-    """What tells a file from another one of its name; None where there is none."""
+    """What tells a file from another one of its name; None if there is none."""
     with suppress(FileNotFoundError):
         found = file.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size
     return None
-
-
-def _is_begun(path: Path) -> bool:
-    """Whether `path` is all that a kill leaves of making a table: a log without a commit."""
-    return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
 
 
 def _described(part: str, schema: Any) -> Table:

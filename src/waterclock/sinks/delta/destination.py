@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +11,16 @@ import pyarrow as pa
 from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
 from waterclock.sinks.destination import Destination, Findings, SinkTable, unwritable
-from waterclock.sinks.files.files import DRIVER, writer_of
-from waterclock.sinks.mirrors.replica import Replica
+from waterclock.sinks.files import DRIVER, writer_of
+from waterclock.sinks.mirrors import Replica
 from waterclock.sinks.postgres.destination import postgres_name
 
 _NOT_IN_DELTA = " ,;{}()\n\t="  # in a column's name; without it, every engine can read the table
 _NOT_IN_A_LOCATION = "?#%*[]^|\\"  # the package deltalake takes them for parts of a URL, and dies of some
 _FOLDER_BYTES = 255  # of a name in most file systems
+# in a table's folder: what writers of Delta call their files of data, what their care leaves, and folders of their own
+_OWN_FILE = re.compile(r"part-.+\.parquet|deletion_vector_.+\.bin|\..+\.crc")
+_OWN_FOLDER = re.compile(r"_delta_log|_delta_index|_change_data|_symlink_format_manifest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +116,42 @@ def fitting_delta_folder(name: str, what: str, remedy: str) -> str:
     if not is_plain or len(name.encode()) > _FOLDER_BYTES:
         raise UsageError(f"{what} cannot be a folder of Delta Lake: {remedy}")
     return name
+
+
+# What lies in a table's folder ---------------------------------------------------------------------------------
+
+
+def refuse_other_things(place: Path) -> None:
+    """Raise UsageError if there is something at `place`, where there is no table: it is neither filled nor removed."""
+    if place.is_file() or (place.is_dir() and not all(map(_is_begun, place.iterdir()))):
+        raise UsageError(
+            f"{place} is no table of Delta Lake, so it is not removed or written to: name another path in [sink]"
+        )
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether `path` is all that a kill leaves of making a table: a log without a commit."""
+    return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
+
+
+def refuse_another_table_around(location: str) -> None:
+    """Raise UsageError if a folder around is another table's: what lies in there unknown to it would go with it."""
+    around = () if "://" in location else Path(location).absolute().parents
+    if outer := [str(folder) for folder in around if (folder / "_delta_log").is_dir()]:
+        raise UsageError(
+            f"the sink's table {location!r} lies in the folder of another table of Delta Lake, {outer[0]}, and would go "
+            "with it: name a path beside that one in [sink]"
+        )
+
+
+def refuse_others_inside(location: str, name: str, partitions: str | None) -> None:
+    """Raise UsageError if the folder of the table `name` holds what no writer of Delta Lake puts there; `partitions`: the
+    start of the names of its partitions, if it has some."""
+    for path in sorted(Path(location).glob("*")):
+        is_own = (_OWN_FOLDER if path.is_dir() else _OWN_FILE).fullmatch(path.name) is not None
+        is_partition = partitions is not None and path.is_dir() and path.name.startswith(partitions)
+        if not is_own and not is_partition:
+            raise UsageError(
+                f"{name} has other things in its folder ({path.name}, ...), so it is not removed: move them away, or name "
+                "another path in [sink]"
+            )

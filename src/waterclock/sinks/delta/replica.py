@@ -7,37 +7,39 @@ Rule 2: what a batch does is planned from what stands before it, and done table 
         that was killed between two tables is planned again from the same positions, and comes to the same.
         The positions have an id of their own, which the mark of a mirrored table bears: with new ones all begins anew.
 Rule 3: a column that a change does not bring is read before, and written again with the rest of its row.
+Rule 4: a commit carries the query's id and the batch's number as application transaction, and is left out if its table
+        has that number. A merge that changes nothing is no commit, and leaves no mark: done again, it changes nothing.
+Rule 5: rows of which no key is there yet are added, without a look at what is there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Field, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 
 from waterclock.errors import UsageError
 from waterclock.sinks.delta.destination import fitting_delta_column, fitting_delta_folder
-from waterclock.sinks.delta.merge import GONE, KEY, Change, having
-from waterclock.sinks.mirrors.replica import (
-    POSITION_COLUMNS,
-    POSITION_KEY,
+from waterclock.sinks.mirrors import (
     Form,
     ReducedRow,
     TableChanges,
     as_values,
-    fitting,
     newer_rows,
     reduced,
     refuse_other_positions,
     rows_of_somebody_else,
     shown,
     since,
+    widened,
 )
+from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY
 
 POSITIONS_SCHEMA = pa.schema(zip(POSITION_COLUMNS, (pa.string(), pa.string(), pa.string(), pa.bool_()), strict=True))
 PARTITIONED = ("table_name",)  # a batch reads and writes the positions of its own tables alone
@@ -58,7 +60,7 @@ class DeltaReplica:
         self._folder, _, self._own = location.rpartition("/")
 
     def changes(self, query_id: str, packed: pa.Table, positions: DeltaTable) -> list[Change]:
-        """What a batch of packed changes does to each table, and to the positions; UsageError where it cannot."""
+        """What a batch of packed changes does to each table, and to the positions; UsageError if it cannot."""
         made: list[Change] = []
         noted: list[tuple[str, str, str, bool]] = []
         is_new = True
@@ -99,13 +101,13 @@ class _Plan:
         self._steps: list[Any] = []
 
     def change(self, changed: TableChanges, known: Known, length: int | None) -> tuple[Change | None, Known]:
-        """The change, None where there is none, and the positions that it comes to."""
+        """The change, None if there is none, and the positions that it comes to."""
         before = known.get(_TRUNCATE, ("", True))[0]
         form = self._form(changed)
         rows = since(self._newer(changed, known, form, length), before)
         refuse_other_positions(changed, length)
         gone, after = _truncated(changed, known, before)
-        form = fitting(self, changed.table, rows, form)
+        form = widened(self, changed.table, rows, form)
         last = {**known, **after}
         later = [row for row in rows if row.position > last.get(row.key, ("", True))[0]]
         there = {key for key, (_, deleted) in known.items() if not deleted} - gone.keys()
@@ -235,7 +237,7 @@ def _found(path: str) -> DeltaTable | None:
 
 
 def _known(positions: DeltaTable, changed: TableChanges) -> Known:
-    """What is known of the keys of a batch, and of the table's last truncate; of all its keys, where it is truncated."""
+    """What is known of the keys of a batch, and of the table's last truncate; of all its keys, if it is truncated."""
     keys = None if changed.truncated else pa.array([_TRUNCATE, *(row.key for row in changed.rows)])
     columns = [name for name in POSITION_COLUMNS if name != "table_name"]
     found = having(positions, "key", keys, columns, table_name=changed.table)
@@ -244,7 +246,7 @@ def _known(positions: DeltaTable, changed: TableChanges) -> Known:
 
 
 def _length(positions: DeltaTable, table: str, known: Known) -> int | None:
-    """Of the table's positions so far; None where there is none, so the table is not ours."""
+    """Of the table's positions so far; None if there is none, so the table is not ours."""
     for position, _ in known.values():
         return len(position)
     of_table = positions.to_pyarrow_dataset(file_pruning_predicate=[("table_name", "=", table)])
@@ -263,8 +265,8 @@ def _truncated(changed: TableChanges, known: Known, before: str) -> tuple[dict[s
 
 
 def _field(name: str, kind: str, in_key: bool) -> Field:
-    told = {_KIND: kind, **({KEY.decode(): "true"} if in_key else {})}
-    return Field(name, _DELTA.get(kind, "string"), metadata=told)
+    metadata = {_KIND: kind, **({KEY.decode(): "true"} if in_key else {})}
+    return Field(name, _DELTA.get(kind, "string"), metadata=metadata)
 
 
 def _value(kind: str, text: str) -> Any:
@@ -294,11 +296,86 @@ def _widen(table: DeltaTable, column: str, kind: str) -> None:
     field = table.schema().fields[place]
     before = field.metadata.get(_KIND, "")
     texts = [shown(kind, (before, text)) for text in _texts(rows[column]).to_pylist()]
-    told = {**field.metadata, _KIND: kind}
+    metadata = {**field.metadata, _KIND: kind}
     fields = [
-        each if n != place else Field(column, "string", metadata=told) for n, each in enumerate(table.schema().fields)
+        each if n != place else Field(column, "string", metadata=metadata)
+        for n, each in enumerate(table.schema().fields)
     ]
     schema = pa.schema(Schema(fields).to_arrow())
     columns = [pa.array(texts, pa.string()) if n == place else each for n, each in enumerate(rows.columns)]
     arrays = [each.cast(of.type) for each, of in zip(columns, schema, strict=True)]
     write_deltalake(table, pa.Table.from_arrays(arrays, schema=schema), mode="overwrite", schema_mode="overwrite")
+
+
+# One commit ----------------------------------------------------------------------------------------------------
+
+
+GONE = "_waterclock_gone"  # beside the columns of a table: the row is to go
+KEY = b"waterclock.key"  # metadata of a column
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a batch does to a table: `rows` with GONE take the place of those with the same `key`, if not all are new.
+
+    `table` gives the table as it is, None if it is not there; `formed` gives it with the columns that the rows need.
+    `mark` is the application transaction's id, whose number is the batch's.
+    """
+
+    mark: str
+    table: Callable[[], DeltaTable | None]
+    formed: Callable[[], DeltaTable]
+    rows: pa.Table
+    key: tuple[str, ...]
+    is_new: bool
+
+    def commit(self, batch_id: int, own: Sequence[Transaction] = ()) -> None:
+        """Do it, if it is not done yet; the commit carries `own` transactions of the writer too."""
+        if not self.rows.num_rows or self._is_done(self.table(), batch_id):
+            return
+        table = self.formed()
+        if self._is_done(table, batch_id):  # by another writer, meanwhile
+            return
+        once = CommitProperties(app_transactions=[Transaction(self.mark, batch_id), *own])
+        _add(table, self.rows, once) if self.is_new else _merge(table, self.rows, self.key, once)
+
+    def _is_done(self, table: DeltaTable | None, batch_id: int) -> bool:
+        version = None if table is None else table.transaction_version(self.mark)
+        return version is not None and version >= batch_id
+
+
+def having(
+    table: DeltaTable, column: str, values: pa.Array | None, columns: list[str] | None, **partition: str
+) -> pa.Table:
+    """The rows of which `column` is one of `values` (None: all), read file by file; of one `partition`, if it is named.
+
+    Arrow's own filters do not compare the least and largest texts that Delta's log has of a file.
+    """
+    chosen = [(name, "=", value) for name, value in partition.items()] or None
+    data = table.to_pyarrow_dataset(file_pruning_predicate=chosen)
+    found = [data.schema.empty_table().select(columns or data.schema.names)]
+    for batch in data.to_batches(columns=columns):
+        if values is not None:
+            batch = batch.filter(pc.is_in(batch.column(column).cast(values.type), value_set=values))
+        found.append(pa.Table.from_batches([batch]))
+    return pa.concat_tables(found, promote_options="permissive")
+
+
+def _add(table: DeltaTable, rows: pa.Table, once: CommitProperties) -> None:
+    staying = rows.filter(pc.invert(rows[GONE])).drop_columns([GONE])
+    if staying.num_rows:
+        write_deltalake(table, staying, mode="append", commit_properties=once)
+
+
+def _merge(table: DeltaTable, rows: pa.Table, key: tuple[str, ...], once: CommitProperties) -> None:
+    same = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key)
+    columns: Mapping[str, str] = {_quoted(n): f"s.{_quoted(n)}" for n in rows.schema.names if n != GONE}
+    merger = table.merge(  # not streamed: what the rows' least and largest keys rule out is not read
+        rows, same, source_alias="s", target_alias="t", streamed_exec=False, commit_properties=once
+    )
+    merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(dict(columns), f"NOT s.{GONE}")
+    merger.when_not_matched_insert(dict(columns), f"NOT s.{GONE}").execute()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

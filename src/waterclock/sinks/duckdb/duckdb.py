@@ -22,9 +22,9 @@ from waterclock.errors import UsageError
 from waterclock.sinks.base import first_line
 from waterclock.sinks.destination import unwritable
 from waterclock.sinks.duckdb.destination import duckdb_table
-from waterclock.sinks.sql.dialect import Columns, Dialect
+from waterclock.sinks.sql.dialect import Columns, SqlDialect
 from waterclock.sinks.sql.sql_sink import SqlSink
-from waterclock.sinks.tables.tables import Table
+from waterclock.sinks.tables import Table
 
 _WAIT_S = 30  # for another sink of this process
 _TYPES = {
@@ -56,7 +56,7 @@ class DuckDBSink(SqlSink):
         super().__init__(DuckDBDialect(self.path), duckdb_table(table))
 
 
-class DuckDBDialect(Dialect):
+class DuckDBDialect(SqlDialect):
     """DuckDB, by a connection to the file at `path`, which is made when it is first needed."""
 
     numbers = (("batch_id", "BIGINT"), ("batch_row", "INTEGER"))
@@ -72,16 +72,16 @@ class DuckDBDialect(Dialect):
         self._turn: threading.Lock | None = None  # held, with a transaction that was begun
 
     def columns_of(self, schema: pa.Schema) -> Columns:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return tuple((field.name, _type_of(field)) for field in schema)
 
     def found(self, table: str) -> Table:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         columns, key = self.run(_COLUMNS, table), self.run(_KEY, table)
         return Table("", tuple(columns), tuple(name for (name,) in key))
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         turn = _turns[self._path.resolve()]
         if not turn.acquire(timeout=_WAIT_S):
             raise UsageError(
@@ -91,12 +91,12 @@ class DuckDBDialect(Dialect):
         self.run("BEGIN")
 
     def commit(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         self.run("COMMIT")
         self._next()
 
     def rollback(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         if self._turn is not None:
             with suppress(UsageError):  # it failed before it had begun
                 self.run("ROLLBACK")
@@ -108,13 +108,13 @@ class DuckDBDialect(Dialect):
             turn.release()
 
     def run(self, statement: str, *parameters: object) -> list[Any]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         with self.errors():
             rows: list[Any] = self._connected().execute(statement, parameters).fetchall()
         return rows
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         with self.errors():
             self._connected().register("waterclock_rows", rows)
             try:
@@ -123,11 +123,11 @@ class DuckDBDialect(Dialect):
                 self._connected().unregister("waterclock_rows")
 
     def errors(self) -> AbstractContextManager[None]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return _errors_of(self._path)
 
     def close(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         if self._made is not None:
             self._made.close()
             self._made = None

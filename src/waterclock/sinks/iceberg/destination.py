@@ -10,7 +10,7 @@ from pathlib import Path
 from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
 from waterclock.sinks.destination import Destination, SinkTable
-from waterclock.sinks.files.files import DRIVER, writer_of
+from waterclock.sinks.files import DRIVER, writer_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""Results as a table of Apache Iceberg, in any catalog that pyiceberg knows, and two tables beside it (side_rows.py).
+"""Results as a table of Apache Iceberg, in any catalog that pyiceberg knows, and two tables beside it (tables.py).
 
 Iceberg has no transaction over several tables that all catalogs take. So a commit goes in numbered steps, each a commit of
-Iceberg that sets the query's mark, a property of the table, together with the rows, and each is skipped where its table
+Iceberg that sets the query's mark, a property of the table, together with the rows, and each is skipped if its table
 has that mark:
 
-    1. dead letters, where there are any
+    1. dead letters, if there are any
     2. the batch: offsets, counters, watermark
     3. the results: from here on, and not before, the batch is applied
 
@@ -15,7 +15,7 @@ Rule 2: of two writers that loaded the same state the second is refused, and loo
 Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
 Rule 4: a kill between a file and its commit leaves a file that no snapshot names: nobody reads it, and it is written anew
         under another name.
-Rule 5: the epoch of a run (epochs.py) is a property too, `waterclock.owner.LINEAGE`. It is told with a commit of no rows:
+Rule 5: the epoch of a run (ledger.py) is a property too, `waterclock.owner.LINEAGE`. It is set with a commit of no rows:
         what another run loaded before is refused from then on.
 Rule 6: with `written_by="executors"` the rows of step 3 are files that executors wrote into the table's folder of data
         (files.py): step 3 reads their ends and names them.
@@ -39,12 +39,21 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, No
 
 from waterclock.errors import CommitUnknown, EnvironmentMissing, SinkLost, UsageError, WaterclockError
 from waterclock.sinks.base import Batch, LastBatch, first_line
-from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
-from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
+from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.iceberg.destination import iceberg_table
-from waterclock.sinks.marks import Mark, Marks
-from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, told_by, unlike
+from waterclock.sinks.ledger import Epoch, Mark, Marks, judge, may_follow
+from waterclock.sinks.tables import (
+    BATCHES,
+    DEAD_LETTERS,
+    Table,
+    missing,
+    refuse,
+    rows_of,
+    schemas,
+    sentences_of,
+    unlike,
+    with_times_that_fit,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -89,7 +98,7 @@ class IcebergSink:
             found = {part: table for part in _PARTS if (table := self._found(part)) is not None}
             refuse(self._faults(wanted, found))
             self._open_catalog().create_namespace_if_not_exists(self._table.rpartition(".")[0])
-            for part in _PARTS:  # the results come last: where they are, the others are
+            for part in _PARTS:  # the results come last: if they are there, the others are
                 self._tables[part] = found.get(part) or self._made(part, wanted[part])
             if self.written_by == EXECUTORS and "://" not in self._folder():
                 Path(self._folder()).mkdir(parents=True, exist_ok=True)  # no executor makes it
@@ -107,14 +116,14 @@ class IcebergSink:
         for part, table in found.items():
             there, here = _described(part, table.schema().as_arrow()), _described(part, wanted[part])
             yield from unlike(self._at(part), there, here)
-            yield from told_by(partial(self._refuse_another, part, table))
+            yield from sentences_of(partial(self._refuse_another, part, table))
         holds: dict[str, bool | None] = dict.fromkeys(_PARTS)
         for part, table in found.items():
             holds[part] = any(name.startswith(_MARK) for name in table.properties)
-        yield from lost(self._table, self._place(), holds)
+        yield from missing(self._table, self._place(), holds)
 
     def remove(self) -> None:
-        """Drop the three tables with their files; UsageError, and nothing is dropped, where one is somebody else's."""
+        """Drop the three tables with their files; UsageError, and nothing is dropped, if one is somebody else's."""
         with self._errors_of_catalog():
             found = [(part, table) for part in _PARTS if (table := self._found(part)) is not None]
             for part, table in found:
@@ -131,7 +140,7 @@ class IcebergSink:
         return self._marks().last()
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see epochs.py and rule 5."""
+        """Let nobody of an earlier epoch write any more; see ledger.py and rule 5."""
         with self._errors_of_catalog():
             for part in _PARTS:
                 self._tables[part].refresh()
@@ -250,30 +259,30 @@ class IcebergSink:
     # Rows and marks --------------------------------------------------------------------------------------------
 
     def _owner(self, own: Epoch, part: str) -> Epoch | None:
-        """The epoch that the table was told of last, of the lineage of `own`."""
+        """The epoch that the table has last, of the lineage of `own`."""
         number = self._tables[part].properties.get(_OWNER + own.lineage)
         return None if number is None else Epoch(own.lineage, int(number))
 
     def _marks(self, part: str = "") -> Marks:
         marks = Marks()
-        for name, told in self._tables[part].properties.items():
+        for name, value in self._tables[part].properties.items():
             if name.startswith(_MARK):
-                mark = json.loads(told)
+                mark = json.loads(value)
                 marks.note(name.removeprefix(_MARK), Mark(mark["batch_id"], mark["totals"]))
         return marks
 
     def _append(self, part: str, rows: pa.Table, batch: Batch) -> None:
         after = self._marks(part).after(batch)
         mark = json.dumps({"batch_id": after.batch_id, "totals": after.totals}, sort_keys=True)
-        told = {"waterclock.query": batch.query_id, "waterclock.batch": str(batch.batch_id)}
+        summary = {"waterclock.query": batch.query_id, "waterclock.batch": str(batch.batch_id)}
         with self._tables[part].transaction() as transaction:
             transaction.set_properties({_MARK + batch.query_id: mark})
             if batch.files and part == "":
                 named = [f"{self._data()}/{file.name}" for file in batch.files]
                 # each has a name of its own: nothing is gained by looking through all that the table has
-                transaction.add_files(named, snapshot_properties=told, check_duplicate_files=False)
+                transaction.add_files(named, snapshot_properties=summary, check_duplicate_files=False)
             else:
-                transaction.append(rows, snapshot_properties=told)
+                transaction.append(rows, snapshot_properties=summary)
 
     def _data(self) -> str:
         """Where the table's files of data lie, in the words of its catalog."""
@@ -282,7 +291,7 @@ class IcebergSink:
         return folder.rstrip("/")
 
     def _folder(self) -> str:
-        """The same, as a path where it is on this machine."""
+        """The same, as a path if it is on this machine."""
         return self._data().removeprefix("file://")
 
     @contextmanager

@@ -8,7 +8,7 @@ from waterclock.errors import UsageError
 from waterclock.postgres.url import postgres_url
 from waterclock.sinks.base import Sink
 from waterclock.sinks.destination import LONGEST_ENDING, Destination, SinkTable
-from waterclock.sinks.mirrors.replica import Replica
+from waterclock.sinks.mirrors import Replica
 
 _NAME_BYTES = 63  # PostgreSQL cuts longer ones without an error
 

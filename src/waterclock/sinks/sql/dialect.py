@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.sinks.base import Batch
-from waterclock.sinks.marks import added
-from waterclock.sinks.mirrors.replica import MirroringDatabase
-from waterclock.sinks.tables.tables import Table, quoted
+from waterclock.sinks.ledger import added
+from waterclock.sinks.mirrors import MirroringDatabase
+from waterclock.sinks.tables import Table, quoted
 
 Columns = tuple[tuple[str, str], ...]  # (name, type in the words of the database)
 
 
-class Dialect(ABC):
+class SqlDialect(ABC):
     """A database, for a sink in it."""
 
-    mark: ClassVar[str] = "?"  # stands for a parameter in a statement
+    placeholder: ClassVar[str] = "?"  # stands for a parameter in a statement
     numbers: ClassVar[Columns]  # in front of results and dead letters: batch_id, and batch_row if rows have no order
     dead: ClassVar[Sequence[str]]  # types of file, line, reason, text
     batch: ClassVar[Sequence[str]]  # of query_id, batch_id, offsets, counters, watermark, seconds
@@ -79,11 +79,11 @@ class Dialect(ABC):
     def insert(self, table: str, rows: pa.Table) -> None:
         """Add `rows`, of which there are some, in their order to `table`, a quoted name; all in one transaction."""
 
-    def fitting(self, batch: Batch) -> Batch:
+    def storable(self, batch: Batch) -> Batch:
         """`batch`; the results that the database cannot hold are dead letters."""
         return batch
 
-    def fitting_letters(self, rows: pa.Table) -> pa.Table:
+    def storable_letters(self, rows: pa.Table) -> pa.Table:
         """Dead letters as the database can hold them."""
         return rows
 
@@ -129,37 +129,37 @@ class SqlSession(Protocol):
     def close(self) -> None: ...
 
 
-class ServerDialect(Dialect):
+class ServerDialect(SqlDialect):
     """A database of a server, by a session that says what goes wrong. Rows stand in no order there: they are numbered."""
 
-    mark = "%s"
+    placeholder = "%s"
 
     def __init__(self, session: SqlSession) -> None:
         self.place = session.url
         self._session = session
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         self._session.begin(lock)
 
     def commit(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         self._session.commit()
 
     def rollback(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         self._session.rollback()
 
     def run(self, statement: str, *parameters: object) -> list[Any]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return self._session.run(statement, *parameters)
 
     def ask(self, query: str) -> list[Any]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return self._session.ask(query)
 
     def close(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         self._session.close()
 
 

@@ -15,21 +15,24 @@ from typing import Protocol
 import pyarrow as pa
 
 from waterclock.sinks.base import Batch, LastBatch
-from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
-from waterclock.sinks.mirrors.replica import Replica, apply, empty_all, positions_table
-from waterclock.sinks.mirrors.strangers import OF_CHANGES, OF_RESULTS, refuse_to_drop
-from waterclock.sinks.sql.dialect import Dialect
-from waterclock.sinks.tables import letters
-from waterclock.sinks.tables.results import flat, flat_schema
-from waterclock.sinks.tables.tables import (
+from waterclock.sinks.ledger import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
+from waterclock.sinks.mirrors import Replica, apply, empty_all, positions_table
+from waterclock.sinks.sql.dialect import SqlDialect
+from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
     BATCHES,
     DEAD_LETTERS,
+    LETTERS,
+    OF_CHANGES,
+    OF_RESULTS,
     POSITIONS,
     Table,
-    lost,
+    flat,
+    flat_schema,
+    missing,
     refuse,
+    refuse_to_drop,
     unlike,
 )
 
@@ -37,9 +40,11 @@ from waterclock.sinks.tables.tables import (
 class Kept(Protocol):
     """What a sink is given and keeps: results, or changes of tables."""
 
-    needed: Mapping[str, set[str]]  # by the end of a table's name: the columns that show it to be a sink's
+    needed: Mapping[
+        str, set[str]
+    ]  # by the part of a table's name behind the sink's own: the columns that show it to be a sink's
 
-    def table(self, db: Dialect, results: pa.Schema) -> Table:
+    def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """The table beside dead letters and batches."""
 
     def write(self, sink: SqlSink, batch: Batch) -> Batch:
@@ -54,13 +59,13 @@ class KeptResults:
 
     needed = OF_RESULTS
 
-    def table(self, db: Dialect, results: pa.Schema) -> Table:
+    def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """See `Kept`."""
         return Table("", (*db.numbers, *db.columns_of(flat_schema(results))))
 
     def write(self, sink: SqlSink, batch: Batch) -> Batch:
         """See `Kept`."""
-        batch = sink.db.fitting(batch)
+        batch = sink.db.storable(batch)
         sink.append("", batch.batch_id, flat(batch.results))
         return batch
 
@@ -73,7 +78,7 @@ class KeptChanges:
 
     needed = OF_CHANGES
 
-    def table(self, db: Dialect, results: pa.Schema) -> Table:
+    def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """See `Kept`."""
         return positions_table(db.positions)
 
@@ -91,7 +96,7 @@ class KeptChanges:
 class SqlSink:
     """A `Sink` in the database of a dialect; with `mirror`, of changes of tables."""
 
-    def __init__(self, db: Dialect, table: str, mirror: Replica | None = None) -> None:
+    def __init__(self, db: SqlDialect, table: str, mirror: Replica | None = None) -> None:
         self.db = db
         self.mirror = mirror
         self._table = table
@@ -132,7 +137,7 @@ class SqlSink:
         return LastBatch(*rows[0]) if rows else None
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see epochs.py."""
+        """Let nobody of an earlier epoch write any more; see ledger.py."""
         with self.db.errors(), self._transaction():
             if not self.found(OWNER).columns:
                 owner = Table(OWNER, tuple(zip(OWNER_NAMES, self.db.owner, strict=True)))
@@ -142,31 +147,31 @@ class SqlSink:
 
     def begin(self) -> None:
         """See `Sink`."""
-        self.db.begin(self.name(), self._epoch is not None)
+        self.db.begin(self.name(), may_be_taken_over=self._epoch is not None)
         if self._epoch is not None:
             there = self.found(OWNER).columns
             judge(stored_in(self.db.run, self.name(OWNER)) if there else None, self._epoch, self.describe())
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
-        mark = self.db.mark
+        mark = self.db.placeholder
         query = f"SELECT 1 FROM {self.name(BATCHES)} WHERE query_id = {mark} AND batch_id = {mark}"
         return bool(self.db.run(query, query_id, batch_id))
 
     def write(self, batch: Batch) -> Batch:
         """See `Sink`."""
         batch = self._kept.write(self, batch)
-        dead = batch.dead_letters.select(letters.SCHEMA.names)
-        self.append(DEAD_LETTERS, batch.batch_id, self.db.fitting_letters(dead))
+        dead = batch.dead_letters.select(LETTERS.names)
+        self.append(DEAD_LETTERS, batch.batch_id, self.db.storable_letters(dead))
         watermark = None if batch.watermark_us is None else self.db.time(batch.watermark_us)
         counters = json.dumps(dict(batch.counters), sort_keys=True)
         row = (batch.query_id, batch.batch_id, batch.offsets, counters, watermark, batch.seconds)
-        marks = ", ".join([self.db.mark] * len(row))
+        marks = ", ".join([self.db.placeholder] * len(row))
         self.db.run(f"INSERT INTO {self.name(BATCHES)} VALUES ({marks})", *row)
         return batch
 
     def append(self, part: str, batch_id: int, rows: pa.Table) -> None:
-        """Add rows to the table with this end of its name, numbered as the database needs it."""
+        """Add rows to the table with this part behind the sink's name, numbered as the database needs it."""
         count = rows.num_rows
         numbers = [pa.repeat(pa.scalar(batch_id, pa.int64()), count), pa.arange(0, count).cast(pa.int32())]
         for place, (name, _) in enumerate(self.db.numbers):
@@ -206,7 +211,7 @@ class SqlSink:
         return self.db.found(self._table + part)
 
     def _wanted(self, results: pa.Schema) -> list[Table]:
-        dead = tuple(zip(letters.SCHEMA.names, self.db.dead, strict=True))
+        dead = tuple(zip(LETTERS.names, self.db.dead, strict=True))
         batches = tuple(zip(BATCH_NAMES, self.db.batch, strict=True))
         ours = [Table(DEAD_LETTERS, (*self.db.numbers, *dead)), Table(BATCHES, batches, BATCH_KEY)]
         return [self._kept.table(self.db, results), *ours]
@@ -219,7 +224,7 @@ class SqlSink:
                 yield from unlike(f"the table {self._table + table.part!r} in {self.db.place}", found, table)
                 yield from self.db.faults_of(self._table + table.part)
                 rows[table.part] = bool(self.db.run(f"SELECT 1 FROM {self.name(table.part)} LIMIT 1"))
-        yield from lost(self._table, self.db.place, rows)
+        yield from missing(self._table, self.db.place, rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

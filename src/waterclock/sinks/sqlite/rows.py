@@ -1,12 +1,12 @@
-"""A connection to a SQLite file that takes Arrow's columns: compiled where it was built, else by `executemany`.
+"""A connection to a SQLite file that takes Arrow's columns: compiled if it was built, else by `executemany`.
 
 Rule 1: there is ONE SQLite in the process, the one of Python's own `sqlite3`, and the compiled part calls its functions on
         its connection. A second copy, as ADBC's driver brings one, does not know the first one's locks: a look at the file
         by Python's `sqlite3` that is closed again then takes the write-ahead log away from under the writer, and what
         was committed is gone. `test_a_look_at_the_file_by_the_same_process_takes_nothing_from_the_sink` plays it.
 Rule 2: both ways write the same rows in the same transaction, and say SQLite's own words of what it refuses.
-Rule 3: SQLite tells who asks for it of each connection that it makes (sqlite3_auto_extension): so its address is known, and
-        so it is proven that the functions are those of the SQLite which made it. Where it tells nothing, rows go by
+Rule 3: SQLite reports each connection that it makes (sqlite3_auto_extension): so its address is known, and
+        so it is proven that the functions are those of the SQLite which made it. If it reports none, rows go by
         `executemany`.
 """
 
@@ -28,11 +28,11 @@ try:
 except ImportError:  # not built
     _rows = None
 
-_TOLD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_Reported = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _connecting = threading.Lock()
 _made: list[tuple[int, int]] = []  # the thread that connects, and the address of the connection
 _Column = tuple[int, int, int, int, int]  # see `_rows.insert`
-_CODES: dict[int, type[sqlite3.Error]] = {  # SQLite's codes as sqlite3 raises them, where it is no OperationalError
+_CODES: dict[int, type[sqlite3.Error]] = {  # SQLite's codes as sqlite3 raises them, if it is no OperationalError
     11: sqlite3.DatabaseError,  # the file is damaged
     18: sqlite3.DataError,  # a text is too long
     19: sqlite3.IntegrityError,
@@ -40,10 +40,10 @@ _CODES: dict[int, type[sqlite3.Error]] = {  # SQLite's codes as sqlite3 raises t
 }
 
 
-class Connection(sqlite3.Connection):
+class ArrowConnection(sqlite3.Connection):
     """A connection of `sqlite3` that takes tables of Arrow too."""
 
-    address: int | None = None  # of the connection, where SQLite told it
+    address: int | None = None  # of the connection, if SQLite gave it
 
     def insert(self, table: str, rows: pa.Table) -> None:
         """Add `rows`, in their order, to `table`, a quoted name; in the transaction that was begun."""
@@ -64,16 +64,18 @@ class Connection(sqlite3.Connection):
         super().close()
 
 
-def connect(path: Path, wait_s: float) -> Connection:
+def connect(path: Path, wait_s: float) -> ArrowConnection:
     """A connection to the file at `path` without transactions of Python's own; it waits `wait_s` for another's lock."""
     with _connecting, _Watch() as watch:
-        made = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False, factory=Connection)
+        made = sqlite3.connect(
+            path, timeout=wait_s, isolation_level=None, check_same_thread=False, factory=ArrowConnection
+        )
     made.address = watch.address
     return made
 
 
 class _Watch:
-    """A context that knows the connection which this thread makes in it; None where SQLite cannot be asked."""
+    """A context that knows the connection which this thread makes in it; None if SQLite gives none."""
 
     address: int | None = None
 
@@ -95,12 +97,12 @@ def _connected(connection: int, message: int, routines: int) -> int:
     return 0
 
 
-_note = _TOLD(_connected)
+_note = _Reported(_connected)
 
 
 @cache
 def _library() -> Any:
-    """The SQLite of Python's sqlite3: among what its module is linked to, or, where that is a part of Python, in there."""
+    """The SQLite of Python's sqlite3: among what its module is linked to, or, if that is a part of Python, in there."""
     import _sqlite3
 
     return ctypes.CDLL(getattr(_sqlite3, "__file__", None))
@@ -108,7 +110,7 @@ def _library() -> Any:
 
 @cache
 def _addresses() -> tuple[int, ...]:
-    """Where the functions lie that the compiled part calls; empty where it or one of them is not there."""
+    """Where the functions lie that the compiled part calls; empty if it or one of them is not there."""
     if _rows is None:
         return ()
     try:
@@ -125,7 +127,7 @@ def _addresses() -> tuple[int, ...]:
 
 
 def _compiled(rows: pa.Table) -> Iterator[tuple[int, list[_Column]]] | None:
-    """`rows` as the compiled part takes them; None where a column is of a type that it does not."""
+    """`rows` as the compiled part takes them; None if a column is of a type that it does not."""
     kinds = [kind for kind in map(_kind, rows.schema.types) if kind is not None]
     if len(kinds) < rows.num_columns:
         return None

@@ -1,31 +1,96 @@
-"""Results in a SQLite file: the default sink, nothing to install; times are UTC texts. What it does stands in sql_sink.py.
+"""format = "sqlite": path, table. The default sink, nothing to install; times are UTC texts. What it does: sql_sink.py.
 
 Rule 1: one connection, one transaction a batch, synchronous=FULL: a commit that returned survives a power cut.
 Rule 2: rows of a batch are written in the order they come in, so that a re-run gives the same table byte for byte.
 Rule 3: what is wrong with the place is reported before anything is written, by its path; SQLite's own words stand behind.
+Rule 4: a mirrored table shop.item of the source is the table "shop.item" of the file. Its columns have no type, so that
+        every value stays as it is: whole numbers of 64 bits as integers, texts, JSON and numbers with a point as texts with
+        all their digits, bytes as blobs.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from waterclock.errors import UsageError
-from waterclock.sinks.destination import unwritable
-from waterclock.sinks.mirrors.replica import Replica
-from waterclock.sinks.sql.dialect import Columns, Dialect, text_times
+from waterclock.sinks.base import Sink
+from waterclock.sinks.destination import Destination, Findings, SinkTable, unwritable
+from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica
+from waterclock.sinks.sql.dialect import Columns, SqlDialect, text_times
 from waterclock.sinks.sql.sql_sink import SqlSink
-from waterclock.sinks.sqlite.destination import sqlite_table
-from waterclock.sinks.sqlite.replica import POSITION_TYPES, SQLiteTables
 from waterclock.sinks.sqlite.rows import connect
-from waterclock.sinks.tables.tables import Table
+from waterclock.sinks.tables import Table, quoted
 
 _WAIT_S = 30  # for another one's lock
+_STAGED = "temp.waterclock_staged"
+
+
+@dataclass(frozen=True, slots=True)
+class SQLiteFile(Destination):
+    """A file of SQLite."""
+
+    kind = "a file of SQLite"
+    keys = ("path", "table")
+    takes_changes = True
+
+    path: Path
+    table: str
+    mirror: Replica | None = None
+
+    @classmethod
+    def from_table(cls, given: SinkTable) -> SQLiteFile:
+        """See `Destination`."""
+        table = given.text("table", "changes" if given.changes else "results")
+        path = given.place("path", given.text("path"))
+        return cls(path, table, Replica() if given.changes else None)
+
+    @property
+    def place(self) -> str:
+        """See `Destination`.
+
+        >>> SQLiteFile(Path("/out/orders.db"), "results").place
+        "the table 'results' in /out/orders.db"
+        """
+        return f"the table {self.table!r} in {self.path}"
+
+    def sink(self) -> Sink:
+        """See `Destination`; what is missing of the file and its folder is made."""
+        return SQLiteSink(self.path, self.table, mirror=self.mirror)
+
+    def look(self, results: pa.Schema | None, found: Findings) -> None:
+        """See `Destination`: a sink would make the file."""
+        if results is None:
+            found.unchecked.append(f"{self.place}: its columns")
+        else:
+            found.faults.extend(look(self.path, self.table, self.mirror, results))
+
+    def remove(self) -> None:
+        """See `Destination`; without a file there is nothing to drop."""
+        if self.path.exists():
+            Destination.remove(self)
+
+
+def sqlite_table(name: str) -> str:
+    """`name`, which is written into SQL; UsageError if it is no plain one.
+
+    >>> sqlite_table("results")
+    'results'
+    """
+    if not name.isidentifier() or name.lower().startswith("sqlite_"):
+        raise UsageError(
+            f"sink table {name!r} must be a plain name: letters, digits and _ (sqlite_... is SQLite's own)"
+        )
+    return name
+
+
+# The sink ------------------------------------------------------------------------------------------------------
 
 
 class SQLiteSink(SqlSink):
@@ -36,14 +101,14 @@ class SQLiteSink(SqlSink):
         super().__init__(SQLiteDialect(self.path, _opened(self.path)), sqlite_table(table), mirror)
 
 
-class SQLiteDialect(Dialect):
+class SQLiteDialect(SqlDialect):
     """SQLite, by a connection to the file at `path`."""
 
     numbers = (("batch_id", "INTEGER"),)
     dead = ("TEXT", "INTEGER", "TEXT", "TEXT")
     batch = ("TEXT", "INTEGER", "TEXT", "TEXT", "TEXT", "REAL")
     owner = ("TEXT", "INTEGER")
-    positions = POSITION_TYPES
+    positions = ("TEXT", "TEXT", "TEXT", "INTEGER")
 
     def __init__(self, path: Path, db: Any) -> None:
         self.place = str(path)
@@ -51,52 +116,52 @@ class SQLiteDialect(Dialect):
         self.db = db
 
     def columns_of(self, schema: pa.Schema) -> Columns:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return tuple((field.name, _type_of(field)) for field in schema)
 
     def found(self, table: str) -> Table:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         rows = self.run(f"PRAGMA table_info({self.name(table)})")
         key = sorted((row[5], row[1]) for row in rows if row[5])
         return Table("", tuple((row[1], row[2]) for row in rows), tuple(name for _, name in key))
 
     def begin(self, lock: str, may_be_taken_over: bool) -> None:
-        """See `Dialect`: the file is locked, whole."""
+        """See `SqlDialect`: the file is locked, whole."""
         self.db.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         self.db.execute("COMMIT")
 
     def rollback(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 
     def run(self, statement: str, *parameters: object) -> list[Any]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         rows: list[Any] = self.db.execute(statement, parameters).fetchall()
         return rows
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         plain = [text_times(each) if pa.types.is_timestamp(each.type) else each for each in rows.columns]
         self.db.insert(table, pa.Table.from_arrays(plain, names=rows.column_names))
 
     def time(self, us: int) -> object:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return text_times(pa.array([us]))[0].as_py()
 
     def mirrored(self) -> SQLiteTables:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return SQLiteTables(self.run, self.db.executemany)
 
     def errors(self) -> AbstractContextManager[None]:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         return _errors_of(self._path)
 
     def close(self) -> None:
-        """See `Dialect`."""
+        """See `SqlDialect`."""
         with suppress(sqlite3.Error):  # a tidy file is welcome; one that is damaged was reported before
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.db.close()
@@ -151,3 +216,73 @@ def _type_of(field: pa.Field) -> str:
     raise UsageError(
         f"the column {field.name!r} is of the type {kind}, which is not kept in SQLite: cast it, or leave it out"
     )
+
+
+# Mirrored tables -----------------------------------------------------------------------------------------------
+
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+
+class SQLiteTables:
+    """A `MirroringDatabase` in a transaction that has begun; `run_many` is executemany."""
+
+    def __init__(self, run: Run, run_many: Callable[..., object]) -> None:
+        self._run, self._run_many = run, run_many
+
+    def form(self, table: str) -> Form | None:
+        """See `MirroringDatabase`."""
+        found = self.run(f"PRAGMA table_info({self.name(table)})")
+        key = tuple(name for _, name in sorted((row[5], row[1]) for row in found if row[5]))
+        return Form({row[1]: "" for row in found}, key) if found else None
+
+    def name(self, table: str) -> str:
+        """See `MirroringDatabase`."""
+        return quoted(table)
+
+    def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
+        """See `MirroringDatabase`."""
+        untyped = tuple((name, "") for name in columns)
+        self.run(f"CREATE TABLE {self.name(table)} ({Table('', untyped, tuple(key)).definition()})")
+
+    def add(self, table: str, column: str, kind: str) -> None:
+        """See `MirroringDatabase`."""
+        self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(column)}")
+
+    def widen(self, table: str, column: str, kind: str) -> None:
+        """See `MirroringDatabase`: a column without a type takes everything."""
+
+    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[ReducedRow]) -> str:
+        """See `MirroringDatabase`."""
+        columns = ", ".join(map(quoted, [*STAGED, *kinds]))
+        self.run(f"CREATE TABLE {_STAGED} ({columns})")
+        places = ", ".join("?" * (len(STAGED) + len(kinds)))
+        made = [
+            [row.key, row.position, row.gone, row.whole, *(_value(row.values.get(name)) for name in kinds)]
+            for row in rows
+        ]
+        self._run_many(f"INSERT INTO {_STAGED} VALUES ({places})", made)
+        return _STAGED
+
+    def drop(self, staged: str) -> None:
+        """See `MirroringDatabase`."""
+        self.run(f"DROP TABLE {staged}")
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        """See `MirroringDatabase`."""
+        return list(self._run(statement))
+
+
+def _value(value: tuple[str, str | None] | None) -> Any:
+    """
+    >>> _value(("i", "4")), _value(("n", "1.50")), _value(("b", "true")), _value(("x", chr(92) + "x00ff")), _value(None)
+    (4, '1.50', 1, b'\\x00\\xff', None)
+    """
+    kind, text = value or ("", None)
+    if text is None:
+        return None
+    if kind == "i":
+        return int(text)
+    if kind == "b":
+        return int(text == "true")
+    return bytes.fromhex(text[2:]) if kind == "x" else text

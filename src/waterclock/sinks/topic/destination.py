@@ -10,7 +10,7 @@ from waterclock.errors import UsageError
 from waterclock.kafka.settings import WHY_SENDING
 from waterclock.sinks.base import Sink
 from waterclock.sinks.destination import LONGEST_ENDING, Destination, SinkTable
-from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS
 
 _OWN: Mapping[str, str] = {**WHY_SENDING, "bootstrap.servers": "servers in [sink] says it"}
 _BYTES = 249  # of a topic's name

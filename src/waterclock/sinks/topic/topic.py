@@ -2,7 +2,7 @@
 
 TOPIC                 a record a result: its key, and a JSON object of the columns that other sinks have (topic_rows.py)
 TOPIC_dead_letters    what could not be read, or not be kept
-TOPIC_batches         what was written last, which is read back at the start (marks.py)
+TOPIC_batches         what was written last, which is read back at the start (ledger.py)
 
 A batch is one transaction of Kafka, over all three:
 
@@ -38,11 +38,28 @@ from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.sinks.base import Batch, LastBatch
-from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.marks import Columns, Marks, record_of, record_of_columns, record_of_owner
-from waterclock.sinks.tables import letters
-from waterclock.sinks.tables.results import flat, flat_schema
-from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, refuse, told_by, unlike
+from waterclock.sinks.ledger import (
+    Columns,
+    Epoch,
+    Marks,
+    judge,
+    may_follow,
+    record_of,
+    record_of_columns,
+    record_of_owner,
+)
+from waterclock.sinks.tables import (
+    BATCHES,
+    DEAD_LETTERS,
+    Table,
+    flat,
+    flat_schema,
+    letters_of,
+    refuse,
+    sentences_of,
+    unlike,
+    with_letters,
+)
 from waterclock.sinks.topic.destination import kafka_topic
 from waterclock.sinks.topic.topic_rows import records, text_of_time
 
@@ -52,7 +69,7 @@ if TYPE_CHECKING:
 _ALL: Final = -1  # partitions: as many as the broker gives a new topic
 _LIMIT: Final = "max.message.bytes"
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-# the end of a topic's name -> whether it has one partition only, and its settings where it is made
+# the end of a topic's name -> whether it has one partition only, and its settings if it is made
 _PARTS: Final[Mapping[str, tuple[bool, Mapping[str, str]]]] = {
     "": (False, {}),
     DEAD_LETTERS: (True, {**_KEPT, _LIMIT: "52428800"}),  # what is too large for the results has its place there
@@ -108,7 +125,7 @@ class TopicSink:
         return list(self._faults(admin, admin.topics(), _columns(results)))
 
     def remove(self) -> None:
-        """Delete the three topics; UsageError, and nothing is deleted, where one is somebody else's. Empty ones that no
+        """Delete the three topics; UsageError, and nothing is deleted, if one is somebody else's. Empty ones that no
         sink wrote to stay: who made them wants them."""
         admin = Admin(self._settings)
         there = admin.topics()
@@ -126,7 +143,7 @@ class TopicSink:
         return self._marks.last()
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see epochs.py. Who is only fenced by Kafka begins anew."""
+        """Let nobody of an earlier epoch write any more; see ledger.py. Who is only fenced by Kafka begins anew."""
         self._begin_anew()
         may_follow(self._marks.owner, epoch, self.describe())
         self._write_mark(record_of_owner(epoch))
@@ -215,7 +232,7 @@ class TopicSink:
                     "another topic in [sink]."
                 )
         if self._name(BATCHES) in there:
-            yield from told_by(partial(self._refuse_forgetful, admin.settings(self._name(BATCHES))))
+            yield from sentences_of(partial(self._refuse_forgetful, admin.settings(self._name(BATCHES))))
 
     def _is_ours(self, there: Mapping[str, int]) -> bool:
         """Whether a sink wrote to these topics; the columns are what it writes first."""
@@ -296,12 +313,12 @@ class TopicSink:
             producer.close()
 
     def _error_of(self, error: KafkaError) -> WaterclockError:
-        told = f"{self.describe()} could not be written: {error.str()}"
+        sentence = f"{self.describe()} could not be written: {error.str()}"
         if verdict_of(error) is not Verdict.AGAIN:
-            return UsageError(f"{told}. Look at the topics, and at [sink.client]")
+            return UsageError(f"{sentence}. Look at the topics, and at [sink.client]")
         if meaning_of(error) is Meaning.FENCED:
             return SinkLost(f"another writer has taken {self.describe()} over: {error.str()}")
-        return SinkLost(told)
+        return SinkLost(sentence)
 
     # Records ---------------------------------------------------------------------------------------------------
 
@@ -313,11 +330,11 @@ class TopicSink:
         limit = self._limits[""]
         if max(sizes, default=0) <= limit:
             return made, batch
-        told = f"bytes are too many for a record of {self._topic}, which takes {limit}"
-        reasons = [f"{size} {told}" if size > limit else None for size in sizes]
-        refused = letters.refused(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
+        sentence = f"bytes are too many for a record of {self._topic}, which takes {limit}"
+        reasons = [f"{size} {sentence}" if size > limit else None for size in sizes]
+        refused = letters_of(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
         kept = [record for record, reason in zip(made, reasons, strict=True) if reason is None]
-        return kept, letters.with_letters(batch, refused)
+        return kept, with_letters(batch, refused)
 
     def _send_letter(self, producer: TransactionalProducer, value: bytes) -> None:
         name, limit = self._name(DEAD_LETTERS), self._limits[DEAD_LETTERS]

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
-from waterclock.rules.results import LATE
+from waterclock.rules.events import LATE
 from waterclock.sinks import Batch, Sink, check_belongs, sink_of, written_once
-from waterclock.sinks.epochs import fence
-from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
-from waterclock.sinks.own import OwnSink
+from waterclock.sinks.base import OwnSink
+from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
+from waterclock.sinks.ledger import fence
 from waterclock.spark.batch.steps import ChosenColumns, ResultStep
 from waterclock.spark.checkpoint.carrying import ahead, number_in_sink, settle
 from waterclock.streaming import frames
@@ -39,7 +39,7 @@ from waterclock.streaming.toml.steps import Outlet, check_takes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from waterclock.sinks.epochs import Epoch
+    from waterclock.sinks.ledger import Epoch
     from waterclock.spark.checkpoint.folder import Checkpoint
 
 _ALONE = (

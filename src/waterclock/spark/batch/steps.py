@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from waterclock.errors import UsageError
-from waterclock.sinks.tables.results import chosen_schema
+from waterclock.sinks.tables import chosen_schema
 from waterclock.spark.batch.plans import reads_a_stream, refuse_stateful
 from waterclock.spark.session.worker import Beside
 from waterclock.streaming import frames

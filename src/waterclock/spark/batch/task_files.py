@@ -1,4 +1,4 @@
-"""What executors do with a batch's result frames where they write the results themselves (sinks/files/files.py).
+"""What executors do with a batch's result frames where they write the results themselves (sinks/files.py).
 
     a result frame with rows             its rows go into the task's file; what it says beside them goes on to the driver
     a dead frame, or one without rows    goes on as it is
@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from waterclock.sinks.base import ResultFile
-from waterclock.sinks.files.files import PartWriter, ResultFiles
+from waterclock.sinks.files import PartWriter, ResultFiles
 from waterclock.streaming import frames
 
 

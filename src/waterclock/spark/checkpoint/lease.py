@@ -10,7 +10,7 @@ Taking it, in numbered steps:
     3. write it again from time to time, until it is let go, or a larger one is there
 
 Rule 1: a lease only tells that another run is there. A run that stood still wakes up and does not know that its lease ran
-        out; so the epoch goes into the sink, whose transactions judge (sinks/epochs.py). A sink that keeps none is told of.
+        out; so the epoch goes into the sink, whose transactions judge (sinks/ledger.py). A sink that keeps none is told of.
 Rule 2: no clock of ours is compared with another one: a file of this run's own tells what time the store has.
 Rule 3: epochs outlive `--fresh`: a smaller one never comes back.
 """
@@ -30,7 +30,7 @@ from uuid import uuid4
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.sinks.epochs import Epoch
+from waterclock.sinks.ledger import Epoch
 from waterclock.streaming.places.hadoop import HadoopPath
 from waterclock.streaming.places.place import names_in
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from waterclock.disk import FolderLock, WithoutLocks
 from waterclock.errors import UsageError
-from waterclock.sinks.epochs import Epoch
+from waterclock.sinks.ledger import Epoch
 from waterclock.spark.checkpoint.lease import Lease
 from waterclock.streaming.places.hadoop import HadoopPath
 from waterclock.streaming.places.place import Place

@@ -23,7 +23,7 @@ from hashlib import sha256
 from typing import Any
 
 from waterclock.errors import StateMismatch
-from waterclock.sinks.epochs import Epoch
+from waterclock.sinks.ledger import Epoch
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.checkpoint.taken import entry_of, files_of_entry
 from waterclock.streaming.places.place import Place, make_folder, names_in, remove

@@ -1,6 +1,6 @@
 """Results as a table in a catalog that Spark's session has: a Hive metastore, Unity, Glue, REST; and two tables beside it.
 
-The three tables are those of sinks/files/side_rows.py, of Delta Lake or of Iceberg; <table>_batches says besides how many
+The three tables are those of sinks/tables.py, of Delta Lake or of Iceberg; <table>_batches says besides how many
 rows of results the batch has. Spark has no transaction over several tables, so a commit goes in numbered steps, each one
 commit by Spark's own writer, and each writes nothing where its table has that batch (lakes.py):
 
@@ -14,7 +14,7 @@ Rule 1: a batch is applied where <table>_batches has it and the results have its
 Rule 2: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
 Rule 3: a table of another provider is refused. A job of Spark's that dies between the files of its tasks and its commit
         leaves half of a batch there, and nothing in the table names the batch.
-Rule 4: the epoch of a run (sinks/epochs.py) is a property of the table of results, `waterclock.owner.LINEAGE`. It is
+Rule 4: the epoch of a run (sinks/ledger.py) is a property of the table of results, `waterclock.owner.LINEAGE`. It is
         judged at the start of a batch, and in front of each step. Who stands still between that and the step writes the
         batch that the other run has to write too, and of the two one gets through.
 Rule 5: a row with a time outside of the years 1 to 9999 is a dead letter: so it is with Iceberg's and Spark's own readers.
@@ -32,11 +32,19 @@ from pyspark.sql import functions as F
 
 from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, UsageError, WaterclockError
 from waterclock.sinks.base import Batch, LastBatch
-from waterclock.sinks.catalog.destination import spark_table
-from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_fit
-from waterclock.sinks.marks import added
-from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
+from waterclock.sinks.catalog import spark_table
+from waterclock.sinks.ledger import Epoch, added, judge, may_follow
+from waterclock.sinks.tables import (
+    BATCHES,
+    DEAD_LETTERS,
+    Table,
+    missing,
+    refuse,
+    rows_of,
+    schemas,
+    unlike,
+    with_times_that_fit,
+)
 from waterclock.spark.session.session import session_for
 from waterclock.spark.tables import failures
 from waterclock.spark.tables.catalog import Catalog, described
@@ -83,7 +91,7 @@ class SparkTable:
             for part, lake in lakes.items():
                 self._refuse_unlike(part, lake, wanted[part])
             holds = {part: self._has_rows(part) if part in found else None for part in _PARTS}
-            refuse(lost(self._table, "Spark's catalog", holds))
+            refuse(missing(self._table, "Spark's catalog", holds))
             self._refuse_nobodys(holds)
             new = lakes.get("") or (self._lake_of_new() if len(found) < len(_PARTS) else LAKES["delta"])
             new.check(wanted[""])
@@ -107,7 +115,7 @@ class SparkTable:
         return max((last for last in found if last is not None), key=lambda each: each.batch_id, default=None)
 
     def fence(self, epoch: Epoch) -> None:
-        """Let nobody of an earlier epoch write any more; see sinks/epochs.py and rule 4."""
+        """Let nobody of an earlier epoch write any more; see sinks/ledger.py and rule 4."""
         with self._errors_of_spark():
             self._refresh()
             may_follow(self._owner(epoch), epoch, self.describe())

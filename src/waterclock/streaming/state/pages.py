@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from waterclock.rules.results import Key
+from waterclock.rules.events import Key
 from waterclock.streaming.state import segments, states
 from waterclock.streaming.state.blobs import BlobStore
 from waterclock.streaming.state.states import States

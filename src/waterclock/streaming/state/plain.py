@@ -24,9 +24,8 @@ import pyarrow.compute as pc
 
 from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import CLOSED, Engine
-from waterclock.rules.events import Outcome
+from waterclock.rules.events import Key, Outcome, result_id
 from waterclock.rules.model import Rules
-from waterclock.rules.results import Key, result_id
 from waterclock.rules.watching import Carried
 from waterclock.streaming import frames
 from waterclock.streaming.layout import EARLIEST_US

@@ -12,10 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waterclock.rules.events import Event
+from waterclock.rules.events import Answers, Event, Key, tie
 from waterclock.rules.model import Rules
-from waterclock.rules.questions import Answers, tie
-from waterclock.rules.results import Key
 from waterclock.rules.truth import Day, Moment
 from waterclock.streaming.frames import TIMESTAMP
 from waterclock.streaming.layout import ROW_ID

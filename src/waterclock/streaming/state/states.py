@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.rules.engine import Engine
-from waterclock.rules.results import Key
+from waterclock.rules.events import Key
 from waterclock.streaming import frames
 from waterclock.streaming.state.blobs import whole
 from waterclock.streaming.state.rows import Rows

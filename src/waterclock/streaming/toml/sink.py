@@ -1,7 +1,7 @@
 """Where a pipeline writes: the table [sink] of its file as a record, which makes the sink.
 
 Rule 1: a format is a line in FORMATS. What it reads of [sink] stands in its record, beside its sink.
-Rule 2: if the source brings changes of tables, each goes to the table that it names (sinks/mirrors/replica.py).
+Rule 2: if the source brings changes of tables, each goes to the table that it names (sinks/mirrors.py).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from waterclock.errors import UsageError
-from waterclock.sinks.catalog.destination import SparkCatalogTable
+from waterclock.sinks.catalog import SparkCatalogTable
 from waterclock.sinks.delta.destination import DeltaLakeTable
 from waterclock.sinks.destination import Destination
 from waterclock.sinks.duckdb.destination import DuckDBFile
 from waterclock.sinks.iceberg.destination import IcebergTable
 from waterclock.sinks.mysql.destination import MySQLDatabase
 from waterclock.sinks.postgres.destination import PostgresDatabase
-from waterclock.sinks.sqlite.destination import SQLiteFile
+from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.sinks.topic.destination import KafkaTopic
 from waterclock.streaming.toml.table import FileTable
 

@@ -19,9 +19,8 @@ import waterclock.streaming.state.compiled._engine as compiled
 from waterclock.errors import StateMismatch
 from waterclock.rules.deadlines import LEVEL_BITS, Slots
 from waterclock.rules.engine import NO_WATERMARK
-from waterclock.rules.events import Counters
+from waterclock.rules.events import KINDS, Counters, result_id
 from waterclock.rules.model import Rules
-from waterclock.rules.results import KINDS, result_id
 from waterclock.streaming import frames
 from waterclock.streaming.state import chunks
 from waterclock.streaming.state.blobs import BlobStore, whole

@@ -1,4 +1,4 @@
-/* Ids of results as waterclock.rules.results makes them: BLAKE2b-128 (RFC 7693) in hex, of kind, key, rule and source.
+/* Ids of results as waterclock.rules.events makes them: BLAKE2b-128 (RFC 7693) in hex, of kind, key, rule and source.
  *
  * Rule 1: the key is hashed as Python's repr shows it. Where that is more than the text in quotes, the caller makes the id.
  */

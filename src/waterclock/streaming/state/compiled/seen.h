@@ -1,4 +1,4 @@
-/* Ids seen for each key: waterclock/rules/duplicates.py over texts.
+/* Ids seen for each key: waterclock/rules/engine.py over texts.
  *
  * Rule 1: an id is forgotten with its generation, an eighth of the horizon. One that came in this very step is not: the
  *         plain engine forgets when the watermark moves, which is before and after the events of a step.

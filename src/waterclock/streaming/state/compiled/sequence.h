@@ -1,4 +1,4 @@
-/* Order by sequence: waterclock/rules/sequence.py over rows; its table and its rules are the ones there.
+/* Order by sequence: waterclock/rules/ordering.py over rows; its table and its rules are the ones there.
  *
  * `Engine` is who releases events and tells of late ones and duplicates.
  */

@@ -1,8 +1,8 @@
 """Results that executors write: Parquet files where a sink's table lies, of which one commit of the driver makes rows.
 
     1. each task writes the results of its part into a file of its own, beside the table's other files, and has the file
-       and its name on the disk before it tells of it; what a store was given is durable when it answers   (executors)
-    2. of each task Spark gives the driver what one attempt told: the file's name, size, rows, figures
+       and its name on the disk before it reports it; what a store was given is durable when it answers     (executors)
+    2. of each task Spark gives the driver the report of one attempt: the file's name, size, rows, figures
     3. steps 2 to 5 of base.py, with these files in the place of rows; the commit of the results names them   (the driver)
 
 Rule 1: until a commit names it, a file is nobody's row. A task that is tried again, or runs twice at a time, writes each
@@ -10,19 +10,28 @@ Rule 1: until a commit names it, a file is nobody's row. A task that is tried ag
 Rule 2: a task that fails takes its file away. What a kill leaves lies where the table's own cleaning looks for it, under a
         name that is never used again.
 Rule 3: an executor makes no folder, and the driver looks whether it sees each file: a folder that somebody forgot to
-        mount is told, and no commit names what nobody can read.
+        mount is an error, and no commit names what nobody can read.
 Rule 4: `batch_row` is the part's number << 32, plus the row's in its part. So rows sort as those that come through the
         driver, and a batch that is run again gives the same rows: what is in a part, and in which order, follows from
         the batch alone. Its files are other ones.
+
+A commit of Delta Lake says of a file its rows, nulls, and the least and the largest value of columns. Readers leave out
+files by these figures, so each is exact, or it is not there.
+
+Rule 5: figures come from the file's own footer, which Parquet made while it wrote; no column is read for them.
+Rule 6: times are in milliseconds, the least rounded down, the largest up. A long text has no figures, nor have numbers with
+        a point, of which NaN is none. Behind a nested column there are none at all.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,16 +42,16 @@ from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.destination import SinkTable
-from waterclock.sinks.files.file_figures import figures
-from waterclock.sinks.files.side_rows import far_times
-from waterclock.sinks.tables import letters
-from waterclock.sinks.tables.results import flat
+from waterclock.sinks.tables import LETTERS, far_times, flat, letters_of
 
 DRIVER, EXECUTORS = "driver", "executors"
 WRITERS = (DRIVER, EXECUTORS)
 _PART_BITS = 32
 _ROWS = 100_000  # of a row group, as far as the frames have them
-_NO_LETTERS = letters.SCHEMA.empty_table()
+_NO_LETTERS = LETTERS.empty_table()
+_LONGEST_TEXT = 64  # bytes
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000  # of the years 1 to 9999, whole seconds
 
 
 _BY_THE_DRIVER = (
@@ -60,7 +69,7 @@ def writer_of(given: SinkTable) -> str:
 
 
 def checked_writer(written_by: str, mirror: object = None) -> str:
-    """`written_by`; ValueError where it is none of WRITERS, UsageError where it does not go with a mirror.
+    """`written_by`; ValueError if it is none of WRITERS, UsageError if it does not go with a mirror.
 
     >>> checked_writer("executors")
     'executors'
@@ -76,7 +85,7 @@ class TakesFiles(Protocol):
     """A sink whose results executors may write: its `write` takes a batch's `files` in the place of rows."""
 
     def result_files(self, batch_id: int) -> ResultFiles | None:
-        """Where and how the files of a batch are written; None where its results are to come through the driver."""
+        """Where and how the files of a batch are written; None if its results are to come through the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,7 @@ class ResultFiles:
     columns: pa.Schema  # of the table, batch_id and batch_row in front
     batch_id: int
     run: str  # in the names of all files of one try of the batch, and of no others
-    # the reason said of a row with a time outside of the years 1 to 9999; empty where such times are kept
+    # the reason of a dead letter with a time outside of the years 1 to 9999; empty if such times are kept
     far: str = ""
 
     def begin(self, part: int, attempt: int) -> PartWriter:
@@ -116,10 +125,10 @@ class PartWriter:
         self._waiting_rows += rows.num_rows
         if self._waiting_rows >= _ROWS:
             self._flush()
-        return _NO_LETTERS if reasons is None else letters.refused(flat(results), reasons)
+        return _NO_LETTERS if reasons is None else letters_of(flat(results), reasons)
 
     def end(self) -> ResultFile | None:
-        """Close the file; what the commit must know of it, None where there was no row and there is no file."""
+        """Close the file; what the commit must know of it, None if there was no row and there is no file."""
         if self._waiting_rows:
             self._flush()
         if self._writer is None:
@@ -133,11 +142,11 @@ class PartWriter:
                 flush_file(self._path)
                 flush_folder(self._path.rpartition("/")[0])
             found = self._at.get_file_info(self._path)
-        told = figures(self._footer[0], self._files.columns)
-        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, told)
+        statistics = figures(self._footer[0], self._files.columns)
+        return ResultFile(self._name, found.size, self.rows, found.mtime_ns // 1_000_000, statistics)
 
     def drop(self) -> None:
-        """Take the file away, where there is one: its task failed."""
+        """Take the file away, if there is one: its task failed."""
         if self._writer is not None:
             with suppress(OSError, RuntimeError):  # a footer that could not be written: there is none to collect
                 self._writer.close()
@@ -176,7 +185,7 @@ def place_of(folder: str) -> tuple[pyarrow.fs.FileSystem, str]:
 
 
 def refuse_unseen(folder: str, files: Sequence[ResultFile]) -> None:
-    """Raise EnvironmentMissing where one of `files` does not lie in `folder` as its task told: rule 3."""
+    """Raise EnvironmentMissing if one of `files` does not lie in `folder` as its task reported: rule 3."""
     if not files:
         return
     at, inner = place_of(folder)
@@ -199,3 +208,61 @@ def _errors_of(folder: str) -> Iterator[None]:
             f"the executor on {socket.gethostname()} cannot write results into {folder}: {error}. Mount the folder there, "
             "or give executors the store's keys; or leave written_by = 'executors' out, and the driver writes"
         ) from error
+
+
+# Figures of a file ---------------------------------------------------------------------------------------------
+
+
+def figures(footer: pq.FileMetaData, columns: pa.Schema) -> str:
+    """The statistics of a file with these columns, as Delta's log has them: JSON.
+
+    >>> import io
+    >>> file, footer = io.BytesIO(), []
+    >>> rows = pa.table({"n": [3, None, 1]})
+    >>> pq.write_table(rows, file, metadata_collector=footer)
+    >>> figures(footer[0], rows.schema)
+    '{"numRecords": 3, "minValues": {"n": 1}, "maxValues": {"n": 3}, "nullCount": {"n": 1}}'
+    """
+    least, most, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    for place, field in enumerate(columns):
+        if pa.types.is_nested(field.type):
+            break  # from here on the columns of the footer are others
+        found = [group.column(place).statistics for group in groups]
+        if not all(each is not None and each.has_null_count for each in found):
+            continue
+        nulls[field.name] = sum(each.null_count for each in found)
+        filled = [each for group, each in zip(groups, found, strict=True) if each.null_count < group.num_rows]
+        if (bounds := _bounds(field.type, filled)) is not None:
+            least[field.name], most[field.name] = bounds
+    statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps(statistics, ensure_ascii=False)
+
+
+def _bounds(kind: pa.DataType, found: Sequence[Any]) -> tuple[Any, Any] | None:
+    """The least and the largest value of a column in Delta's words, of the row groups that are not all null; None if
+    they are not to be had."""
+    if not found or not all(each.has_min_max for each in found):
+        return None
+    lows, highs = [each.min_raw for each in found], [each.max_raw for each in found]
+    if pa.types.is_integer(kind):
+        return min(lows), max(highs)
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return _times(min(lows), max(highs))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _texts(min(lows), max(highs))
+    return None
+
+
+def _times(low_us: int, high_us: int) -> tuple[str, str] | None:
+    if low_us < _FIRST_US or high_us > _LAST_US:
+        return None
+    return _time(low_us // 1000), _time(-(-high_us // 1000))
+
+
+def _time(ms: int) -> str:
+    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _texts(low: bytes, high: bytes) -> tuple[str, str] | None:
+    return None if max(len(low), len(high)) > _LONGEST_TEXT else (low.decode(), high.decode())

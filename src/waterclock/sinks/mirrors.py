@@ -3,10 +3,10 @@
 What a sink is given is a table of packed changes: CHANGES of changes/packed.py says what stands in its columns.
 
 Promises, however often changes and batches come, and in whatever order; updates that do not bring all columns have to come
-in theirs, which is the order of their partition, though a writer may begin again some way back:
+in the order of their partition, though their writer may send some of them a second time:
 
-    for every key a table holds what the changes of that key say up to the largest position, and nothing where that is a
-    delete, or where a truncate of its table has a larger one
+    for every key a table holds what the changes of that key say up to the largest position, and nothing if that is a
+    delete, or if a truncate of its table has a larger one
     a column that an update does not bring keeps what it has; a table has the columns that were seen with a value
 
 Rule 1: a batch is reduced to one row a key before it is written, in the order of positions.
@@ -28,10 +28,8 @@ import pyarrow as pa
 
 from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
-from waterclock.sinks.tables.tables import POSITIONS, Table, listed, quoted
+from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, POSITIONS, Table, listed, quoted
 
-POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
-POSITION_KEY = ("table_name", "key")
 _ASKED = 500  # keys in one question
 _TRUNCATE = ""  # stands in the place of a key; a key's JSON is never empty
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # of a database, and none of JSON
@@ -41,7 +39,7 @@ KEY, POSITION, GONE, WHOLE = STAGED
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """That a sink is given changes, and mirrors each table that they name."""
+    """Given to a sink as `mirror`: its batches are changes, and it mirrors each table that they name."""
 
 
 class ReducedRow(NamedTuple):
@@ -64,7 +62,7 @@ class Form:
 
 @dataclass(slots=True)
 class TableChanges:
-    """A table's part of a batch: the last truncate's position, "" where there is none, and the rows after it. `several`
+    """A table's part of a batch: the last truncate's position, "" if there is none, and the rows after it. `several`
     are the changes of the keys that have more than one, and of them an update last, which may keep columns."""
 
     table: str
@@ -88,7 +86,7 @@ class MirroringDatabase(TableMaker, Protocol):
     """A database with mirrored tables in it."""
 
     def form(self, table: str) -> Form | None:
-        """How it stands; None where it is not there."""
+        """How it stands; None if it is not there."""
 
     def name(self, table: str) -> str:
         """Its name, quoted."""
@@ -163,7 +161,7 @@ def apply(place: MirroringDatabase, positions: str, changes: pa.Table) -> None:
         refuse_other_positions(changed, length)
         if changed.truncated > before:
             _truncate(place, positions, changed)
-        form = fitting(place, changed.table, rows, form)
+        form = widened(place, changed.table, rows, form)
         for names, of_names in groupby(sorted(rows, key=_names), key=_names):
             _put(place, positions, changed.table, form, list(names), list(of_names))
 
@@ -173,7 +171,7 @@ def _of_newer_changes(
 ) -> list[ReducedRow]:
     """The rows; one that keeps columns is made of those changes only that are newer than what is known of its key.
 
-    A writer that begins again some way back brings changes a second time. Where a batch has a new change that leaves
+    A writer that begins again some way back brings changes a second time. If a batch has a new change that leaves
     columns out, and the first of the old ones, those would be put over what came between the two.
     """
     known = _known(place, positions, changed.table, list(_keeping(changed, form)))
@@ -187,7 +185,7 @@ def _keeping(changed: TableChanges, form: Form) -> dict[str, list[PackedChange]]
 
 
 def newer_rows(changed: TableChanges, known: Mapping[str, str], form: Form, truncated: str) -> list[ReducedRow]:
-    """The rows as `_of_newer_changes` says; `known` has the positions of the keys of `_keeping`, where they have one."""
+    """The rows as `_of_newer_changes` says; `known` has the positions of the keys of `_keeping` that have one."""
     some = _keeping(changed, form)
 
     def renewed(row: ReducedRow) -> ReducedRow:
@@ -216,7 +214,7 @@ def _known(place: MirroringDatabase, positions: str, table: str, keys: list[str]
 
 
 def refuse_other_positions(changed: TableChanges, length: int | None) -> None:
-    """Raise UsageError where positions have other parts than what is there: the two cannot be compared."""
+    """Raise UsageError if positions have other parts than what is there: the two cannot be compared."""
     found = {len(row.position) for row in changed.rows} | ({len(changed.truncated)} if changed.truncated else set())
     if len(found | ({length} if length is not None else set())) > 1:
         raise UsageError(
@@ -249,7 +247,7 @@ def statements(
 
     1. forget changes that are not newer than what is known of their key
     2. remember the position of the others, deletes too
-    3. delete the rows of deleted keys, and those that begin anew where columns would keep what they had
+    3. delete the rows of deleted keys, and those that begin anew if columns would keep what they had
     4. insert the other rows, or put them in the place of older ones
     """
     of_table = literal(table)
@@ -304,7 +302,7 @@ def empty_all(place: MirroringDatabase, positions: str) -> None:
 # Forms ---------------------------------------------------------------------------------------------------------
 
 
-def fitting(place: TableMaker, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
+def widened(place: TableMaker, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
     """The table's form once it can take `rows`."""
     wanted = _kinds(rows)
     key = sorted(json.loads(rows[0].key)) if rows else ()

@@ -1,1 +1,0 @@
-"""Files that executors write and the driver commits."""

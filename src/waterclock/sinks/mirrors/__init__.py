@@ -1,1 +1,0 @@
-"""Tables that follow row changes."""
