@@ -22,7 +22,7 @@ import pyarrow as pa
 from waterclock.sinks.destination import Destination, Findings
 from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.session.java import use_java
+from waterclock.spark.session.runtimes import use_java
 from waterclock.spark.source import Stream, results_schema, settings_of
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.buckets import by_cores

@@ -6,10 +6,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.spark.checkpoint.folder import Checkpoint, write
-from waterclock.spark.checkpoint.lease import OWNERS
-from waterclock.spark.checkpoint.names import others_in
-from waterclock.spark.checkpoint.owner import LOCK, owner_of
+from waterclock.spark.checkpoint.folder import Checkpoint, others_in, write
+from waterclock.spark.checkpoint.owner import LOCK, OWNERS, owner_of
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.places.place import names_in, remove
 from waterclock.streaming.toml.config import Config

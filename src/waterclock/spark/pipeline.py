@@ -7,7 +7,7 @@ Start, numbered:
 
 A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between two numbers has a test):
     1. the result frames are taken, once: every action on a batch's frame would run the whole plan again. Where the sink has
-       executors write, their tasks do it here, and what is taken names the files (task_files.py)
+       executors write, their tasks do it here, and what is taken names the files (batch/batches.py)
     2. begin   3. refuse what is applied   4. write   5. commit
 
 Where the source brings changes of tables there are no rules: its packed rows are the result frames.
@@ -32,34 +32,29 @@ from waterclock.durations import Duration, duration_us
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
-from waterclock.spark.batch.batches import batch_of
+from waterclock.spark.batch.batches import Shape, batch_of, writing
 from waterclock.spark.batch.outlets import Outlets, outlets_of
-from waterclock.spark.batch.results import results_of
-from waterclock.spark.batch.task_files import Shape, writing
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
-from waterclock.spark.checkpoint.reads import Reads
+from waterclock.spark.checkpoint.reads import Reads, set_aside
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
-from waterclock.spark.checkpoint.unplanned import set_aside
 from waterclock.spark.fresh import Removal
 from waterclock.spark.packing import operator
-from waterclock.spark.packing.by_place import in_workers
-from waterclock.spark.session import interrupts
+from waterclock.spark.packing.packs import in_workers
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
-from waterclock.spark.session.starts import Starts, explained
+from waterclock.spark.session.starts import Starts, call_interruptible, explained
 from waterclock.spark.source import results_schema, settings_of
-from waterclock.spark.streams import check_source, stream_of
-from waterclock.spark.watching.behind import Behind
-from waterclock.spark.watching.listening import listening
+from waterclock.spark.streams import check_source, results_of, stream_of
+from waterclock.spark.watching import Behind, listening
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
 from waterclock.streaming.layout import CLOSING_US
 from waterclock.streaming.places.place import Place, is_remote, place_of
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.config import Config
-from waterclock.streaming.toml.paths import check_places, plain_name
+from waterclock.streaming.toml.table import check_places, plain_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -214,7 +209,7 @@ class Pipeline:
     def _run(self, session: SparkSession, live: bool) -> None:
         try:
             self._query = self._start(session, live)
-            interrupts.call(partial(self._work, session, live), self._stop)
+            call_interruptible(partial(self._work, session, live), self._stop)
         except PySparkException as error:
             folder = self._checkpoint.path
             story = "Spark's log" if is_remote(folder) else f"{folder}/spark.log or the session's log"

@@ -108,7 +108,7 @@ def noted(rows: pa.Table, **notes: Any) -> pa.Table:
 
     counters    what was counted        watermark   at which the step of these results ended, in microseconds
     newest      the largest time of an event which that step took, in microseconds
-    refused     the compiled modules that could not be loaded where they were made (spark/packing/compiled.py)
+    refused     the compiled modules that could not be loaded where they were made (spark/packing/operator.py)
     file        the file that ends here     unseen      a file that was not there for the worker on a host: both names
     """
     said = {name.encode(): json.dumps(value).encode() for name, value in notes.items()}

@@ -1,7 +1,7 @@
 """What a pipeline reports about itself: a frozen record while it runs, whoever asks; one after each batch, one at the end.
 
-Each field says how it is shown to Prometheus. spark/watching/listening.py brings Spark's part (times of phases, rows and
-memory of the state), spark/watching/behind.py how much of the source is not taken yet.
+Each field says how it is shown to Prometheus. spark/watching.py brings Spark's part (times of phases, rows and
+memory of the state), spark/watching.py how much of the source is not taken yet.
 
 Rule 1: two threads write, each its own fields, and each field is replaced whole: a reader needs no lock. All that a batch
         changes is one field.

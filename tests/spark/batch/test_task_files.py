@@ -19,10 +19,9 @@ from waterclock.errors import UsageError
 from waterclock.sinks import DeltaSink, SQLiteSink, apply_once
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files.files import ResultFiles
-from waterclock.spark.batch.batches import batch_of
+from waterclock.spark.batch.batches import Shape, batch_of, files_in, writing
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.batch.steps import reshaped
-from waterclock.spark.batch.task_files import Shape, files_in, writing
 from waterclock.streaming import frames
 from waterclock.streaming.layout import CLOSING_US
 from waterclock.streaming.toml.config import load

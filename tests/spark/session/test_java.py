@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from waterclock.errors import EnvironmentMissing
-from waterclock.spark.session.java import java_version, use_java
+from waterclock.spark.session.runtimes import java_version, use_java
 
 NEW = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 OLD = "echo 'openjdk version \"1.8.0_292\"' >&2"

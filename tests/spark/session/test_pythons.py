@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from waterclock.spark.session import pythons
-from waterclock.spark.session.pythons import environment, quick_python
+from waterclock.spark.session import runtimes
+from waterclock.spark.session.runtimes import environment, quick_python
 
 SECRET = b"between us"
 # says that it is being imported, and goes on when it is told to
@@ -149,7 +149,7 @@ def test_without_a_transform_the_folder_of_a_start_is_on_no_path(tmp_path: Path)
         lines = said(Played(tmp_path), tmp_path / "modules")
     finally:
         os.chdir(here)
-    ours = {str(Path(file).parent) for file in (quick_python(sys.executable, None), pythons.__file__)}
+    ours = {str(Path(file).parent) for file in (quick_python(sys.executable, None), runtimes.__file__)}
     assert {str(tmp_path), "", *ours}.isdisjoint(lines)
 
 

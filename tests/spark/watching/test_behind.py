@@ -12,7 +12,7 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.broker import Broker
 from waterclock.kafka import client as clients
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.watching.behind import Behind
+from waterclock.spark.watching import Behind
 from waterclock.streaming.toml.config import Config, load
 
 

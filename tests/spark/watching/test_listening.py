@@ -13,7 +13,7 @@ if importlib.util.find_spec("pyspark") is None:
     pytest.skip("needs waterclock[spark]", allow_module_level=True)
 
 from waterclock.clock import ManualClock
-from waterclock.spark.watching.listening import listening
+from waterclock.spark.watching import listening
 from waterclock.streaming.statistics import Gatherer
 
 QUERY = "5f1bd0f4-96a5-4a48-9f92-5b2f3b8e2b11"

@@ -30,7 +30,7 @@ from waterclock.sinks.epochs import fence
 from waterclock.sinks.files.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.own import OwnSink
 from waterclock.spark.batch.steps import ChosenColumns, ResultStep
-from waterclock.spark.checkpoint.carrying import ahead, number_in_sink, settle
+from waterclock.spark.checkpoint.state_files import ahead, number_in_sink, refuse_handed_over
 from waterclock.streaming import frames
 from waterclock.streaming.places.place import place_of as place_at
 from waterclock.streaming.toml.sink import refuse_one_place
@@ -163,7 +163,7 @@ class Outlets:
             assert outlet.schema is not None, "plan comes first"
             outlet.sink.open(outlet.schema)
         for outlet in self._all:
-            settle(checkpoint, outlet.sink.last_applied())
+            refuse_handed_over(checkpoint, outlet.sink.last_applied())
             last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
             check_belongs(outlet.sink, str(checkpoint.path), checkpoint.query_id(), last, done)
 

@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 from waterclock.errors import EnvironmentMissing
 from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka.packing import PacksRecords
-from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.packs import in_workers
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.offsets import to_json
 from waterclock.streaming.topics.records import Headers, Records

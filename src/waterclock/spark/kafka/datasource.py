@@ -23,8 +23,7 @@ from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.streaming.toml.topics import Where
-from waterclock.streaming.topics.client import client_for, resolved
-from waterclock.streaming.topics.fetcher import PATIENCE_S, Fetcher, gone, kept
+from waterclock.streaming.topics.fetcher import PATIENCE_S, Fetcher, client_for, gone, kept, resolved
 from waterclock.streaming.topics.offsets import Range, from_json, ranges, shares, to_json, up_to
 
 try:

@@ -29,14 +29,19 @@ from waterclock.rules.model import Rules
 from waterclock.spark.batch.steps import SOURCE, applied, nothing
 from waterclock.spark.dataframe.rows import PLACE, add_judged
 from waterclock.spark.dataframe.stream import check_dataframe, event_schema
-from waterclock.spark.packing.by_place import in_workers
-from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
+from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, in_workers, timed
 from waterclock.spark.packing.transform import with_id
 from waterclock.streaming import frames
 from waterclock.streaming.layout import ROW_ID
 from waterclock.streaming.toml.topics import Topics
-from waterclock.streaming.topics.clocks import own_watermark, watermarks_of
-from waterclock.streaming.topics.records import WHERE_IT_LIES, RecordLayout, Records, plain_records
+from waterclock.streaming.topics.records import (
+    WHERE_IT_LIES,
+    RecordLayout,
+    Records,
+    own_watermark,
+    plain_records,
+    watermarks_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

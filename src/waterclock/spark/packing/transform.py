@@ -38,9 +38,8 @@ from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.spark.packing import operator
-from waterclock.spark.packing.by_place import by_place, in_workers
 from waterclock.spark.packing.closing import OnSpark, closes
-from waterclock.spark.packing.packs import NO_TIME, TIMED, Packs, as_time, timed
+from waterclock.spark.packing.packs import NO_TIME, TIMED, Packs, as_time, by_place, in_workers, timed
 from waterclock.spark.session.cluster import cores_of
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from waterclock.arguments import TRIED_MASTERS
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.session import cluster
-from waterclock.spark.session.interrupts import Interrupted
-from waterclock.spark.session.java import use_java
-from waterclock.spark.session.pythons import environment, quick_python
+from waterclock.spark.session.runtimes import environment, quick_python, use_java
+from waterclock.spark.session.starts import Interrupted
 from waterclock.streaming.buckets import by_cores
 
 if TYPE_CHECKING:

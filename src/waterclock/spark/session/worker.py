@@ -1,6 +1,6 @@
 """What a Python that Spark starts does first: it connects to Spark, and imports PySpark after that.
 
-    python -P worker.py FOLDER MODULE [ARGUMENT]    the script that pythons.py makes says so, in the place of `-m MODULE`
+    python -P worker.py FOLDER MODULE [ARGUMENT]    the script that runtimes.py makes says so, in the place of `-m MODULE`
 
 Spark gives a Python ten seconds to connect, in code and not in a setting, and PySpark's workers import all of PySpark
 before they do: half a second of processor, which on a machine with thirty others at work takes longer than that. What

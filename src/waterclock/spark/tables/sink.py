@@ -38,8 +38,7 @@ from waterclock.sinks.files.side_rows import rows_of, schemas, with_times_that_f
 from waterclock.sinks.marks import added
 from waterclock.sinks.tables.tables import BATCHES, DEAD_LETTERS, Table, lost, refuse, unlike
 from waterclock.spark.session.session import session_for
-from waterclock.spark.tables import failures
-from waterclock.spark.tables.catalog import Catalog, described
+from waterclock.spark.tables.catalog import Catalog, cause_of, described, explained, is_collision
 from waterclock.spark.tables.lakes import LAKES, Lake, Once
 
 if TYPE_CHECKING:
@@ -297,7 +296,7 @@ class SparkTable:
         except WaterclockError:
             raise
         except Exception as error:  # each kind of catalog has errors of its own
-            raise UsageError(f"{self.describe()} cannot be used: {failures.explained(error)}") from error
+            raise UsageError(f"{self.describe()} cannot be used: {explained(error)}") from error
 
     @contextmanager
     def _lost(self, kind: type[SinkLost]) -> Iterator[None]:
@@ -307,9 +306,9 @@ class SparkTable:
         except WaterclockError:
             raise
         except Exception as error:  # each kind of catalog has errors of its own
-            if failures.is_collision(error):
-                raise SinkLost(f"another writer was quicker at {self.describe()}: {failures.words(error)}") from error
-            raise kind(f"{self.describe()} could not be reached or written: {failures.words(error)}") from error
+            if is_collision(error):
+                raise SinkLost(f"another writer was quicker at {self.describe()}: {cause_of(error)}") from error
+            raise kind(f"{self.describe()} could not be reached or written: {cause_of(error)}") from error
 
 
 def _what(part: str) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.rules.results import Key
-from waterclock.streaming.state import segments, states
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore
 from waterclock.streaming.state.states import States
 
@@ -83,7 +83,7 @@ class Page:
     ) -> None:
         """`blobs` are the numbers of its blobs, `size` what they take in the blob store together.
 
-        The first is that of the index; the segments, of `segment` states each, have the next ones. Where `segment` is 0, as
+        The first is that of the index; the states, of `segment` states each, have the next ones. Where `segment` is 0, as
         it was before there were any, the others are those of states and of rows.
         """
         self._store = store
@@ -102,7 +102,7 @@ class Page:
     def write(cls, store: BlobStore, index: np.ndarray, written: States, wake_at: int | None, segment: int) -> Page:
         before, schema = store.grown, None if written.rows is None else written.rows.schema
         head = index.tobytes() + (b"" if schema is None else schema.serialize().to_pybytes())
-        numbers = [store.put(blob) for blob in chain([head], segments.packed(written, segment))]
+        numbers = [store.put(blob) for blob in chain([head], states.to_segments(written, segment))]
         size, crossed = store.grown - before, bytes(-(-len(index) // 8))
         return cls(store, numbers[:1], size, len(index), crossed, wake_at, segment)
 
@@ -153,8 +153,8 @@ class Page:
             self._read[number] = states.from_blobs(blob, rows)
             return
         if not self._read:
-            self._schema = segments.schema_of(self._head()[4 * self._count :])
-        self._read[number] = segments.unpacked(blob, self._schema, self._size_of(number))
+            self._schema = states.schema_of(self._head()[4 * self._count :])
+        self._read[number] = states.from_segment(blob, self._schema, self._size_of(number))
 
     def states_in(self, numbers: Iterable[int]) -> list[States]:
         """The states of segments that were read."""

@@ -30,11 +30,11 @@ from waterclock.rules.results import Key, result_id
 from waterclock.rules.watching import Carried
 from waterclock.streaming import frames
 from waterclock.streaming.layout import EARLIEST_US
-from waterclock.streaming.state import chunks, states
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore
-from waterclock.streaming.state.carried import carried as columns_of
 from waterclock.streaming.state.pages import KeySet, Search
 from waterclock.streaming.state.rows import Rows, events_of
+from waterclock.streaming.state.rows import carried as columns_of
 from waterclock.streaming.state.states import States
 
 
@@ -90,7 +90,7 @@ class PlainEngine:
         return self._results(self.engine.step(events, watermark))
 
     def frame(self) -> Any:
-        return self.engine.frame(self._pack, lambda rested: chunks.stored_apart(rested, self._store))
+        return self.engine.frame(self._pack, lambda rested: states.stored_apart(rested, self._store))
 
     def load(self, frame: Any) -> None:
         self.engine.load(frame)
@@ -101,7 +101,7 @@ class PlainEngine:
         return AtRest(resting, states.hashes(keys), [*map(self.engine.wake_by, keys)])
 
     def wait_for(self, deadlines: Iterable[Deadline]) -> None:
-        """Deadlines of keys that it has, as `chunks.unpack` gives them."""
+        """Deadlines of keys that it has, as `states.unpack_deadlines` gives them."""
         for due, kind, key, a, b in deadlines:
             self.engine.when_due(kind, key, due, a, b)
 
@@ -119,11 +119,11 @@ class PlainEngine:
         self._find(KeySet(keys))
 
     def _pack(self, slots: list[list[Deadline]]) -> list[bytes]:
-        return chunks.pack(slots, self._rows)
+        return states.pack_deadlines(slots, self._rows)
 
     def _unpack(self, chunk: bytes | int) -> list[Deadline]:
-        packed = chunks.opened(chunk, self._store)
-        return [deadline for each in packed for deadline in chunks.unpack(each, self._rules, self._rows)]
+        packed = states.opened(chunk, self._store)
+        return [deadline for each in packed for deadline in states.unpack_deadlines(each, self._rules, self._rows)]
 
     def _results(self, found: list[Outcome]) -> pa.Table:
         if not found:

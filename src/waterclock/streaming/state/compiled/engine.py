@@ -23,7 +23,7 @@ from waterclock.rules.events import Counters
 from waterclock.rules.model import Rules
 from waterclock.rules.results import KINDS, result_id
 from waterclock.streaming import frames
-from waterclock.streaming.state import chunks
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore, whole
 from waterclock.streaming.state.compiled.lists import carried, kind_of, lists
 from waterclock.streaming.state.compiled.told import NONE, names_of, told
@@ -200,12 +200,12 @@ class CompiledEngine:
     # what rests ----------------------------------------------------------------------------------------------
 
     def _rested(self, packed: list[Any]) -> list[Any]:
-        return chunks.stored_apart(packed, self._store)
+        return states.stored_apart(packed, self._store)
 
     def _read(self, opened: dict[int, list[Any]], fresh: list[int]) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
         """(slot, its chunks for `pass_chunk`) of slots in order; the rows of all deliveries are read in one go."""
         of_slot = {
-            slot: [c for each in packed for c in chunks.opened(each, self._store)] for slot, packed in opened.items()
+            slot: [c for each in packed for c in states.opened(each, self._store)] for slot, packed in opened.items()
         }
         places = {slot: [(chunk, *self._engine.rows_in(chunk)) for chunk in of_slot[slot]] for slot in of_slot}
         batches = [self._batch(*place) for slot in places for place in places[slot]]
@@ -238,7 +238,7 @@ class CompiledEngine:
         return first
 
     def _fresh(self) -> Iterator[tuple[int, int, bytes]]:
-        """What is fresh as chunks, with level and slot."""
+        """What is fresh as states, with level and slot."""
         slots, numbers = self._engine.fresh()
         rows = np.frombuffer(numbers, np.int64)
         taken = self._rows.take(pa.array(rows)) if len(rows) else None
