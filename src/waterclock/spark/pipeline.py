@@ -292,7 +292,7 @@ class Pipeline:
         now = self._clock.monotonic_s()
         place = (self._checkpoint, batch_id)
         assert self._schema is not None, "check comes first"
-        made = batch_of(taken, place, self._outlets.taken(self._schema), self._last_us, now - self._last_moment)
+        made = batch_of(taken, place, self._outlets.frame_schema(self._schema), self._last_us, now - self._last_moment)
         self._last_moment = now
         self._refuse_what_came_after_the_close(made)
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
@@ -320,7 +320,7 @@ class Pipeline:
             given = self._outlets.first.schema
             assert self._schema is not None
             assert given is not None
-            shape = Shape(self._outlets.taken(self._schema), given, self._last_us)
+            shape = Shape(self._outlets.frame_schema(self._schema), given, self._last_us)
             batch = in_workers(batch, writing(files, shape), "frame binary")
         return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
 

@@ -124,9 +124,9 @@ def test_a_batch_that_the_sink_has_writes_no_files(tmp_path: Path) -> None:
 def test_what_tasks_wrote_comes_to_the_sink_as_it_is_told_where_columns_are_chosen_too(tmp_path: Path) -> None:
     outlets = Outlets(reshaped(DeltaSink(tmp_path / "lake", written_by="executors"), columns=["key"]))
     outlets.plan(None, SCHEMA)
-    file, nothing = ResultFile("part", 1, 3, 0, "{}"), outlets.taken(SCHEMA).empty_table()
+    file, nothing = ResultFile("part", 1, 3, 0, "{}"), outlets.frame_schema(SCHEMA).empty_table()
     made = replace(batch(0, counters={"results": 3}), results=nothing, files=(file,))
-    assert outlets.first.given(None, made) is made  # type: ignore[arg-type]
+    assert outlets.first.part_of(made, None) is made  # type: ignore[arg-type]
 
 
 def test_what_needs_the_results_on_the_driver_is_refused(tmp_path: Path) -> None:

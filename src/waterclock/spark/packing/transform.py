@@ -70,15 +70,17 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
 _PLAIN = (StringType, NumericType, BooleanType, BinaryType, DateType, TimestampType, TimestampNTZType)
 
 
-def transform_with(rules: Rules, watermark_delay_us: int, asked: int | None = None) -> Callable[[DataFrame], DataFrame]:
-    """The function behind `Rules.on_spark`; `asked` is the number of buckets, by the session's cores where it is None."""
-    checked("on_spark(buckets=)", asked)
+def transform_with(
+    rules: Rules, watermark_delay_us: int, buckets: int | None = None
+) -> Callable[[DataFrame], DataFrame]:
+    """The function behind `Rules.on_spark`; without `buckets`, their number follows from the session's cores."""
+    checked("on_spark(buckets=)", buckets)
 
     def transform(events: DataFrame) -> DataFrame:
         check_columns(rules, events.schema)
         case_counts = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
         check_each_once(events.columns, "rules.on_spark()", case_counts)
-        count = asked or by_cores(cores_of(events.sparkSession))
+        count = buckets or by_cores(cores_of(events.sparkSession))
         result = result_type(rules, events.schema)
         rows = with_id(events, rules, events.columns)
         if not events.isStreaming:
@@ -90,7 +92,7 @@ def transform_with(rules: Rules, watermark_delay_us: int, asked: int | None = No
             with_close = packed.unionByName(closes(events.sparkSession, made))
             timed_rows = with_close.withWatermark("ts", delay_text(watermark_delay_us)).drop("ts")
             done = operator.apply(rules, timed_rows)
-        last_us = CLOSING_US - watermark_delay_us
+        last_us = CLOSING_US - watermark_delay_us  # the watermark that the close is shown at
         return in_workers(done, unpacker(to_arrow_schema(result, timezone="UTC"), last_us), result)
 
     return transform
@@ -101,14 +103,13 @@ def delay_text(delay_us: int) -> str:
     return f"{-(-delay_us // 1000)} milliseconds"
 
 
-def with_id(rows: DataFrame, rules: Rules, said: Collection[str]) -> DataFrame:
-    """`rows` with the id of those whose own is not named or null: a hash of the columns `said`; null if the own one
-    serves."""
-    placed, columns = by_place(rows)
-    whole = F.struct(*(column.alias(name) for name, column in columns.items() if name in said))
+def with_id(rows: DataFrame, rules: Rules, id_columns: Collection[str]) -> DataFrame:
+    """`rows` with the id of those whose own is not named or null: a hash of `id_columns`; null if the own one serves."""
+    renamed, columns = by_place(rows)
+    whole = F.struct(*(column.alias(name) for name, column in columns.items() if name in id_columns))
     made = F.sha2(F.to_json(whole, _WHOLE), 256)
     made = made if rules.id is None else F.when(columns[rules.id].isNull(), made)
-    return placed.withColumn(ROW_ID, made).toDF(*rows.columns, ROW_ID)
+    return renamed.withColumn(ROW_ID, made).toDF(*rows.columns, ROW_ID)
 
 
 def check_columns(rules: Rules, schema: StructType) -> None:
@@ -183,7 +184,8 @@ def result_type(rules: Rules, schema: StructType) -> StructType:
 
 
 def packer(rules: Rules, count: int = BUCKETS) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows in, packed rows of `count` buckets out; heartbeats have done their work at the watermark and end here."""
+    """Rows in, packed rows of `count` buckets out. Heartbeats end here: a batch is closed whole, and a stream's watermark
+    (`timed_packer`) has counted them."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packs = Packs(count=count)
@@ -222,7 +224,7 @@ def _add(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> None:
                 f"the key {rules.key!r} of a row is null, and the row says more than a time (in {name!r}): "
                 "filter such rows away first, or give them a key. A heartbeat is a row of nulls with a time"
             )
-    # rows that the rules cannot take: in process these are refused too
+    # rows that the rules cannot take are refused, as in process
     if keyed.column(rules.time).null_count:
         raise UsageError(f"the time {rules.time!r} of a row with a key is null: filter such rows away first")
     if rules.sequence and rules.ordering:

@@ -59,13 +59,14 @@ def watermarks_of(known: Iterable[Partition], gone: Iterable[Partition]) -> dict
 
 
 def own_watermark(latest_us: int | None, delay_us: int) -> int | None:
-    """The watermark that a partition allows whose largest time is `latest_us`; None if it told no time."""
+    """The watermark that a partition allows whose largest time is `latest_us`; None if no time of it is known."""
     return None if latest_us is None else end_of(latest_us) - delay_us
 
 
 HEARTBEAT = "waterclock-heartbeat"
 Headers = Sequence[tuple[str, bytes | None]]
-UNREADABLE: Headers = (("", None),)  # told apart by identity: headers with a name that is not UTF-8
+# of a record that has a header whose name is not UTF-8: fetcher.py sets it, and it is compared by identity
+UNREADABLE: Headers = (("", None),)
 WHERE_IT_LIES = ("topic", "partition", "offset")
 
 
@@ -129,11 +130,11 @@ class TopicLayout(RecordLayout):
         check_row({name: row[name] for name in self.judged()}, self.rules)
 
     def judged(self) -> list[str]:
-        """The columns that tell an event from a heartbeat and from a wrong row: what its producer meant to say."""
+        """The columns by which an event, a heartbeat and a wrong row differ: what its producer meant to say."""
         own = {self.rules.key, self.rules.time, self.rules.sequence}
         return [*self.columns, *(column for column in self.record.values() if column in own)]
 
-    def said(self) -> list[str]:
+    def id_columns(self) -> list[str]:
         """The columns that make the id of a row that has none (rule 3), and those that the rules name."""
         lies = {self.record.get(part) for part in WHERE_IT_LIES} - set(self.rules.columns())
         return [name for name in self.schema().names if name not in lies]
@@ -154,10 +155,11 @@ class ReadRecords:
 def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
     """Rows with a key, dead letters, and how far the time of the partition has come."""
     read = plain_records(records, layout)
-    named = with_row_id(read.rows.select(layout.said()), layout.rules)
+    named = with_row_id(read.rows.select(layout.id_columns()), layout.rules)
     rows = read.rows.append_column(ROW_ID, named.column(ROW_ID)) if ROW_ID in named.column_names else read.rows
     latest = pc.max(rows.column(layout.rules.time).cast(pa.int64())).as_py()
     keyed = rows.filter(pc.is_valid(rows.column(layout.rules.key)))
+    # a row that the layout takes without a key is a heartbeat by its value (rule 2)
     beats = read.counters["heartbeats"] + rows.num_rows - keyed.num_rows
     known = [us for us in (latest, read.latest_us) if us is not None]
     return ReadRecords(keyed, read.dead, max(known, default=None), {**read.counters, "heartbeats": beats}, read.offsets)
@@ -166,9 +168,9 @@ def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
 def plain_records(records: Records, layout: RecordLayout) -> ReadRecords:
     """All rows that `layout` takes, those of heartbeats too, without ids; the time is that of heartbeats by header."""
     letters: list[Letter] = []
-    beats, said = _heartbeats(records, letters)
-    tombstones = [n for n in said if records.values[n] is None]
-    bodies = records.take([n for n in said if records.values[n] is not None])
+    beats, others = _heartbeats(records, letters)
+    tombstones = [n for n in others if records.values[n] is None]
+    bodies = records.take([n for n in others if records.values[n] is not None])
     rows, offsets = _fast(bodies, layout), bodies.offsets
     if rows is None:
         rows, offsets = _slow(bodies, layout, letters)
@@ -296,7 +298,7 @@ class ChangeLayout:
         return CHANGES
 
     def wants(self, table: str) -> bool:
-        """Whether changes of `table` are asked for."""
+        """Whether changes of `table` are wanted."""
         return not self.tables or any(fnmatch.fnmatchcase(table, pattern) for pattern in self.tables)
 
 
