@@ -103,7 +103,7 @@ class FileStream(Stream):
         )
 
     def explain(self, story: str) -> str | None:
-        """Spark looks at each file before a worker gets its name, and fails where one is not there for it."""
+        """Spark looks at each file before a worker gets its name, and fails if one is not there for it."""
         missing = _MISSING.search(story)
         if missing is None:
             return None

@@ -12,8 +12,8 @@ A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between t
 
 Where the source brings changes of tables there are no rules: its packed rows are the result frames.
 
-A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends when it is told to,
-or where its source was closed: where the watermark passes everything.
+A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends on Ctrl-C or `end`,
+or when its source was closed: when the watermark passes everything.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Pipeline:
     def statistics(self) -> PipelineStatistics:
         """What the pipeline did so far and what waits now; for any thread, one at a time.
 
-        Of the source it asks what it has by now: a broker too, which is given 5 s for an answer.
+        Of the source it looks up what it has by now: a broker too, which is given 5 s for an answer.
         """
         return self._gathering.seen(self._stream.unit, self._behind.of)
 
@@ -167,7 +167,7 @@ class Pipeline:
         """Refuse, before Spark is started, what could not go right; `run` does it too. From then on to `close` no other run
         may have the checkpoint.
 
-        What only Spark knows, such as columns that are to be inferred, is looked at where there is a `session`.
+        What only Spark knows, such as columns that are to be inferred, is looked at if there is a `session`.
         """
         self._stream.check()
         self._checkpoint.refuse_unusable()
@@ -183,7 +183,7 @@ class Pipeline:
             self._stream.refuse_if_closed()
             checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
             removal.serves(self._outlets.place)
-            self._owner.take()  # where the folder is new
+            self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)
             self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
             self._totals = self._outlets.first.sink.totals()
@@ -260,7 +260,7 @@ class Pipeline:
         self._drain(ends_by_itself)
 
     def _drain(self, ends_by_itself: bool) -> None:
-        """Take all there is; returns too where the query is stopped."""
+        """Take all there is; returns too if the query is stopped."""
         assert self._query is not None
         if ends_by_itself:
             self._query.awaitTermination()
@@ -314,7 +314,7 @@ class Pipeline:
             self._closed = True
 
     def _taken(self, batch: DataFrame, batch_id: int) -> list[pa.Table]:
-        """The frames of a batch; those of results have no rows where executors wrote them."""
+        """The frames of a batch; those of results have no rows if executors wrote them."""
         files = self._outlets.result_files(batch_id, self._checkpoint)
         if files is not None:
             given = self._outlets.first.schema
@@ -325,7 +325,7 @@ class Pipeline:
         return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
 
     def _refuse_what_came_after_the_close(self, batch: Batch) -> None:
-        """Files and topics are asked before; of a DataFrame, only the batch itself tells."""
+        """Files and topics are looked at before; of a DataFrame, only the batch itself shows it."""
         if self._was_closed and (batch.counters.get("events") or batch.counters["results"]):
             raise UsageError(
                 "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "

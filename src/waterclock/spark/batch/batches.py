@@ -57,7 +57,7 @@ def writing(files: ResultFiles, shape: Shape) -> Callable[[Iterator[pa.RecordBat
             for batch in batches:
                 for frame in batch.column("frame").to_pylist():
                     yield from map(_as_row, _left_of(frames.from_bytes(frame), writer, shape))
-            yield from map(_as_row, _told(writer.end()))
+            yield from map(_as_row, _file_frame(writer.end()))
         except BaseException:
             writer.drop()
             raise
@@ -66,7 +66,7 @@ def writing(files: ResultFiles, shape: Shape) -> Callable[[Iterator[pa.RecordBat
 
 
 def files_in(taken: Sequence[pa.Table]) -> tuple[ResultFile, ...]:
-    """The files that tasks told of, in the order of their parts."""
+    """The files that tasks reported, in the order of their parts."""
     return tuple(ResultFile(**row) for frame in taken if frames.kind_of(frame) == "file" for row in frame.to_pylist())
 
 
@@ -81,7 +81,7 @@ def _left_of(frame: pa.Table, writer: PartWriter, shape: Shape) -> Iterator[pa.T
         yield frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
 
 
-def _told(file: ResultFile | None) -> Iterator[pa.Table]:
+def _file_frame(file: ResultFile | None) -> Iterator[pa.Table]:
     if file is not None:
         yield pa.Table.from_pylist([asdict(file)], schema=frames.FILE_SCHEMA)
 

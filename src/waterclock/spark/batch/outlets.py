@@ -214,7 +214,7 @@ class Outlets:
 
 
 def _of_kinds(batch: Batch, takes: tuple[str, ...]) -> Batch:
-    """What of a batch a sink takes that asks for some of it."""
+    """What of a batch a sink takes that `takes` some of it."""
     rows = batch.results
     if "kind" in rows.column_names:
         is_late = pc.fill_null(pc.equal(rows["kind"], LATE), False)

@@ -176,7 +176,7 @@ class ResultStep:
         """What a batch's results become."""
         if not results.num_rows:
             return self.schema.empty_table()
-        # Spark stops reading where a chunk in the middle is empty, and the rest is lost without a word
+        # Spark stops reading at an empty chunk in the middle, and the rest is lost without a word
         rows = session.createDataFrame(results.combine_chunks(), self._type)
         return frames.conform(applied(self._step, rows, RESULTS).toArrow(), self.schema)
 

@@ -204,7 +204,7 @@ class Checkpoint:
             )
 
     def buckets(self) -> int | None:
-        """In how many buckets the state is kept; None if there is none yet, or where that is several operators'."""
+        """In how many buckets the state is kept; None if there is none yet, or if that is several operators'."""
         file = self.path / "waterclock.json"
         kept = stored(file).get("buckets") if file.exists() else None
         return kept if isinstance(kept, int) else None
@@ -241,7 +241,7 @@ class Checkpoint:
         return stored(self.path / _CLOSED_AT) if (self.path / _CLOSED_AT).exists() else self.source_offsets()
 
     def close_again(self) -> None:
-        """Add one more closing heartbeat where the batch that ends everything is not done.
+        """Add one more closing heartbeat if the batch that ends everything is not done.
 
         That batch comes behind the heartbeat's own and has no input. A Spark that was killed between the two does not
         make up for it by itself: only something new to read lets it make another batch.
@@ -287,7 +287,7 @@ class Checkpoint:
     def refuse_unusable(self) -> None:
         """Raise UsageError if the folder, or something in it, is another user's and may not be read and written.
 
-        Elsewhere than on this machine only trying tells.
+        Elsewhere than on this machine only trying shows it.
         """
         if not isinstance(self.path, Path):
             return

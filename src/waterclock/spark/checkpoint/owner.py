@@ -78,11 +78,11 @@ class Lease:
             last = self._largest()
             before = self._held_by(last) if last else None  # 1
             lineage = (before or {}).get("lineage") or uuid4().hex
-            told = {**self._mine, "lineage": lineage}
-            if not self._file(last + 1).create_new(_told(told)):  # 2
+            holder = {**self._mine, "lineage": lineage}
+            if not self._file(last + 1).create_new(_encoded(holder)):  # 2
                 raise self._refused(_read(self._file(last + 1)))
             self._epoch, self._ended = Epoch(lineage, last + 1), Event()
-            self._renewing = Thread(target=self._renew, args=(told,), name="lease of the checkpoint", daemon=True)
+            self._renewing = Thread(target=self._renew, args=(holder,), name="lease of the checkpoint", daemon=True)
             self._renewing.start()  # 3
             with suppress(WaterclockError, OSError):  # the next one forgets them
                 self._forget_before(last)
@@ -96,7 +96,7 @@ class Lease:
             )
 
     def let_go(self) -> None:
-        """Give it back; where that cannot be said any more, it runs out."""
+        """Give it back; if that cannot be said any more, it runs out."""
         epoch, self._epoch = self._epoch, None
         self._ended.set()
         if self._renewing is not None:
@@ -104,7 +104,9 @@ class Lease:
             self._renewing = None
         with suppress(WaterclockError, OSError):
             if epoch is not None and self._largest() == epoch.number:
-                self._file(epoch.number).write_whole(_told({**self._mine, "lineage": epoch.lineage, "released": True}))
+                self._file(epoch.number).write_whole(
+                    _encoded({**self._mine, "lineage": epoch.lineage, "released": True})
+                )
 
     def _held_by(self, number: int) -> Mapping[str, Any]:
         """Who had it, once that one has it no more; UsageError if it is being written."""
@@ -138,7 +140,7 @@ class Lease:
             "wait for its end, or stop it. Two at once would write over each other's state"
         )
 
-    def _renew(self, told: Mapping[str, Any]) -> None:
+    def _renew(self, holder: Mapping[str, Any]) -> None:
         epoch, beat = self._epoch, 0
         assert epoch is not None
         while not self._ended.wait(RENEW_S):
@@ -147,7 +149,7 @@ class Lease:
                 if self._largest() > epoch.number:
                     log.warning("another run has taken the checkpoint %s over: this one will be refused", self._path)
                     return
-                self._file(epoch.number).write_whole(_told({**told, "beat": beat}))
+                self._file(epoch.number).write_whole(_encoded({**holder, "beat": beat}))
             except (WaterclockError, OSError) as error:
                 log.warning("the lease of the checkpoint %s could not be renewed: %s", self._path, error)
 
@@ -163,19 +165,19 @@ class Lease:
                 (self._folder / name).unlink()
 
 
-def _told(what: Mapping[str, Any]) -> bytes:
+def _encoded(what: Mapping[str, Any]) -> bytes:
     return json.dumps(what).encode() + b"\n"
 
 
 def _read(file: HadoopPath) -> dict[str, Any]:
-    """What a file of an epoch tells; nothing if it is gone, or none of ours.
+    """What a file of an epoch says; nothing if it is gone, or none of ours.
 
     A local file is not there, or not whole, for a moment while its holder writes it again: it is looked at a few times.
     """
     for _ in range(_LOOKS):
         with suppress(WaterclockError, OSError, ValueError):
-            told = json.loads(file.read_bytes())
-            return told if isinstance(told, dict) else {}
+            found = json.loads(file.read_bytes())
+            return found if isinstance(found, dict) else {}
         SystemClock().sleep_s(_LOOK_AGAIN_S)
     return {}
 
@@ -184,7 +186,7 @@ def _read(file: HadoopPath) -> dict[str, Any]:
 
 
 def _machine() -> str | None:
-    """What tells this start of this machine, and its set of process ids, from every other; None if that is not known."""
+    """A name of this start of this machine, and of its set of process ids, that no other has; None if that is not known."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -1,4 +1,4 @@
-"""What Spark's notes say that batches read, put right where a kill, or a run that was taken over, left them wrong.
+"""What Spark's notes say that batches read, put right if a kill, or a run that was taken over, left them wrong.
 
 **Before a query starts: notes of files that no batch takes.** Spark plans a batch of a folder's files in steps of its own:
 
@@ -85,7 +85,7 @@ def _set_aside(checkpoint: Checkpoint, source: str, end: int) -> None:
 
 
 def _files(checkpoint: Checkpoint, source: str, number: int) -> list[TakenFile]:
-    """The files of an entry; none where it is no list of files, such as the offsets at which Spark's Kafka begins."""
+    """The files of an entry; none if it is no list of files, such as the offsets at which Spark's Kafka begins."""
     try:
         return files_of_entry(checkpoint.path / "sources" / source, number)
     except (ValueError, KeyError, TypeError):
@@ -104,7 +104,7 @@ _KEPT = 12  # batches: more than Spark's lists of files that are not in a larger
 
 
 class Reads:
-    """What the batches of a checkpoint read; nothing is done where its owner has no epoch, for nobody takes it over."""
+    """What the batches of a checkpoint read; nothing is done if its owner has no epoch, for nobody takes it over."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._folder = checkpoint, checkpoint.path / READS
@@ -117,10 +117,10 @@ class Reads:
         if epoch is None:
             return
         numbers = self._numbers()
-        told = stored(self._folder / numbers[-1]) if numbers else {}
+        written = stored(self._folder / numbers[-1]) if numbers else {}
         self._batches = {}
-        if told.get("query_id") == self._checkpoint.query_id():
-            self._batches = dict(told.get("batches", {}))
+        if written.get("query_id") == self._checkpoint.query_id():
+            self._batches = dict(written.get("batches", {}))
         for number in sorted(map(int, self._batches)):
             if number <= held:
                 self._compare(number, self._batches[str(number)])
@@ -141,11 +141,11 @@ class Reads:
     def _numbers(self) -> list[str]:
         return sorted(name for name in names_in(self._folder) if name.isdecimal())
 
-    def _compare(self, number: int, told: dict[str, Any]) -> None:
+    def _compare(self, number: int, written: dict[str, Any]) -> None:
         found, last = noted(self._checkpoint, number), self._checkpoint.last_batch()
-        if last is not None and number >= last - 1 and found["offsets"] not in (None, told["offsets"]):
+        if last is not None and number >= last - 1 and found["offsets"] not in (None, written["offsets"]):
             raise self._overwritten(number, self._checkpoint.path / "offsets" / str(number))
-        for name, files in told["lists"].items():
+        for name, files in written["lists"].items():
             if found["lists"].get(name, files) != files:
                 raise self._overwritten(number, self._checkpoint.path / "sources" / name)
 

@@ -87,7 +87,7 @@ def _counts(name: str) -> bool:
 
 
 def count_files(folder: Place) -> int:
-    """How many `files_in` has; asked after each batch, so it looks at no file by itself."""
+    """How many `files_in` has; counted after each batch, so it looks at no file by itself."""
     if isinstance(folder, HadoopPath):
         return len(_entries(folder))
     with os.scandir(str(folder)) as entries:
@@ -117,8 +117,8 @@ def entry_of(offset: str) -> int:
     (7, -1, -1)
     """
     with suppress(ValueError):
-        told = json.loads(offset)
-        return int(told.get("logOffset", -1)) if isinstance(told, dict) else -1
+        found = json.loads(offset)
+        return int(found.get("logOffset", -1)) if isinstance(found, dict) else -1
     return -1
 
 

@@ -130,7 +130,7 @@ def _version_of(name: str) -> str:
 
 
 def _partitions(checkpoint: Checkpoint, batch_id: int) -> int:
-    """In how many partitions Spark keeps the state; 0 if its notes do not tell."""
+    """In how many partitions Spark keeps the state; 0 if its notes do not say."""
     lines = (checkpoint.offsets(batch_id) or "").splitlines()
     settings = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
     return int(settings.get("spark.sql.shuffle.partitions", 0))

@@ -124,10 +124,10 @@ def _twice_in(fields: Column, kind: StructType | MapType, options: Mapping[str, 
 
 
 LINES = ("csv", "json")  # formats with lines that may be corrupt
-MARK = "\ufffd"  # what stands where a byte could not be read
+MARK = "\ufffd"  # what stands in the place of a byte that could not be read
 NOT_DECODED = "it holds a byte that is not of the encoding"
 ENDLESS = "it holds a number beyond those of its type, or infinity"
-_PATTERNS = ("timestampformat", "timestampntzformat")  # names of options do not tell case apart
+_PATTERNS = ("timestampformat", "timestampntzformat")  # names of options mean the same in any case
 _WRITES_INFINITY = {"csv": {"positiveinf", "negativeinf"}, "json": {"allownonnumericnumbers"}}
 _FINER = re.compile("(?<=(?<!S)SSSSSS)S{1,3}(?!S)")
 _BLANK, _ZEROS = "[' ']", "['0']['0']['0']"
@@ -163,8 +163,8 @@ def with_letters(rows: DataFrame, reader: Reader) -> DataFrame:
     writes = {name.lower() for name in reader.options} & _WRITES_INFINITY.get(reader.format, set())
     endless = [] if writes else [found for of, f in own if (found := _endless(of, f.dataType)) is not None]
     reason = F.when(F.contains(line, F.lit(MARK)), NOT_DECODED)
-    told = columns.get(REASON)  # where the line always stands there
-    reason = reason.when(line.isNotNull(), NOT_READ) if told is None else reason.when(told.isNotNull(), told)
+    given = columns.get(REASON)  # the line always stands there then
+    reason = reason.when(line.isNotNull(), NOT_READ) if given is None else reason.when(given.isNotNull(), given)
     for wrong, why in [(one, NOT_DECODED) for one in marked] + [(one, ENDLESS) for one in endless]:
         reason = reason.when(wrong, why)
     whole = F.to_json(F.struct(*(column.alias(field.name) for column, field in own)))

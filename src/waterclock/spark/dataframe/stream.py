@@ -107,16 +107,16 @@ class DataFrameStream(Stream):
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
 
-_BY_PLACE = "enforceschema"  # of CSV: whatever the first line says; names of options do not tell case apart
+_BY_PLACE = "enforceschema"  # of CSV: whatever the first line says; names of options mean the same in any case
 _HEADER = re.compile(r"\n (Header(?: length)?: .*?)\n(?:Expected: [^\n]*\n)?CSV file: ([^\n]+)", re.DOTALL)
-_ASKED = {  # what Spark is asked by a value of these options, to learn whether it can be one
+_PROBES = {  # a query of Spark's over a value of these options, which fails if it can be none
     **dict.fromkeys(("timestampformat", "timestampntzformat", "dateformat"), "SELECT try_to_timestamp('x', :value)"),
     **dict.fromkeys(("encoding", "charset"), "SELECT decode(X'20', :value)"),
 }
 
 
 class ReaderStream(Stream):
-    """A `Stream` of what a reader of Spark's reads; its columns are known once `begin` has asked Spark."""
+    """A `Stream` of what a reader of Spark's reads; its columns are known once `begin` has looked."""
 
     def __init__(self, reader: Reader, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
         self._reader = reader
@@ -261,11 +261,11 @@ class ReaderStream(Stream):
 def _check_options(session: SparkSession, reader: Reader) -> None:
     """Raise UsageError for a pattern of times or an encoding that Spark does not know: it would say so of the first row."""
     for name, value in reader.options.items():
-        asked = _ASKED.get(name.lower())
-        if asked is None or reader.format != "csv":
+        probe = _PROBES.get(name.lower())
+        if probe is None or reader.format != "csv":
             continue
         try:
-            session.sql(asked, {"value": value}).collect()
+            session.sql(probe, {"value": value}).collect()
         except (PySparkException, Py4JError) as error:
             raise UsageError(
                 f"[source.options]: Spark does not know {name} = {value!r}: write a pattern such as dd.MM.yyyy "

@@ -5,7 +5,7 @@
 
 Rule 1: the step is that of any other source (steps.py): it sees rows that could be read, and nothing else.
 Rule 2: the column PLACE (topic, partition, offset) goes through the step, so that behind it a partition has a time of
-        its own, rows are taken by offset, and a dead letter tells where it lay. A step that leaves it out is refused.
+        its own, rows are taken by offset, and a dead letter says where it lay. A step that leaves it out is refused.
 Rule 3: what stands beside the rows passes the step by, so records are read twice: for the one and for the other.
 Rule 4: no two frames have one `origin`, or one of them would be lost: behind place and task it counts through the task.
 """
@@ -96,7 +96,7 @@ def _places(records: Records, offsets: list[int]) -> pa.Array:
 
 
 class SteppedRows:
-    """What the step makes of the rows of topics; its columns are known once `begin` has asked Spark."""
+    """What the step makes of the rows of topics; its columns are known once `begin` has looked."""
 
     def __init__(self, topics: Topics, rules: Rules, delay_us: int) -> None:
         assert topics.step is not None

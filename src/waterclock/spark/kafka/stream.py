@@ -1,6 +1,6 @@
 """The stream of topics that a pipeline runs on, by either way.
 
-Rule 1: what a broker can say is asked before Spark starts: whether it answers, lets us in, and has the topics.
+Rule 1: the broker is looked at before Spark starts: whether it answers, lets us in, and has the topics.
 Rule 2: a run to the end reads up to where the topics ended at its start; what comes later is the next run's. After the
         closing heartbeat nothing is read: it would be late.
 Rule 3: the heartbeats of the checkpoint are the only rows that have a time for Spark: its watermark stays at none until
@@ -64,7 +64,7 @@ class TopicStream(Stream):
         self.packs_itself = topics.way == "python" and self._stepped is None
         self.closes = rules is not None  # of changes, nothing is held back
         self._client: Client | None = None
-        self._ends: tuple[float, int] | None = None  # (when it was asked, offsets of all partitions)
+        self._ends: tuple[float, int] | None = None  # (when they were read, offsets of all partitions)
 
     def begin(self, session: SparkSession) -> None:
         """What is read is known; what a step makes of it, Spark knows."""
@@ -186,7 +186,7 @@ class TopicStream(Stream):
         return resolved(self._door(), ending, places)
 
     def _closed_at(self) -> Offsets:
-        """Where the topics ended for good: up to there they were read at the close, or where no batch came, from there on.
+        """Where the topics ended for good: up to there they were read at the close, or if no batch came, from there on.
 
         Not how far the batches have come: Spark's connector cannot stop there. What comes during the close it reads, to
         pass it over.

@@ -86,7 +86,7 @@ def _refusal(path: Path) -> str:
 PACKED = "bucket int, origin string, frame binary"
 _CLOSE_MS = 1  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
-# not as texts: those Spark's Java would be asked to read, three times in each task of each batch
+# not as texts: those Spark's Java would have to read, three times in each task of each batch
 _BUCKET = StructType().add("alarm", LongType()).add("engine", BinaryType()).add("held", BinaryType())
 _NUMBER, _BLOB = StructType().add("number", LongType()), StructType().add("blob", BinaryType())
 
@@ -95,7 +95,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
     """Applies rules to one bucket a call. Frames in, frames out; its state in one value and a map."""
 
     def __init__(self, rules: Rules, columns: tuple[str, ...] = ()) -> None:
-        """`columns`: those that are asked for of results; all if none is named."""
+        """`columns`: those that results are to have; all if none is named."""
         self._rules, self._columns = rules, columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -109,7 +109,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         self._blobs = MapState(handle.getMapState("shelf", _NUMBER, _BLOB))
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
-        # by origin: Spark reads a file twice where the name of another one of its batch matches it as a pattern
+        # by origin: Spark reads a file twice if the name of another one of its batch matches it as a pattern
         taken = {row.origin: row.frame for row in rows if row.frame is not None}
         tables = [frames.from_bytes(taken[origin]) for origin in sorted(taken)]
         yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.kind_of(table) == "dead")

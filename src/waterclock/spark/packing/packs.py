@@ -1,6 +1,6 @@
 """Rows on their way through Spark: columns by their place, and packed rows with the times that move Spark's watermark.
 
-ts          the largest time of what is packed, null where there is none; dropped before grouping
+ts          the largest time of what is packed, null if there is none; dropped before grouping
 bucket      the label of a bucket of keys
 origin      where the rows come from: frames of a bucket are taken in its order
 frame       rows as Arrow bytes, null in a row that only moves the watermark

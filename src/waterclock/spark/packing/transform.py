@@ -49,7 +49,7 @@ from waterclock.streaming.state.bucket import Bucket
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# a row as JSON, to tell it from others: by itself Spark writes milliseconds, in the zone of the session
+# a row as JSON, by which it differs from others: by itself Spark writes milliseconds, in the zone of the session
 _WHOLE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -162,7 +162,7 @@ def _has_variant(type_: DataType) -> bool:
 
 
 def _kind(type_: DataType) -> Kind | None:
-    """What a condition takes a column for; None if it can ask whether it is null, and no more."""
+    """What a condition takes a column for; None if it can see whether it is null, and no more."""
     return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
 
 

@@ -70,8 +70,8 @@ def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> No
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
     conf = settings_of(new.path / "offsets" / "0")["conf"]
     commit = _lines(new.path / "commits" / "0")[1]
-    told = json.loads(_lines(old.path / "commits" / str(done))[1])
-    watermark = {name: told[name] for name in ("nextBatchWatermarkMs",) if name in told}  # that follows batch `done`
+    noted = json.loads(_lines(old.path / "commits" / str(done))[1])
+    watermark = {name: noted[name] for name in ("nextBatchWatermarkMs",) if name in noted}  # that follows batch `done`
     reached = {**json.loads(commit), **watermark}
     logs: dict[str, str] = {}
     for number in range(done, begun + 1):
@@ -100,7 +100,7 @@ def _lines(file: Place) -> list[str]:
     if lines[0] != _VERSION:
         raise UsageError(
             f"{file} is of the version {lines[0]!r} of Spark's logs, and this waterclock carries over {_VERSION!r}: leave "
-            "out the settings of [spark.conf] that ask for another one, or use the waterclock that goes with that Spark"
+            "out the settings of [spark.conf] that choose another one, or use the waterclock that goes with that Spark"
         )
     return lines
 
@@ -127,7 +127,7 @@ def rescale(
     buckets: int,
     to: str | Path | Place | None = None,
     session: SparkSession | None = None,
-    report: Report = lambda told: None,
+    report: Report = lambda line: None,
 ) -> NewState:
     """Carry the state of `pipeline`, which does not run, over into a new checkpoint with `buckets` buckets.
 
@@ -135,7 +135,7 @@ def rescale(
     must not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with
     the new checkpoint; the old one is refused from then on. UsageError if it cannot be done.
 
-    Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets where
+    Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets if
     these are fewer.
     """
     from waterclock.spark.session.session import session_for

@@ -23,9 +23,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     """The commands beneath it."""
     describe(parser, show, _EXAMPLES)
     parser.description = "`waterclock state`: the state that a pipeline keeps in its checkpoint."
-    commands = parser.add_subparsers(
-        required=True, metavar="show|rescale", help="what to do; --help of each tells more"
-    )
+    commands = parser.add_subparsers(required=True, metavar="show|rescale", help="what to do; --help of each says more")
     parser = commands.add_parser("show", help="buckets, keys and bytes of a checkpoint's state")
     describe(parser, show, "waterclock state show orders-checkpoint")
     parser.add_argument("place", metavar="CHECKPOINT", help="the checkpoint's folder or URI, or the pipeline's file")
@@ -108,8 +106,8 @@ def _buckets(text: str) -> int:
     return number
 
 
-def _report(told: str) -> None:
-    print(f"waterclock: {told}", file=sys.stderr)
+def _report(line: str) -> None:
+    print(f"waterclock: {line}", file=sys.stderr)
 
 
 def _done(made: Any) -> str:

@@ -108,7 +108,7 @@ def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: i
 
 
 def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, StatePart]]:
-    """The deadlines of all levels and slots, in the order in which they would fire where they are due together."""
+    """The deadlines of all levels and slots, in the order in which they would fire if they are due together."""
     packed = state["schema"]
     rows = Rows(_schema(packed))
     stored = [chunk for level in state["engine"]["deadlines"] for _, slot in level for chunk in slot]

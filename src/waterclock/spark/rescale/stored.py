@@ -134,13 +134,13 @@ def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What every batch reads of buckets in, what it says of itself out."""
     for batch in batches:
         rows = batch.to_pylist()
-        told = [seen(row["engine"]) for row in rows]
+        stored = [seen(row["engine"]) for row in rows]
         columns: list[Any] = [
             pa.array([row["label"] for row in rows], pa.int32()),
-            pa.array([each.keys for each in told], pa.int64()),
+            pa.array([each.keys for each in stored], pa.int64()),
             pa.array([len(row["engine"]) + len(row["held"]) for row in rows], pa.int64()),
-            pa.array([each.clock.watermark_us for each in told], pa.int64()),
-            pa.array([list(each.clock.partitions.items()) for each in told], pa.map_(pa.string(), pa.int64())),
+            pa.array([each.clock.watermark_us for each in stored], pa.int64()),
+            pa.array([list(each.clock.partitions.items()) for each in stored], pa.map_(pa.string(), pa.int64())),
         ]
         yield pa.RecordBatch.from_arrays(columns, ["label", "keys", "own", "watermark", "partitions"])
 
@@ -211,8 +211,8 @@ def write_state(
     found: list[Written] = []
 
     def take(batch: DataFrame, batch_id: int) -> None:
-        told = [msgpack.unpackb(row.frame) for row in batch.collect()]
-        found.append(Written(*map(sum, zip(*told, strict=True))))
+        sums = [msgpack.unpackb(row.frame) for row in batch.collect()]
+        found.append(Written(*map(sum, zip(*sums, strict=True))))
 
     before = session.conf.get(PARTITIONS)
     session.conf.set(PARTITIONS, str(partitions))

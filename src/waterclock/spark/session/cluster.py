@@ -85,7 +85,7 @@ def cluster_settings(
 def shipped() -> Iterator[Path]:
     """The zip of waterclock; inside, a Java that is started hands the package to Pythons that it starts itself."""
     folder = Path(tempfile.mkdtemp(prefix="waterclock-"))
-    atexit.register(shutil.rmtree, folder, True)  # executors may ask for it as long as this process lives
+    atexit.register(shutil.rmtree, folder, True)  # executors may fetch it as long as this process lives
     file = packed(folder)
     with zipfile.ZipFile(file) as archive:
         archive.extractall(folder / _NAME)
@@ -113,6 +113,6 @@ def send(session: SparkSession, package: Path) -> None:
 
 
 def cores_of(session: SparkSession) -> int:
-    """How many tasks the session runs at once; of a cluster, as many as it was asked for."""
+    """How many tasks the session runs at once; of a cluster, as many as it was given."""
     context = session.sparkContext
     return int(context.getConf().get("spark.cores.max", str(context.defaultParallelism)))

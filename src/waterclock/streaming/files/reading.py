@@ -178,7 +178,7 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM)
 def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> Iterator[Block]:
     """The blocks of one file; one that is no such file, or that nobody could open, is one dead letter.
 
-    Its bytes are `content` where they were brought, else those that lie at `path`.
+    Its bytes are `content` if they were brought, else those that lie at `path`.
     FileNotFoundError if it is not there; EnvironmentMissing if it is the place that fails.
     """
     try:

@@ -110,7 +110,7 @@ class Bucket:
     def step(self, tables: Sequence[pa.Table], watermark_us: int, clocks: Sequence[pa.Table] = ()) -> pa.Table:
         """The results of one batch, with the change of the counters beside them.
 
-        Events are judged against `watermark_us`, or the watermark that clock frames made before where that is later. Then
+        Events are judged against `watermark_us`, or the watermark that clock frames made before if that is later. Then
         `clocks` move it, and what is due by then comes out too.
         """
         watermark = max(watermark_us, self._watermarks.lowest())

@@ -1,7 +1,7 @@
 """The keys of a bucket that rest, in pages: a batch reads those pages that its keys lie on, and no page is written twice.
 
     page      the states of some keys, the oldest first (what came together packs well), and the rows that they hold
-    segment   a part of a page, which is read whole: all of it, but where more keys rest than MANY. There a batch whose keys
+    segment   a part of a page, which is read whole: all of it, but if more keys rest than MANY. There a batch whose keys
               lie scattered would read all pages; of large ones it reads a segment of SEGMENT states for each key
     index     the keys' hashes, a blob by itself: all that a batch reads of a page on which it has no key
     crossed   the dead places of a page, as bits in the list of pages: a key that is woken is crossed out
@@ -92,7 +92,7 @@ class Page:
         self._blobs = blobs if not segment else range(blobs[0], blobs[0] + 1 + -(-count // segment))
         self._count, self._crossed = count, crossed
         self._living = count - int.from_bytes(crossed).bit_count()
-        self._marks: np.ndarray | None = None  # who is alive, once that is asked for
+        self._marks: np.ndarray | None = None  # who is alive, once that is wanted
         self._index: bytes | None = None
         self._schema: pa.Schema | None = None  # of the rows, once a segment was read
         self._read: dict[int, States] = {}  # by the number of their segment

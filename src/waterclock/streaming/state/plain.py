@@ -1,12 +1,12 @@
-"""The engine of `waterclock.rules` over columns: what runs where nothing is compiled, and the measure for what is.
+"""The engine of `waterclock.rules` over columns: what runs if nothing is compiled, and the measure for what is.
 
-An engine over columns takes tables and gives a table, keeps what of its state is awake, and asks for what rests:
+An engine over columns takes tables and gives a table, keeps what of its state is awake, and wakes what rests:
 
     wanted(tables)       the keys of a step's events, which are woken before it
     wake(states)         states that rested
     step(tables, W)      one step of the rules: their results as a table
     frame(), load(frame) what is not of one key, in plain values
-    at_rest()            the states of all keys that it has, and what pages ask of them
+    at_rest()            the states of all keys that it has, and what pages need of them
 
 Rule 1: whichever engine wrote a state, each of them reads it, and goes on with the same results.
 """

@@ -123,7 +123,7 @@ class Rows:
         return self._tables[0].schema if self._tables and self._stored is None else self._stored
 
     def need_one_table(self) -> pa.Schema:
-        """What an event carried needs columns to stand in, also where no row is there."""
+        """What an event carried needs columns to stand in, also if no row is there."""
         if not self._tables:
             assert self._stored is not None  # what carries was opened by an earlier batch
             self.add(self._stored.empty_table())
@@ -168,7 +168,7 @@ def events_of(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Key, E
 
 
 def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
-    """What each row says to what the rules ask."""
+    """What each row answers to the rules' questions."""
     questions, nothing = rules.questions(), [()] * rows.num_rows
     dues = zip(*(times(rows, name) for name in questions.dues), strict=True) if questions.dues else nothing
     holds = conditions(rules, rows) if questions.conditions else nothing
@@ -198,7 +198,7 @@ def _comparable(column: pa.ChunkedArray) -> list[Any]:
         return [None if day is None else Day(day) for day in column.cast(pa.int32()).to_pylist()]
     if any(is_such(column.type) for is_such in _COMPARABLE):
         return column.to_pylist()  # type: ignore[no-any-return]
-    return [Ellipsis if valid else None for valid in column.is_valid().to_pylist()]  # nothing else is asked of it
+    return [Ellipsis if valid else None for valid in column.is_valid().to_pylist()]  # no rule needs more of it
 
 
 def times(rows: pa.Table | pa.RecordBatch, name: str) -> list[int | None]:

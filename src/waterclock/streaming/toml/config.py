@@ -159,7 +159,7 @@ class Config:
 
 
 def log_of(config: Config, file: str | Path) -> Path:
-    """Where Spark's log goes: into the checkpoint's folder; beside the pipeline's `file` where that lies behind a URI."""
+    """Where Spark's log goes: into the checkpoint's folder; beside the pipeline's `file` if that lies behind a URI."""
     if isinstance(config.checkpoint, Path):
         return config.checkpoint / "spark.log"
     return Path(file).resolve().with_name(f"{config.name}-spark.log")
@@ -191,7 +191,7 @@ class Faults:
         self.found: list[UsageError] = []
 
     def of(self, make: Callable[[], Made], otherwise: Any = None) -> Made | Any:
-        """What `make` makes; `otherwise` where that is wrong, which is kept."""
+        """What `make` makes; `otherwise` if that is wrong, which is kept."""
         try:
             return make()
         except UsageError as error:
@@ -295,7 +295,7 @@ def _buckets(spark: FileTable) -> int | None:
 
 
 def _brings_changes(file: FileTable) -> bool:
-    """Whether the source's records are changes of tables; then nothing else may be asked of them than to be applied."""
+    """Whether the source's records are changes of tables; then nothing else can be done with them than to apply them."""
     source = file.part("source")
     if source.get("format") != "kafka" or source.get("value") not in VALUES[1:]:
         return False

@@ -214,7 +214,7 @@ def _time_ms(message: Any) -> int | None:
 
 
 def _headers(message: Any) -> Headers | None:
-    """The client fails where a name is not UTF-8, and gives none of them; such a record must not stop its batch."""
+    """The client fails if a name is not UTF-8, and gives none of them; such a record must not stop its batch."""
     try:
         return _ask_headers(message)  # type: ignore[no-any-return]
     except (SystemError, UnicodeDecodeError):

@@ -26,7 +26,7 @@ from waterclock.streaming import frames
 from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore, whole
 from waterclock.streaming.state.compiled.lists import carried, kind_of, lists
-from waterclock.streaming.state.compiled.told import NONE, names_of, told
+from waterclock.streaming.state.compiled.numbered import NONE, names_of, numbered
 from waterclock.streaming.state.pages import Search
 from waterclock.streaming.state.plain import AtRest, emitted_at
 from waterclock.streaming.state.rows import Rows, conditions, id_column
@@ -64,7 +64,7 @@ class CompiledEngine:
         self._store = store
         self._find = find
         self._names = names_of(rules)
-        self._engine = compiled.Engine(told(rules), self._names, KINDS)
+        self._engine = compiled.Engine(numbered(rules), self._names, KINDS)
         self._engine.load(NO_WATERMARK, Counters().to_dict())
         self._levels = [Slots(bits) for bits in LEVEL_BITS]
         self._has_numbers = False
@@ -76,7 +76,7 @@ class CompiledEngine:
         return self._engine.watermark
 
     def load(self, frame: Any) -> None:
-        with _told():
+        with _as_mismatch():
             self._engine.load(frame["watermark"], {**Counters().to_dict(), **frame["counters"]})
             for level, slots in zip(self._levels, frame["deadlines"], strict=True):
                 level.packed = {slot: list(packed) for slot, packed in slots}
@@ -87,12 +87,12 @@ class CompiledEngine:
     def wake(self, awoken: States) -> None:
         first = len(self._rows) if awoken.rows is None else self._rows.add(pa.Table.from_batches([awoken.rows]))
         self._engine.room(len(self._rows))
-        with _told():
+        with _as_mismatch():
             keys, packed = compiled.TextColumn(_texts(awoken.keys)), compiled.TextColumn(awoken.packed)
             self._engine.wake(keys, packed, pa.array(awoken.held), first, len(self._rows) - first)
 
     def step(self, tables: Sequence[pa.Table], watermark: int) -> pa.Table:
-        with _told():
+        with _as_mismatch():
             self._advance(watermark)
         for table in tables:
             self._take(table)
@@ -335,7 +335,7 @@ def _ids(count: int, digits: bytes, made: dict[int, str]) -> pa.Array:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_mismatch() -> Iterator[None]:
     """ValueErrors of the compiled engine as what they mean."""
     try:
         yield
