@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.checkpoint.test_taken import write_entry
+from tests.spark.checkpoint.test_source_files import write_entry
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import WaterclockError
 from waterclock.sinks import SQLiteSink
