@@ -10,13 +10,19 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+
+if importlib.util.find_spec("pyspark") is None:
+    pytest.skip("needs waterclock[spark]", allow_module_level=True)
+
 from confluent_kafka import Producer
 
 from tests.spark.least_pipeline import LEAST
 from waterclock.broker import Broker
+from waterclock.clock import ManualClock
 from waterclock.kafka import client as clients
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.watching import Behind
+from waterclock.spark.watching import Behind, listening
+from waterclock.streaming.statistics import Gatherer
 from waterclock.streaming.toml.config import Config, load
 
 
@@ -103,13 +109,6 @@ def test_a_folder_that_went_away_leaves_it_unknown(tmp_path: Path) -> None:
     (tmp_path / "in").rmdir()
     assert Behind(config.source, Checkpoint(config.checkpoint)).of({}) is None
 
-
-if importlib.util.find_spec("pyspark") is None:
-    pytest.skip("needs waterclock[spark]", allow_module_level=True)
-
-from waterclock.clock import ManualClock
-from waterclock.spark.watching import listening
-from waterclock.streaming.statistics import Gatherer
 
 QUERY = "5f1bd0f4-96a5-4a48-9f92-5b2f3b8e2b11"
 STATE = {

@@ -35,12 +35,12 @@ __all__ = [
 _HOME = {
     "Pipeline": "pipeline",
     "SparkTable": "tables.sink",
-    "folder": "sources",
+    "folder": "streams",
     "pending": "delays",
     "rescale": "rescale.carry",
     "reshaped": "batch.steps",
     "start_session": "session.session",
-    "topics": "sources",
+    "topics": "streams",
     "transform_with": "packing.transform",
     "write_once": "pipeline",
 }
