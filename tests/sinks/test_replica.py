@@ -18,8 +18,7 @@ from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
 from waterclock.sinks import Batch, Replica, Sink, apply_once
 from waterclock.streaming import frames
-from waterclock.streaming.topics.changes import ChangeLayout, read_changes
-from waterclock.streaming.topics.records import Records
+from waterclock.streaming.topics.records import ChangeLayout, Records, read_changes
 
 Values = Mapping[str, Any]
 

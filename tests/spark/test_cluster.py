@@ -20,7 +20,7 @@ from tests.spark.pipelines import make_pipeline, orders, run, table
 from tests.spark.standalone import HOME, WITHOUT, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark.packing.compiled import tell
+from waterclock.spark.packing.operator import warn_of_refused
 from waterclock.spark.session import session
 from waterclock.spark.session.cluster import cluster_settings, packed
 from waterclock.streaming.buckets import BUCKETS
@@ -73,7 +73,7 @@ def test_the_package_that_is_sent_holds_what_runs_here_and_is_always_the_same(tm
 
 WORK = """
 import waterclock.streaming.state.bucket as b
-from waterclock.spark.packing.compiled import refused_here
+from waterclock.spark.packing.operator import refused_here
 from waterclock.wheel import COMPILED
 print(b.__file__, COMPILED, refused_here())
 """
@@ -119,7 +119,7 @@ def test_modules_of_another_platform_or_a_broken_one_are_passed_over_and_told(tm
 
 def test_what_executors_cannot_load_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
-        tell("1 of 5 compiled modules on CPython 3.12.1 on linux, s390x, such as _objects: why")
+        warn_of_refused("1 of 5 compiled modules on CPython 3.12.1 on linux, s390x, such as _objects: why")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "executors cannot load 1 of 5 compiled modules" in caplog.text
 

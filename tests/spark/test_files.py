@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.spark.checkpoint.test_taken import write_entry
+from tests.spark.checkpoint.test_source_files import write_entry
 from tests.spark.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint

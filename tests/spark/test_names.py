@@ -31,9 +31,9 @@ from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, folder, topics
 from waterclock.spark.batch.steps import ResultStep
-from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.packs import in_workers
 from waterclock.streaming import frames
-from waterclock.streaming.toml.fitting import check_names_of
+from waterclock.streaming.toml.config import check_names_of
 from waterclock.streaming.toml.steps import Step
 from waterclock.testing import Broker
 
@@ -240,7 +240,7 @@ def test_no_name_of_a_users_is_given_to_what_reads_it_as_an_expression() -> None
         for call in (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)):
             called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             place = f"{file.name}:{call.lineno}"
-            assert called != "mapInArrow" or file.name == "by_place.py", f"{place}: in_workers() does it by place"
+            assert called != "mapInArrow" or file.name == "packs.py", f"{place}: in_workers() does it by place"
             made = [argument for argument in call.args if isinstance(argument, ast.JoinedStr)]
             assert called not in ("col", "getField", "drop", "selectExpr") or not made, (
                 f"{place}: by_place() has columns"

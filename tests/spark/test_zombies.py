@@ -24,7 +24,7 @@ from tests.spark.pipelines import behind, into_postgres, make_pipeline, orders
 from tests.spark.pipelines import table as rows_of
 from tests.spark.test_crashes import DRIVER
 from waterclock.errors import WaterclockError
-from waterclock.spark.checkpoint import lease
+from waterclock.spark.checkpoint import owner
 from waterclock.spark.pipeline import configured
 from waterclock.streaming.toml.config import load
 
@@ -85,7 +85,7 @@ def results(database: Database, file: Path) -> list[tuple[Any, ...]]:
 def test_a_driver_that_wakes_up_behind_a_take_over_writes_nothing(
     spark: SparkSession, database: Database, drivers: list[Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "LEASE_S", 3.0)
+    monkeypatch.setattr(owner, "LEASE_S", 3.0)
     here = make_pipeline(tmp_path / "here", orders(60), files=3)
     run(spark, here)
     file = behind(f"file://{tmp_path}/there", make_pipeline(tmp_path / "there", orders(60), files=3))

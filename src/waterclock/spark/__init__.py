@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from waterclock.spark.pipeline import Pipeline, write_once
     from waterclock.spark.rescale.carry import rescale
     from waterclock.spark.session.session import start_session
-    from waterclock.spark.sources import folder, topics
+    from waterclock.spark.streams import folder, topics
     from waterclock.spark.tables.sink import SparkTable
 
 __all__ = [
@@ -35,12 +35,12 @@ __all__ = [
 _HOME = {
     "Pipeline": "pipeline",
     "SparkTable": "tables.sink",
-    "folder": "sources",
+    "folder": "streams",
     "pending": "delays",
     "rescale": "rescale.carry",
     "reshaped": "batch.steps",
     "start_session": "session.session",
-    "topics": "sources",
+    "topics": "streams",
     "transform_with": "packing.transform",
     "write_once": "pipeline",
 }

@@ -2,12 +2,12 @@
 
     1. the file            its tables, names, types, and what does not fit together
     2. what it runs on     Java, and the packages that its source and its sinks need
-    3. the source          it is there, this user may read it, nothing in it stands in the way; its broker is asked
+    3. the source          it is there, this user may read it, nothing in it stands in the way; its broker answers
     4. the checkpoint      this user may use it, it was made with the same settings, nothing came after its close
     5. each sink           its place may be written; of the tables that are there, all that a run would refuse
 
 Rule 1: every fault that is found is said, not only the first: but of each of these, one does not hide another.
-Rule 2: what only a run can tell is said too: a file without faults is not a promise.
+Rule 2: what only a run can show is said too: a file without faults is not a promise.
 Rule 3: a pipeline that runs may be checked: nobody's lock is taken.
 """
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 from waterclock.sinks.destination import Destination, Findings
 from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.session.java import use_java
+from waterclock.spark.session.runtimes import use_java
 from waterclock.spark.source import Stream, results_schema, settings_of
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.buckets import by_cores

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Print what is wrong, and what only a run can tell; 1 where something is wrong."""
+    """Print what is wrong, and what only a run can show; 1 if something is wrong."""
     from waterclock.spark.checking import check
 
     if arguments.fresh:

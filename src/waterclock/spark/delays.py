@@ -2,11 +2,11 @@
 
     origin      TOPIC-PARTITION-OFFSET of its request          id        what it can be cancelled by, or NULL
     partition   of the input                                   key, value, headers   as they will be delivered
-    topic       that it goes to                                asked     cancel or replace, where one was sent and no relay
+    topic       that it goes to                                asked     cancel or replace, if one was sent and no relay
     due         when                                                     has answered it yet; NULL elsewhere
 
 Rule 1: the rows are what both logs say, read as waterclock/relay/watching/view.py reads them: by its rules.
-Rule 2: a frame shows one moment, that of its first action: Spark asks once which part a task reads. For another moment,
+Rule 2: a frame shows one moment, that of its first action: Spark decides once which part a task reads. For another moment,
         call `pending` again.
 Rule 3: a partition of the input is read by one task, which holds a byte for each of its records.
 """
@@ -68,16 +68,16 @@ def pending(
     """A row for each delayed message that is pending, of the relays of the input `topic` at the Kafka `bootstrap`.
 
     `session` is the active one if none is given; `settings` are librdkafka's, for TLS and SASL. Errors come with the
-    first action: UsageError's words where `topic` is no relay's, or its settlements are not whole.
+    first action: UsageError's words if `topic` is no relay's, or its settlements are not whole.
     """
     from pyspark.sql import SparkSession
 
-    asked = session or SparkSession.getActiveSession()
-    if asked is None:
+    session = session or SparkSession.getActiveSession()
+    if session is None:
         raise UsageError("There is no Spark session: start one, or give it as session=...")
     plan = PendingPlan(base_settings(bootstrap, settings or {}), Topics.of(topic))
-    asked.dataSource.register(_source_of(plan))
-    return asked.read.format(NAME).load()
+    session.dataSource.register(_source_of(plan))
+    return session.read.format(NAME).load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PendingPart(InputPartition):  # type: ignore[misc]  # PySpark is untyped h
 
 
 class PendingReader(DataSourceReader):  # type: ignore[misc]  # PySpark is untyped here
-    """`partitions` runs in the planner, `read` in the workers; a client is made where one is needed."""
+    """`partitions` runs in the planner, `read` in the workers; a client is made when one is needed."""
 
     def __init__(self, plan: PendingPlan) -> None:
         self._plan = plan

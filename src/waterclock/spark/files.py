@@ -22,11 +22,10 @@ import pyarrow.compute as pc
 from waterclock.errors import EnvironmentMissing, PlaceLost
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.packing.by_place import in_workers
-from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, as_time, timed
+from waterclock.spark.checkpoint.source_files import check_source, count_files
+from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, as_time, in_workers, timed
 from waterclock.spark.packing.transform import delay_text
 from waterclock.spark.source import Stream, names_of
-from waterclock.spark.source_folder import check_source, count_files
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS
 from waterclock.streaming.files.reading import Layout, name_of, read_file
@@ -104,7 +103,7 @@ class FileStream(Stream):
         )
 
     def explain(self, story: str) -> str | None:
-        """Spark looks at each file before a worker gets its name, and fails where one is not there for it."""
+        """Spark looks at each file before a worker gets its name, and fails if one is not there for it."""
         missing = _MISSING.search(story)
         if missing is None:
             return None

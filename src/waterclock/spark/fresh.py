@@ -6,10 +6,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.spark.checkpoint.folder import Checkpoint, write
-from waterclock.spark.checkpoint.lease import OWNERS
-from waterclock.spark.checkpoint.names import others_in
-from waterclock.spark.checkpoint.owner import LOCK, owner_of
+from waterclock.spark.checkpoint.folder import Checkpoint, others_in, write
+from waterclock.spark.checkpoint.owner import LOCK, OWNERS, owner_of
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.places.place import names_in, remove
 from waterclock.streaming.toml.config import Config
@@ -57,13 +55,13 @@ class Removal:
     def refuse_anothers(self, sink: str) -> None:
         """Raise UsageError if the checkpoint goes with the results of another sink: it is another pipeline's.
 
-        Not where it was moved: its sink may have been moved with it.
+        Not if it was moved: its sink may have been moved with it.
         """
         served = self._served()
         if served not in (None, sink) and self._checkpoint.lies_where_it_was_made():
             raise UsageError(
                 f"the checkpoint {self._path} is that of the pipeline with {served}, so it is not removed: name another "
-                "one in [pipeline], or remove it by hand where this pipeline takes the place of that one"
+                "one in [pipeline], or remove it by hand if this pipeline takes the place of that one"
             )
 
     def refuse_other_things(self) -> None:
@@ -87,7 +85,7 @@ class Removal:
             )
 
     def run(self) -> None:
-        """Remove the checkpoint that is in the folder, and the folder where that can be; UsageError if some of it stays.
+        """Remove the checkpoint that is in the folder, and the folder if that can be; UsageError if some of it stays.
 
         A link, or the place where a disk is mounted, stays, and so does what has no name of a checkpoint's.
         """
@@ -108,7 +106,7 @@ class Removal:
                 self._path.rmdir()
 
     def finish(self) -> None:
-        """Remove the rest where a removal was killed: Spark would take the files named in it for read."""
+        """Remove the rest if a removal was killed: Spark would take the files named in it for read."""
         if self._mark.exists():
             self.run()
 

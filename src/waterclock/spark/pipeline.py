@@ -7,13 +7,13 @@ Start, numbered:
 
 A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between two numbers has a test):
     1. the result frames are taken, once: every action on a batch's frame would run the whole plan again. Where the sink has
-       executors write, their tasks do it here, and what is taken names the files (task_files.py)
+       executors write, their tasks do it here, and what is taken names the files (batch/batches.py)
     2. begin   3. refuse what is applied   4. write   5. commit
 
 Where the source brings changes of tables there are no rules: its packed rows are the result frames.
 
-A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends when it is told to,
-or where its source was closed: where the watermark passes everything.
+A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends on Ctrl-C or `end`,
+or when its source was closed: when the watermark passes everything.
 """
 
 from __future__ import annotations
@@ -32,34 +32,29 @@ from waterclock.durations import Duration, duration_us
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
-from waterclock.spark.batch.batches import batch_of
+from waterclock.spark.batch.batches import Shape, batch_of, writing
 from waterclock.spark.batch.outlets import Outlets, outlets_of
-from waterclock.spark.batch.results import results_of
-from waterclock.spark.batch.task_files import Shape, writing
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
-from waterclock.spark.checkpoint.reads import Reads
+from waterclock.spark.checkpoint.reads import Reads, set_aside
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
-from waterclock.spark.checkpoint.unplanned import set_aside
 from waterclock.spark.fresh import Removal
 from waterclock.spark.packing import operator
-from waterclock.spark.packing.by_place import in_workers
-from waterclock.spark.session import interrupts
+from waterclock.spark.packing.packs import in_workers
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
-from waterclock.spark.session.starts import Starts, explained
+from waterclock.spark.session.starts import Starts, call_interruptible, explained
 from waterclock.spark.source import results_schema, settings_of
-from waterclock.spark.streams import check_source, stream_of
-from waterclock.spark.watching.behind import Behind
-from waterclock.spark.watching.listening import listening
+from waterclock.spark.streams import check_source, results_of, stream_of
+from waterclock.spark.watching import Behind, listening
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
 from waterclock.streaming.layout import CLOSING_US
 from waterclock.streaming.places.place import Place, is_remote, place_of
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.config import Config
-from waterclock.streaming.toml.paths import check_places, plain_name
+from waterclock.streaming.toml.table import check_places, plain_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -154,7 +149,7 @@ class Pipeline:
     def statistics(self) -> PipelineStatistics:
         """What the pipeline did so far and what waits now; for any thread, one at a time.
 
-        Of the source it asks what it has by now: a broker too, which is given 5 s for an answer.
+        Of the source it looks up what it has by now: a broker too, which is given 5 s for an answer.
         """
         return self._gathering.seen(self._stream.unit, self._behind.of)
 
@@ -172,7 +167,7 @@ class Pipeline:
         """Refuse, before Spark is started, what could not go right; `run` does it too. From then on to `close` no other run
         may have the checkpoint.
 
-        What only Spark knows, such as columns that are to be inferred, is looked at where there is a `session`.
+        What only Spark knows, such as columns that are to be inferred, is looked at if there is a `session`.
         """
         self._stream.check()
         self._checkpoint.refuse_unusable()
@@ -188,7 +183,7 @@ class Pipeline:
             self._stream.refuse_if_closed()
             checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
             removal.serves(self._outlets.place)
-            self._owner.take()  # where the folder is new
+            self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)
             self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
             self._totals = self._outlets.first.sink.totals()
@@ -214,7 +209,7 @@ class Pipeline:
     def _run(self, session: SparkSession, live: bool) -> None:
         try:
             self._query = self._start(session, live)
-            interrupts.call(partial(self._work, session, live), self._stop)
+            call_interruptible(partial(self._work, session, live), self._stop)
         except PySparkException as error:
             folder = self._checkpoint.path
             story = "Spark's log" if is_remote(folder) else f"{folder}/spark.log or the session's log"
@@ -265,7 +260,7 @@ class Pipeline:
         self._drain(ends_by_itself)
 
     def _drain(self, ends_by_itself: bool) -> None:
-        """Take all there is; returns too where the query is stopped."""
+        """Take all there is; returns too if the query is stopped."""
         assert self._query is not None
         if ends_by_itself:
             self._query.awaitTermination()
@@ -297,7 +292,7 @@ class Pipeline:
         now = self._clock.monotonic_s()
         place = (self._checkpoint, batch_id)
         assert self._schema is not None, "check comes first"
-        made = batch_of(taken, place, self._outlets.taken(self._schema), self._last_us, now - self._last_moment)
+        made = batch_of(taken, place, self._outlets.frame_schema(self._schema), self._last_us, now - self._last_moment)
         self._last_moment = now
         self._refuse_what_came_after_the_close(made)
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
@@ -319,18 +314,18 @@ class Pipeline:
             self._closed = True
 
     def _taken(self, batch: DataFrame, batch_id: int) -> list[pa.Table]:
-        """The frames of a batch; those of results have no rows where executors wrote them."""
+        """The frames of a batch; those of results have no rows if executors wrote them."""
         files = self._outlets.result_files(batch_id, self._checkpoint)
         if files is not None:
             given = self._outlets.first.schema
             assert self._schema is not None
             assert given is not None
-            shape = Shape(self._outlets.taken(self._schema), given, self._last_us)
+            shape = Shape(self._outlets.frame_schema(self._schema), given, self._last_us)
             batch = in_workers(batch, writing(files, shape), "frame binary")
         return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
 
     def _refuse_what_came_after_the_close(self, batch: Batch) -> None:
-        """Files and topics are asked before; of a DataFrame, only the batch itself tells."""
+        """Files and topics are looked at before; of a DataFrame, only the batch itself shows it."""
         if self._was_closed and (batch.counters.get("events") or batch.counters["results"]):
             raise UsageError(
                 "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "

@@ -42,7 +42,7 @@ class Stream(ABC):
 
     @abstractmethod
     def schema(self) -> pa.Schema | None:
-        """The columns of an event; None if only Spark knows them, and `begin` did not ask it yet."""
+        """The columns of an event; None if only Spark knows them, and `begin` did not look yet."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Stream(ABC):
 
 
 def literal(folder: Place | str) -> str:
-    """A folder's path as Spark is told it: it takes a path as it stands, no %20 for a space, but reads it as a pattern.
+    """A folder's path as Spark takes it: as it stands, no %20 for a space, but reads it as a pattern.
 
     >>> from pathlib import Path
     >>> literal(Path("/in/a [1]"))
@@ -109,7 +109,7 @@ def names_of(session: SparkSession, folder: Place, at_once: int, beat: bool, *mo
 
 
 def results_schema(stream: Stream, rules: Rules | None) -> pa.Schema | None:
-    """The columns of a pipeline's results; None if only Spark knows those of its events, and was not asked yet."""
+    """The columns of a pipeline's results; None if only Spark knows those of its events, and `begin` did not look yet."""
     event = stream.schema()
     if event is None or rules is None:
         return event

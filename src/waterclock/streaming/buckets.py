@@ -4,7 +4,8 @@ A bucket is what one `transformWithState` key stands for: a few hundred thousand
 bucket by murmur3(label) modulo the shuffle partitions; with labels 0, 1, 2, ... two partitions would get, say, 11 and 5
 of 16 buckets. So the labels are chosen: label i is the smallest unused number whose hash is i modulo the bucket count.
 
-How many there are is said by the user, or follows from the cores at the first start; from then on the checkpoint says it.
+How many there are: what the user says; else what the checkpoint was made with; else, at the first start, one a core, 16 at
+least (`by_cores`). The pipeline decides it (spark/pipeline.py, `_count`), and for `on_spark` spark/packing/transform.py.
 
 Rule 1: the bucket of a key depends on the key and the bucket count alone, not on cores, runs or Python's hash seed.
 Rule 2: a checkpoint lives with one count: under another one its keys would look for their state where it is not.
@@ -41,7 +42,7 @@ def checked(name: str, count: int | None) -> int | None:
 
 
 def by_cores(cores: int | None = None) -> int:
-    """How many buckets `cores` cores get, those of this machine where None is given: no core is without one.
+    """How many buckets `cores` cores get, those of this machine if None is given: no core is without one.
 
     >>> by_cores(2), by_cores(16), by_cores(100), by_cores(10_000)
     (16, 16, 100, 4096)

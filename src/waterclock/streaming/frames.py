@@ -4,7 +4,7 @@
     a result frame   results of one bucket and one batch (RESULT_FIELDS + the event), counters in the schema's metadata
     a dead frame     lines that could not be read: file, line, reason, text
     a file frame     a file of results that an executor wrote: what the commit must know of it
-    a clock frame    the watermark of each partition of a topic, null where nothing was read of it
+    a clock frame    the watermark of each partition of a topic, null if nothing was read of it
 
 Packing rows into frames is what makes the operator fast: Spark moves one row per bucket instead of one per event.
 """
@@ -86,7 +86,7 @@ def to_bytes(rows: pa.RecordBatch | pa.Table, options: pa.ipc.IpcWriteOptions | 
 
 
 def to_travel(rows: pa.RecordBatch | pa.Table) -> bytes:
-    """The same, compressed where there is much of it: on its way to the driver Java copies each byte several times."""
+    """The same, compressed if there is much of it: on its way to the driver Java copies each byte several times."""
     return to_bytes(rows, _COMPRESSED if rows.nbytes > _MUCH_BYTES else None)
 
 
@@ -108,7 +108,7 @@ def noted(rows: pa.Table, **notes: Any) -> pa.Table:
 
     counters    what was counted        watermark   at which the step of these results ended, in microseconds
     newest      the largest time of an event which that step took, in microseconds
-    refused     the compiled modules that could not be loaded where they were made (spark/packing/compiled.py)
+    refused     the compiled modules that could not be loaded where they were made (spark/packing/operator.py)
     file        the file that ends here     unseen      a file that was not there for the worker on a host: both names
     """
     said = {name.encode(): json.dumps(value).encode() for name, value in notes.items()}

@@ -2,7 +2,7 @@
 
 Rule 1: a row without a key is a heartbeat when it carries nothing but a time; otherwise its key is missing.
 Rule 2: times lie in the years 1 to 9999, in UTC: what comes later (Python, SQLite) knows no others.
-Rule 3: a row is known by its id; where that is null, or the rules name none, by a hash of the whole row.
+Rule 3: a row is known by its id; if that is null, or the rules name none, by a hash of the whole row.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def in_calendar(us: pa.ChunkedArray) -> bool:
 
 
 def end_of(us: int) -> int:
-    """`us`, the largest time of a part of the source; END_US where that is a close, for deadlines of later days pass too.
+    """`us`, the largest time of a part of the source; END_US if that is a close, for deadlines of later days pass too.
 
     >>> end_of(7), end_of(CLOSING_US) == END_US
     (7, True)
@@ -115,7 +115,7 @@ def refuse_own(columns: Iterable[str], where: str) -> None:
 
 
 def check_each_once(columns: Iterable[str], where: str, case_counts: bool = False) -> None:
-    """Raise UsageError if two columns have one name; SQL does not tell case apart, unless the session says so."""
+    """Raise UsageError if two columns have one name; in SQL names mean the same in any case, unless the session says so."""
     seen = dict[str, str]()
     for name in columns:
         same = seen.get(known := name if case_counts else name.casefold())
@@ -130,7 +130,7 @@ def check_each_once(columns: Iterable[str], where: str, case_counts: bool = Fals
 
 
 def with_row_id(rows: pa.Table, rules: Rules) -> pa.Table:
-    """Rows with a made id in the column ROW_ID where their own is null; without that column if none is."""
+    """Rows with a made id in the column ROW_ID if their own is null; without that column if none is."""
     if rules.id is None:
         return rows.append_column(ROW_ID, _hashes(rows))
     own = rows.column(rules.id)

@@ -1,7 +1,7 @@
-"""What a pipeline reports about itself: a frozen record while it runs, whoever asks; one after each batch, one at the end.
+"""What a pipeline reports about itself: a frozen record while it runs; one after each batch, one at the end.
 
-Each field says how it is shown to Prometheus. spark/watching/listening.py brings Spark's part (times of phases, rows and
-memory of the state), spark/watching/behind.py how much of the source is not taken yet.
+Each field says how it is shown to Prometheus. spark/watching.py brings Spark's part (times of phases, rows and
+memory of the state), spark/watching.py how much of the source is not taken yet.
 
 Rule 1: two threads write, each its own fields, and each field is replaced whole: a reader needs no lock. All that a batch
         changes is one field.
@@ -281,7 +281,7 @@ class Gatherer:
             self._state = (sum(o.numRowsTotal for o in operators), sum(o.memoryUsedBytes for o in operators))
 
     def seen(self, unit: str, behind_of: BehindOf) -> PipelineStatistics:
-        """The record of now. The source is asked for the very totals that the record shows: a batch may end meanwhile."""
+        """The record of now. `behind_of` gets the very totals that it shows: a batch may end meanwhile."""
         taken = self._taken
         behind, now_s = behind_of(taken.totals), self._clock.monotonic_s()
         recent, began_s = taken.within(now_s), now_s if self._started_s is None else self._started_s

@@ -19,10 +19,9 @@ from waterclock.errors import UsageError
 from waterclock.sinks import DeltaSink, SQLiteSink, apply_once
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.files import ResultFiles
-from waterclock.spark.batch.batches import batch_of
+from waterclock.spark.batch.batches import Shape, batch_of, files_in, writing
 from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.batch.steps import reshaped
-from waterclock.spark.batch.task_files import Shape, files_in, writing
 from waterclock.streaming import frames
 from waterclock.streaming.layout import CLOSING_US
 from waterclock.streaming.toml.config import load
@@ -125,9 +124,9 @@ def test_a_batch_that_the_sink_has_writes_no_files(tmp_path: Path) -> None:
 def test_what_tasks_wrote_comes_to_the_sink_as_it_is_told_where_columns_are_chosen_too(tmp_path: Path) -> None:
     outlets = Outlets(reshaped(DeltaSink(tmp_path / "lake", written_by="executors"), columns=["key"]))
     outlets.plan(None, SCHEMA)
-    file, nothing = ResultFile("part", 1, 3, 0, "{}"), outlets.taken(SCHEMA).empty_table()
+    file, nothing = ResultFile("part", 1, 3, 0, "{}"), outlets.frame_schema(SCHEMA).empty_table()
     made = replace(batch(0, counters={"results": 3}), results=nothing, files=(file,))
-    assert outlets.first.given(None, made) is made  # type: ignore[arg-type]
+    assert outlets.first.part_of(made, None) is made  # type: ignore[arg-type]
 
 
 def test_what_needs_the_results_on_the_driver_is_refused(tmp_path: Path) -> None:

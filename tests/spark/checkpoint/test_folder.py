@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.spark.checkpoint.test_taken import write_entry
+from tests.spark.checkpoint.test_source_files import write_entry
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import Removal

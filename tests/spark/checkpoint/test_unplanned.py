@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.checkpoint.test_taken import write_entry
+from tests.spark.checkpoint.test_source_files import write_entry
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import WaterclockError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.checkpoint.unplanned import ASIDE, set_aside
+from waterclock.spark.checkpoint.reads import ASIDE, set_aside
 from waterclock.spark.pipeline import configured
 from waterclock.streaming.toml.config import load
 
@@ -122,7 +122,7 @@ def test_a_kill_in_the_middle_leaves_what_the_next_start_does_again(
         raise InterruptedError
 
     with monkeypatch.context() as killed:
-        killed.setattr("waterclock.spark.checkpoint.unplanned.remove", die)
+        killed.setattr("waterclock.spark.checkpoint.reads.remove", die)
         with pytest.raises(InterruptedError):
             set_aside(checkpoint)
     assert (removals, aside(checkpoint)) == (["9"], ["0-9"])

@@ -8,16 +8,16 @@ import sys
 from typing import Any
 
 from waterclock import cli
-from waterclock.spark.checkpoint import carrying
+from waterclock.spark.checkpoint import state_files
 from waterclock.spark.rescale import carry
 
 # what is called last before a step of carry.py is over
 STEPS = {
-    2: (carrying, "begin"),
+    2: (state_files, "begin"),
     3: (carry, "lay_down"),
     4: (carry, "write_state"),
-    5: (carrying, "carried_from"),
-    6: (carrying, "carried_over"),
+    5: (state_files, "carried_from"),
+    6: (state_files, "carried_over"),
     7: (carry, "written_once"),
 }
 

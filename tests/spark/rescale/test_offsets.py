@@ -12,10 +12,9 @@ import pytest
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import LastBatch
-from waterclock.spark.checkpoint import carrying
+from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.rescale.carry import _Carry, number_of_handing_over
-from waterclock.spark.rescale.offsets import carry_offsets
+from waterclock.spark.rescale.carry import _Carry, carry_offsets, number_of_handing_over
 
 
 def log(folder: Path, name: str, *lines: Any) -> None:
@@ -62,7 +61,7 @@ def test_what_a_killed_try_left_goes_and_what_somebody_put_beside_it_is_told(
     pair: tuple[Checkpoint, Checkpoint],
 ) -> None:
     old, new = pair
-    carrying.begin(new, old)
+    state_files.begin(new, old)
     session: Any = SimpleNamespace(conf={})
     again = _Carry(session, old, new, Rules("key", "time"), 64, lambda told: None)
     again._refuse_other_things()
@@ -84,23 +83,23 @@ def test_a_batch_that_was_begun_is_done_where_the_sink_has_it(
 ) -> None:
     old, new = pair
     carry_offsets(old, new, 7, 8)
-    carrying.carried_from(new, old, 9)
+    state_files.carried_from(new, old, 9)
     number = number_of_handing_over(old, new, 7, LastBatch("old", in_sink))
     assert number == first
-    last, done = (carrying.number_in_sink(new, n) for n in (new.last_batch(), new.last_done()))
+    last, done = (state_files.number_in_sink(new, n) for n in (new.last_batch(), new.last_done()))
     assert (last, done) == (10, 9)  # so check_belongs takes both: the sink may lack the last one
 
 
 def test_the_sink_says_which_of_two_checkpoints_counts(pair: tuple[Checkpoint, Checkpoint]) -> None:
     old, new = pair
-    carrying.begin(new, old)
-    carrying.carried_over(old, new)
-    carrying.settle(old, LastBatch("old", 8))
+    state_files.begin(new, old)
+    state_files.carried_over(old, new)
+    state_files.refuse_handed_over(old, LastBatch("old", 8))
     with pytest.raises(StateMismatch, match="did not come to its end"):
-        carrying.settle(new, LastBatch("old", 8))
+        state_files.refuse_handed_over(new, LastBatch("old", 8))
     with pytest.raises(StateMismatch, match="was carried over to"):
-        carrying.settle(old, LastBatch("new", 9))
-    (new.path / carrying.PARTS).mkdir()
-    carrying.settle(new, LastBatch("new", 9))
-    assert not (new.path / carrying.CARRYING).exists()
-    assert not (new.path / carrying.PARTS).exists()
+        state_files.refuse_handed_over(old, LastBatch("new", 9))
+    (new.path / state_files.PARTS).mkdir()
+    state_files.refuse_handed_over(new, LastBatch("new", 9))
+    assert not (new.path / state_files.CARRYING).exists()
+    assert not (new.path / state_files.PARTS).exists()

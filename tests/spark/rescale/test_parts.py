@@ -112,7 +112,7 @@ def test_sixteen_to_sixty_four_to_eight_in_the_middle_changes_no_result(
     rules: Rules, awake: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waterclock.streaming.state.bucket.AWAKE", awake)
-    monkeypatch.setattr("waterclock.streaming.state.chunks.LARGE", awake * 20)
+    monkeypatch.setattr("waterclock.streaming.state.states.LARGE", awake * 20)
     monkeypatch.setattr(parts, "KEYS_A_PART", awake)
     assert run(rules, [16, 16, 64, 64, 8], 7) == run(rules, [16], 7)
 

@@ -32,7 +32,7 @@ from waterclock.sinks import Batch, Sink, written_once
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
 from waterclock.spark.rescale.carry import rescale
-from waterclock.spark.rescale.reading import look
+from waterclock.spark.rescale.stored import look
 from waterclock.streaming.places.hadoop import HadoopPath
 from waterclock.streaming.toml.config import load
 

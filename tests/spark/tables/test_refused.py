@@ -13,7 +13,7 @@ from tests.spark.least_pipeline import least_with
 from waterclock.errors import UsageError
 from waterclock.sinks.catalog import SparkCatalogTable
 from waterclock.spark import SparkTable
-from waterclock.spark.tables import failures
+from waterclock.spark.tables import catalog
 
 
 def of_file(folder: Path, sink: str) -> SparkCatalogTable:
@@ -99,7 +99,7 @@ def thrown(*told: str) -> Exception:
 
 def test_a_library_for_another_spark_is_told_with_the_last_cause() -> None:
     linkage = "java.lang.NoSuchMethodError: 'void org.apache.spark.sql.execution.LogicalRDD.<init>(...)'"
-    told = failures.explained(thrown("org.apache.spark.SparkException: Job aborted", linkage))
+    told = catalog.explained(thrown("org.apache.spark.SparkException: Job aborted", linkage))
     assert told.startswith(
         f"{linkage}. The library of Delta Lake or Iceberg is not in Spark's session, or was built for"
     )
@@ -115,4 +115,4 @@ def test_a_library_for_another_spark_is_told_with_the_last_cause() -> None:
     ],
 )
 def test_a_collision_is_told_from_a_failure(name: str, is_one: bool) -> None:
-    assert failures.is_collision(thrown("org.apache.spark.SparkException: Writing job aborted", name)) is is_one
+    assert catalog.is_collision(thrown("org.apache.spark.SparkException: Writing job aborted", name)) is is_one

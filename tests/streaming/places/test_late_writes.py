@@ -21,7 +21,7 @@ from tests.spark.test_crashes import DRIVER
 from tests.streaming.places.held_back import HeldBack
 from tests.streaming.places.servers import Store, put_files
 from waterclock.errors import StateMismatch
-from waterclock.spark.checkpoint import lease
+from waterclock.spark.checkpoint import owner
 from waterclock.streaming.places.hadoop import HadoopPath
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
@@ -62,7 +62,7 @@ def test_a_file_of_sparks_that_comes_late_is_told_and_no_row_is_read_twice(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    monkeypatch.setattr(lease, "LEASE_S", 3.0)
+    monkeypatch.setattr(owner, "LEASE_S", 3.0)
     file, place = pipeline_of_two_at_once(store, tmp_path)
     port = urlsplit(store.settings["spark.hadoop.fs.s3a.endpoint"]).port
     assert port is not None

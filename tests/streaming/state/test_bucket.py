@@ -17,7 +17,7 @@ from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.streaming.frames import TIMESTAMP, clock, counters_of, note
 from waterclock.streaming.layout import EARLIEST_US
-from waterclock.streaming.state import chunks
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore, MapState
 from waterclock.streaming.state.bucket import AWAKE, VERSION, Bucket, StoredBucket, read_state
 from waterclock.streaming.state.compiled import engine_for
@@ -74,7 +74,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     awake, large = request.param
     monkeypatch.setattr("waterclock.streaming.state.bucket.AWAKE", awake)
-    monkeypatch.setattr("waterclock.streaming.state.chunks.LARGE", large)
+    monkeypatch.setattr("waterclock.streaming.state.states.LARGE", large)
 
 
 def step(rules: Rules, state: State | None, part: list[dict[str, Any]], watermark: int) -> tuple[pa.Table, State]:
@@ -292,15 +292,15 @@ def test_as_many_keys_as_may_be_awake_are_and_with_one_more_all_rest(monkeypatch
 
 def test_chunks_of_a_slot_go_to_the_shelf_when_they_are_as_large_as_said_together() -> None:
     shelf = BlobStore(blobs := Disk())
-    first, second = bytes(chunks.LARGE // 2), bytes(chunks.LARGE - chunks.LARGE // 2)
-    assert chunks.stored_apart([7, first, second[1:]], shelf) == [7, first, second[1:]]
+    first, second = bytes(states.LARGE // 2), bytes(states.LARGE - states.LARGE // 2)
+    assert states.stored_apart([7, first, second[1:]], shelf) == [7, first, second[1:]]
     assert blobs == {}
-    assert chunks.stored_apart([7, first, second], shelf) == [7, 0]
-    assert chunks.from_store(0, shelf) == [first, second]
+    assert states.stored_apart([7, first, second], shelf) == [7, 0]
+    assert states.from_store(0, shelf) == [first, second]
 
 
 def test_deliveries_spread_over_years_rest_on_the_shelf() -> None:
-    """Not as thousands of chunks, each too small for it, in what every batch reads."""
+    """Not as thousands of states, each too small for it, in what every batch reads."""
     blobs, stored, start = Disk(), None, rows()[0]
     for batch in range(20):
         events = [

@@ -54,7 +54,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     awake, large = request.param
     monkeypatch.setattr("waterclock.streaming.state.bucket.AWAKE", awake)
-    monkeypatch.setattr("waterclock.streaming.state.chunks.LARGE", large)
+    monkeypatch.setattr("waterclock.streaming.state.states.LARGE", large)
 
 
 def opened(key: str = "k", **more: Any) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.streaming.state.blobs import Disk
 from waterclock.errors import StateMismatch
-from waterclock.streaming.state import segments
 from waterclock.streaming.state import states as stored_states
 from waterclock.streaming.state.blobs import BlobStore
 from waterclock.streaming.state.pages import KeySet, Pages, most_by
@@ -178,13 +177,13 @@ def test_a_page_as_it_was_written_before_there_were_segments_is_read() -> None:
 @pytest.mark.parametrize("place", [0, 1, 5, 12, 40, 90, 200, 300])
 def test_a_damaged_segment_is_told_as_such(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_up(monkeypatch)
-    segment = next(segments.packed(states({n: (b"x", ["r"]) for n in range(2)}), 2))
-    assert len(segments.unpacked(segment, ROWS, 2)) == 2
+    segment = next(states.packed(states({n: (b"x", ["r"]) for n in range(2)}), 2))
+    assert len(stored_states.from_segment(segment, ROWS, 2)) == 2
     with pytest.raises(StateMismatch, match="the stored state is damaged"):
-        segments.unpacked(segment, ROWS, 3)
+        stored_states.from_segment(segment, ROWS, 3)
     for cut in (segment[:place], segment + b"x", segment[:place] + b"\xc1" + segment[place + 1 :]):
         try:
-            found = segments.unpacked(cut, ROWS, 2)
+            found = stored_states.from_segment(cut, ROWS, 2)
         except StateMismatch as error:
             assert "the stored state is damaged" in str(error)  # noqa: PT017  # or it says something else now
         else:

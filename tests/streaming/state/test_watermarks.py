@@ -12,8 +12,7 @@ from waterclock import Rules
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.streaming import frames
 from waterclock.streaming.frames import TIMESTAMP
-from waterclock.streaming.state.bucket import Bucket, StoredBucket
-from waterclock.streaming.state.watermarks import Watermarks
+from waterclock.streaming.state.bucket import Bucket, StoredBucket, Watermarks
 
 SCHEMA = pa.schema([("order", pa.string()), ("at", TIMESTAMP), ("what", pa.string()), ("id", pa.string())])
 RULES = Rules(key="order", time="at", type="what", id="id").expect(

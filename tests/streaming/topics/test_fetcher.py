@@ -27,8 +27,7 @@ from waterclock.kafka import client as clients
 from waterclock.kafka.client import Client
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics import fetcher as fetching
-from waterclock.streaming.topics.client import client_for, resolved, settings_of
-from waterclock.streaming.topics.fetcher import Fetcher
+from waterclock.streaming.topics.fetcher import Fetcher, client_for, resolved, settings_of
 from waterclock.streaming.topics.offsets import Range
 from waterclock.streaming.topics.records import UNREADABLE
 from waterclock.testing import Broker, Error
@@ -285,6 +284,6 @@ def test_a_client_tells_which_part_of_the_pipelines_file_is_wrong(monkeypatch: p
 
 
 def test_without_confluent_kafka_the_sentence_says_how_to_get_it() -> None:
-    script = "import sys; sys.modules['confluent_kafka'] = None\nimport waterclock.streaming.topics.client"
+    script = "import sys; sys.modules['confluent_kafka'] = None\nimport waterclock.streaming.topics.fetcher"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "EnvironmentMissing: confluent_kafka is missing: pip install 'confluent-kafka>=" in done.stderr

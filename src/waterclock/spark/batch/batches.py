@@ -1,18 +1,93 @@
-"""What a batch's frames say, as the batch that a sink is given: results, dead letters, counters, watermark."""
+"""A batch's result frames: the batch that a sink is given, and what executors do if they write the results themselves.
+
+On executors (sinks/files.py says why):
+
+    a result frame with rows             its rows go into the task's file; what it says beside them goes on to the driver
+    a dead frame, or one without rows    goes on as it is
+    behind the last frame                the file frame: name, size, rows, figures
+
+So counters, dead letters and watermarks come to the driver in either way, and are added up there in the same one.
+
+Rule 1: rows become what the driver would have made of them: the same columns, no time behind that of the close.
+Rule 2: a row that the table does not keep goes on as a dead letter, and is counted as one.
+Rule 3: the frames of a part come in the same order each time the batch is run (operator.py, rule 4), so its rows do too.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from waterclock.sinks import Batch
-from waterclock.spark.batch.task_files import files_in
-from waterclock.spark.checkpoint.carrying import ahead
+from waterclock.sinks.base import ResultFile
+from waterclock.sinks.files import PartWriter, ResultFiles
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.packing.compiled import tell
+from waterclock.spark.checkpoint.state_files import ahead
+from waterclock.spark.packing.operator import warn_of_refused
 from waterclock.streaming import frames
 from waterclock.streaming.layout import EARLIEST_US
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What results are: the columns in their frames, those that the table is given, and when the close is shown."""
+
+    taken: pa.Schema
+    given: pa.Schema
+    last_us: int
+
+    def of(self, frame: pa.Table) -> pa.Table:
+        """The results of a frame as the sink takes them."""
+        rows = frames.up_to(self.last_us, frames.conform(frames.chosen(frame, self.taken.names), self.taken))
+        return rows.select(self.given.names)
+
+
+def writing(files: ResultFiles, shape: Shape) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that a task runs over its result frames; frames out."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        part, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+        writer = files.begin(part, attempt)
+        try:
+            for batch in batches:
+                for frame in batch.column("frame").to_pylist():
+                    yield from map(_as_row, _left_of(frames.from_bytes(frame), writer, shape))
+            yield from map(_as_row, _file_frame(writer.end()))
+        except BaseException:
+            writer.drop()
+            raise
+
+    return write
+
+
+def files_in(taken: Sequence[pa.Table]) -> tuple[ResultFile, ...]:
+    """The files that tasks reported, in the order of their parts."""
+    return tuple(ResultFile(**row) for frame in taken if frames.kind_of(frame) == "file" for row in frame.to_pylist())
+
+
+def _left_of(frame: pa.Table, writer: PartWriter, shape: Shape) -> Iterator[pa.Table]:
+    """What goes on to the driver."""
+    if frames.kind_of(frame) == "dead" or not frame.num_rows:
+        yield frame
+        return
+    letters = writer.add(shape.of(frame))
+    yield pa.table({}).replace_schema_metadata(frame.schema.metadata)  # all that it says beside its rows
+    if letters.num_rows:
+        yield frames.with_counters(letters, {"dead_letters": letters.num_rows}, "dead")
+
+
+def _file_frame(file: ResultFile | None) -> Iterator[pa.Table]:
+    if file is not None:
+        yield pa.Table.from_pylist([asdict(file)], schema=frames.FILE_SCHEMA)
+
+
+def _as_row(frame: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([frames.to_bytes(frame)], pa.binary())], ["frame"])
 
 
 def batch_of(
@@ -21,7 +96,7 @@ def batch_of(
     """The batch of the frames `taken`; `place` is (checkpoint, batch id), the close is shown at `last_us`."""
     checkpoint, batch_id = place
     for refused in {frames.note(f, "refused") for f in taken} - {None}:
-        tell(refused)
+        warn_of_refused(refused)
     files = files_in(taken)
     found = [f for f in taken if frames.kind_of(f) not in ("dead", "file") and f.num_rows]
     results = [frames.conform(frames.chosen(f, schema.names), schema) for f in found]

@@ -1,6 +1,6 @@
 """The outlets of a pipeline: what each sink takes of a batch, and how a batch comes to all of them.
 
-    1. each sink is made or checked by itself, in the order in which they are named; nothing goes on where one is refused
+    1. each sink is made or checked by itself, in the order in which they are named; nothing goes on if one is refused
     2. a batch goes to one after the other, to each in a transaction of its own (sinks/base.py)
 
 Rule 1: exactly once is each sink's own. A kill between two of them leaves some a batch ahead; the batch comes again:
@@ -10,6 +10,8 @@ Rule 3: no two of them write to one place.
 Rule 4: results that executors write go past the driver, so they are one sink's, and nothing is done with them on the way
         but a choice of columns.
 Rule 5: the first one counts for the pipeline: its totals are those that are shown.
+Rule 6: a checkpoint that was carried over (checkpoint/state_files.py) counts its batches anew, and a sink goes on counting:
+        `ahead` is the difference, `number_in_sink` a batch's number by the sink's count.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from waterclock.sinks.base import OwnSink
 from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.ledger import fence
 from waterclock.spark.batch.steps import ChosenColumns, ResultStep
-from waterclock.spark.checkpoint.carrying import ahead, number_in_sink, settle
+from waterclock.spark.checkpoint.state_files import ahead, number_in_sink, refuse_handed_over
 from waterclock.streaming import frames
 from waterclock.streaming.places.place import place_of as place_at
 from waterclock.streaming.toml.sink import refuse_one_place
@@ -49,11 +51,15 @@ _ALONE = (
 
 
 class PlannedOutlet:
-    """An outlet of a pipeline: what becomes of a batch's results on their way to its sink."""
+    """An `Outlet` (streaming/toml/steps.py) at work: what becomes of a batch's results on their way to its sink."""
 
-    def __init__(self, given: Any) -> None:
-        asked = given if isinstance(given, Outlet) else Outlet(given)
-        self.sink, self._step, self.columns, self.takes = sink_of(asked.sink), asked.step, asked.columns, asked.takes
+    def __init__(self, sink: Any) -> None:
+        """`sink` is a sink, or an `Outlet` of one."""
+        outlet = sink if isinstance(sink, Outlet) else Outlet(sink)
+        self.sink = sink_of(outlet.sink)
+        self._step = outlet.step
+        self.columns = outlet.columns
+        self.takes = outlet.takes
         if (reached_by := getattr(self.sink, "reached_by", None)) is not None:
             reached_by(lambda url: place_at(url, Path()))
         if self.takes and getattr(self.sink, "mirror", None) is not None:
@@ -85,11 +91,11 @@ class PlannedOutlet:
         if self._step is None or self._reshapes is not None:
             self.schema = results if self._reshapes is None else self._reshapes.schema
 
-    def taken(self, results: pa.Schema) -> pa.Schema:
-        """The columns of a batch's frames, where it is the only sink."""
+    def frame_schema(self, results: pa.Schema) -> pa.Schema:
+        """The columns of a batch's frames, if it is the only sink."""
         return results if self._reshapes is None else self._reshapes.taken
 
-    def given(self, session: SparkSession, batch: Batch) -> Batch:
+    def part_of(self, batch: Batch, session: SparkSession) -> Batch:
         """What it is to write of `batch`."""
         if batch.files:
             return batch
@@ -105,11 +111,11 @@ class PlannedOutlet:
 
 
 class Outlets:
-    """All outlets of a pipeline, `given` as a sink, an `Outlet`, or a list of such."""
+    """All outlets of a pipeline: of a sink, an `Outlet`, or a list of such."""
 
-    def __init__(self, given: Any) -> None:
-        """TypeError or UsageError where they cannot be those of one pipeline."""
-        several = list(given) if isinstance(given, list | tuple) else [given]
+    def __init__(self, sinks: Any) -> None:
+        """TypeError or UsageError if they cannot be those of one pipeline."""
+        several = list(sinks) if isinstance(sinks, list | tuple) else [sinks]
         if not several:
             raise UsageError("a pipeline needs a sink, or a list of sinks: got an empty list")
         self._all = [PlannedOutlet(each) for each in several]
@@ -127,7 +133,7 @@ class Outlets:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of results that are asked for of the operator; none where that is all."""
+        """The columns of results that the operator gives; empty for all."""
         return self.first.columns if len(self._all) == 1 else ()
 
     @property
@@ -136,19 +142,19 @@ class Outlets:
         return " and ".join(outlet.place for outlet in self._all)
 
     def plan(self, session: SparkSession | None, results: pa.Schema) -> bool:
-        """Find out what each is given of `results`; False where that is known with a session only."""
+        """Find out what each is given of `results`; False if that is known with a session only."""
         for outlet in self._all:
             outlet.plan(session, results)
         return all(outlet.schema is not None for outlet in self._all)
 
-    def taken(self, results: pa.Schema) -> pa.Schema:
+    def frame_schema(self, results: pa.Schema) -> pa.Schema:
         """The columns of a batch's frames."""
-        return self.first.taken(results) if len(self._all) == 1 else results
+        return self.first.frame_schema(results) if len(self._all) == 1 else results
 
     def result_files(self, batch_id: int, checkpoint: Checkpoint) -> ResultFiles | None:
-        """Where executors write the results of a batch; None where they come through the driver.
+        """Where executors write the results of a batch; None if results come through the driver.
 
-        They do too where the sink had the batch at the start already: files of it would be left over.
+        A batch that the sink has already comes through the driver too: its files would be left over.
         """
         sink, query_id, number = self.first.sink, checkpoint.query_id(), number_in_sink(checkpoint, batch_id)
         assert query_id is not None
@@ -158,33 +164,33 @@ class Outlets:
         return cast(TakesFiles, sink).result_files(number)
 
     def open(self, checkpoint: Checkpoint) -> None:
-        """Make or check the tables of each; StateMismatch where one does not belong to the checkpoint."""
+        """Make or check the tables of each; StateMismatch if one does not belong to the checkpoint."""
         for outlet in self._all:
             assert outlet.schema is not None, "plan comes first"
             outlet.sink.open(outlet.schema)
         for outlet in self._all:
-            settle(checkpoint, outlet.sink.last_applied())
+            refuse_handed_over(checkpoint, outlet.sink.last_applied())
             last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
             check_belongs(outlet.sink, str(checkpoint.path), checkpoint.query_id(), last, done)
 
     def held(self, checkpoint: Checkpoint) -> int:
-        """Spark's number of the last batch that one of them holds; -1 where none holds any of the checkpoint's query."""
+        """Spark's number of the last batch that one of them holds; -1 if none holds any of the checkpoint's query."""
         found = (outlet.sink.last_applied() for outlet in self._all)
         own = [last.batch_id for last in found if last is not None and last.query_id == checkpoint.query_id()]
         return max((number - ahead(checkpoint) for number in own), default=-1)
 
     def fence(self, epoch: Epoch | None) -> None:
-        """Tell each that it is the turn of `epoch`."""
+        """Have each refuse owners of the checkpoint that are older than `epoch`."""
         for outlet in self._all:
             fence(outlet.sink, epoch)
 
     def write(self, session: SparkSession, batch: Batch) -> Batch | None:
-        """Each writes its part of `batch`, once. The value is what the first one wrote; None where it had it already."""
-        written = [written_once(outlet.sink, outlet.given(session, batch)) for outlet in self._all]
+        """Each writes its part of `batch`, once. The value is what the first one wrote; None if that one had it already."""
+        written = [written_once(outlet.sink, outlet.part_of(batch, session)) for outlet in self._all]
         return written[0]
 
     def only(self) -> PlannedOutlet:
-        """The sink of a pipeline that has one; UsageError where there are several."""
+        """The sink of a pipeline that has one; UsageError if there are several."""
         if len(self._all) > 1:
             raise UsageError(
                 "the pipeline has several sinks, which cannot be handed over to another checkpoint in one transaction: "
@@ -208,7 +214,7 @@ class Outlets:
 
 
 def _of_kinds(batch: Batch, takes: tuple[str, ...]) -> Batch:
-    """What of a batch a sink takes that asks for some of it."""
+    """What of a batch a sink takes that `takes` some of it."""
     rows = batch.results
     if "kind" in rows.column_names:
         is_late = pc.fill_null(pc.equal(rows["kind"], LATE), False)
@@ -221,6 +227,6 @@ def _of_kinds(batch: Batch, takes: tuple[str, ...]) -> Batch:
     return replace(batch, results=rows, dead_letters=dead, counters={**batch.counters, "results": rows.num_rows})
 
 
-def outlets_of(sink: Sink | None, given: list[Outlet[Any]]) -> list[Outlet[Any]]:
-    """`given`, or `sink` in the place of the first one."""
-    return given if sink is None else [given[0].of(sink), *given[1:]]
+def outlets_of(sink: Sink | None, outlets: list[Outlet[Any]]) -> list[Outlet[Any]]:
+    """`outlets`, or `sink` in the place of that of the first one."""
+    return outlets if sink is None else [outlets[0].of(sink), *outlets[1:]]

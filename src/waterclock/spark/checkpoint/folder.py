@@ -1,20 +1,23 @@
-"""What waterclock reads from, and adds to, a Spark checkpoint folder.
+"""What waterclock reads from, and adds to, a Spark checkpoint folder; what has another name there is somebody else's.
 
 metadata            Spark's: the query's id
 offsets/N           Spark's: what batch N reads
 commits/N           Spark's: batch N is done
-sources/0           Spark's: the files that were taken, where the source is a folder (taken.py)
+sources/0           Spark's: the files that were taken, if the source is a folder (source_files.py)
+state/0             Spark's: what executors keep of the state (state_files.py)
 waterclock.json     ours: the settings that must not change while the checkpoint lives
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 closed-at.json      ours: up to where the source was read when the closing heartbeat was added
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
 waterclock.sink     ours: where the results are that go with it (fresh.py)
 waterclock.lock     ours: who works on the checkpoint (owner.py)
-waterclock.owners/  ours: the same behind a URI, where there are no locks (lease.py)
+waterclock.owners/  ours: the same behind a URI, where there are no locks (owner.py)
 waterclock.reads/   ours: what each batch read, where Spark's notes of it may be written over (reads.py)
-waterclock.unplanned/ ours: notes of files that no batch took, set aside (unplanned.py)
+waterclock.unplanned/ ours: notes of files that no batch took, set aside (reads.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
+
+Rule 1: who removes a checkpoint, or what was begun of one, removes what has one of these names, and nothing else.
 """
 
 from __future__ import annotations
@@ -28,10 +31,39 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.spark.checkpoint.taken import files_of_entry, is_unchanged, taken_files
-from waterclock.spark.source_folder import written_in
+from waterclock.spark.checkpoint.source_files import files_of_entry, is_unchanged, taken_files, written_in
 from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
+
+_SPARK = ("metadata", "offsets", "commits", "sources", "state", "spark.log")
+_NOTES = (
+    "starting.json",
+    "closed-at.json",
+    "source-closed",
+    "inferred.json",
+    "carried.json",
+    "carried-over.json",
+    "heartbeats",
+)
+_OURS = "waterclock."  # what begins with this, too
+
+
+def is_of_a_checkpoint(name: str) -> bool:
+    """Whether a name is one of these, or that of a file on its way to one, or of Java's sum of one.
+
+    >>> [is_of_a_checkpoint(name) for name in ("offsets", ".metadata.crc", "waterclock.json", "notes.txt")]
+    [True, True, True, False]
+    """
+    plain = name.lstrip(".")
+    if plain.startswith(_OURS) or name in (*_SPARK, *_NOTES):
+        return True
+    return plain != name and any(plain.startswith(f"{each}.") for each in (*_SPARK, *_NOTES))
+
+
+def others_in(folder: Place) -> list[str]:
+    """The names in a folder that are none of a checkpoint's."""
+    return sorted(name for name in names_in(folder) if not is_of_a_checkpoint(name))
+
 
 _STARTING, _SOURCE_CLOSED, _CLOSED_AT = "starting.json", "source-closed", "closed-at.json"
 _CHANGED = {  # a setting that changed while the checkpoint lives, from `old` to `new`
@@ -172,7 +204,7 @@ class Checkpoint:
             )
 
     def buckets(self) -> int | None:
-        """In how many buckets the state is kept; None if there is none yet, or where that is several operators'."""
+        """In how many buckets the state is kept; None if there is none yet, or if that is several operators'."""
         file = self.path / "waterclock.json"
         kept = stored(file).get("buckets") if file.exists() else None
         return kept if isinstance(kept, int) else None
@@ -209,7 +241,7 @@ class Checkpoint:
         return stored(self.path / _CLOSED_AT) if (self.path / _CLOSED_AT).exists() else self.source_offsets()
 
     def close_again(self) -> None:
-        """Add one more closing heartbeat where the batch that ends everything is not done.
+        """Add one more closing heartbeat if the batch that ends everything is not done.
 
         That batch comes behind the heartbeat's own and has no input. A Spark that was killed between the two does not
         make up for it by itself: only something new to read lets it make another batch.
@@ -255,7 +287,7 @@ class Checkpoint:
     def refuse_unusable(self) -> None:
         """Raise UsageError if the folder, or something in it, is another user's and may not be read and written.
 
-        Elsewhere than on this machine only trying tells.
+        Elsewhere than on this machine only trying shows it.
         """
         if not isinstance(self.path, Path):
             return

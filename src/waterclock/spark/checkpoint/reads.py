@@ -1,39 +1,110 @@
-"""What each batch read, in the words of the run that took it: behind a URI, Spark's own notes of it may change later.
+"""What Spark's notes say that batches read, put right if a kill, or a run that was taken over, left them wrong.
 
-A driver that stood still in the middle of writing one of Spark's files to a store of objects writes it when it wakes up,
-over that of the run which took the checkpoint over. Offsets and lists of files that are not those of which the sink has
-the rows would have the next start read rows twice, or never.
+**Before a query starts: notes of files that no batch takes.** Spark plans a batch of a folder's files in steps of its own:
+
+    1. sources/0/7    the next files, the oldest first, at most `files_per_batch`: an entry of its log (source_files.py)
+    2. offsets/5      batch 5 ends with entry 7
+    3. the batch is run
+
+Killed between 1 and 2, Spark goes on behind entry 7: it does step 1 again, for the files that come next, and batch 5 takes
+both entries: more files than it may, and other batches after it than without the kill. So:
+
+    a. entries behind the last offsets are those that no batch takes
+    b. each of their files is there as it was noted: the entries are set aside, the last one first, into
+       waterclock.unplanned/. Spark's step 1 finds the same files again: the same ones first, if none came that is older
+    c. one is gone, or was written again: the entries stay, for nothing else knows of it: it becomes a dead letter. That
+       batch takes up to twice as many files
+
+**Behind a URI: what each batch read, in the words of the run that took it.** A driver that stood still in the middle of
+writing one of Spark's files to a store of objects writes it when it wakes up, over that of the run which took the
+checkpoint over. Offsets and lists of files that are not those of which the sink has the rows would have the next start
+read rows twice, or never.
 
     waterclock.reads/000000000007    of the run of epoch 7: what its last batches read, by their numbers
 
     1. a batch begins: what Spark noted of it is read, and written down here, before anything of it reaches the sink
     2. the next start compares Spark's notes with that, for every batch that the sink holds
 
-Rule 1: a file is of one epoch: that of the largest counts, and who was taken over writes another one.
-Rule 2: offsets matter for the last two batches: a start goes on from them. A list of files matters until Spark has put it
+Rule 1: what no offsets name, no batch has taken: nothing of those files was read.
+Rule 2: killed while it sets entries aside, the next start does it again: an entry is copied before it is removed.
+Rule 3: a file of `reads` is of one epoch: that of the largest counts, and who was taken over writes another one.
+Rule 4: offsets matter for the last two batches: a start goes on from them. A list of files matters until Spark has put it
         into a larger one, ten lists on.
-Rule 3: what is gone, and what was never written down, cannot be compared: it is passed over.
+Rule 5: what is gone, and what was never written down, cannot be compared: it is passed over.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from waterclock.errors import StateMismatch
 from waterclock.sinks.ledger import Epoch
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
-from waterclock.spark.checkpoint.taken import entry_of, files_of_entry
-from waterclock.streaming.places.place import Place, make_folder, names_in, remove
+from waterclock.spark.checkpoint.source_files import TakenFile, entries_of, entry_of, files_of_entry
+from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
+
+log = logging.getLogger(__name__)
+ASIDE = "waterclock.unplanned"
+
+
+def set_aside(checkpoint: Checkpoint) -> None:
+    """Have the next batch take what it would have taken without a kill; a warning says which files come again."""
+    last = checkpoint.last_batch()
+    offsets = [] if last is None else (checkpoint.offsets(last) or "").splitlines()[2:]  # behind a version and settings
+    for source in names_in(checkpoint.path / "sources"):
+        if source.isdecimal():
+            _set_aside(checkpoint, source, entry_of("".join(offsets[int(source) :][:1])))
+
+
+def _set_aside(checkpoint: Checkpoint, source: str, end: int) -> None:
+    folder = checkpoint.path / "sources" / source
+    names = {number: name for number, name in entries_of(folder).items() if number > end}  # a
+    noted = [_files(checkpoint, source, number) for number in names]
+    files = [file for each in noted for file in each]
+    if not files or not all(noted) or not all(map(_is_there, files)):  # c
+        return
+    aside = checkpoint.path / ASIDE
+    make_folder(aside)
+    for _, name in sorted(names.items(), reverse=True):  # b
+        write_whole(aside / f"{source}-{name}", (folder / name).read_bytes())
+        for spent in (name, f".{name}.crc"):
+            with suppress(FileNotFoundError):
+                remove(folder / spent)
+    log.warning(
+        "a run was killed when Spark had noted %d files (such as %s) and no batch took them yet: the note was set aside as "
+        "%s, and they are taken now",
+        len(files),
+        files[0].name,
+        aside,
+    )
+
+
+def _files(checkpoint: Checkpoint, source: str, number: int) -> list[TakenFile]:
+    """The files of an entry; none if it is no list of files, such as the offsets at which Spark's Kafka begins."""
+    try:
+        return files_of_entry(checkpoint.path / "sources" / source, number)
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _is_there(file: TakenFile) -> bool:
+    try:
+        return written_ms(place_of(file.path.removeprefix("file://"), Path("/"))) == file.written_ms
+    except OSError:
+        return False
+
 
 READS = "waterclock.reads"
 _KEPT = 12  # batches: more than Spark's lists of files that are not in a larger one yet
 
 
 class Reads:
-    """What the batches of a checkpoint read; nothing is done where its owner has no epoch, for nobody takes it over."""
+    """What the batches of a checkpoint read; nothing is done if its owner has no epoch, for nobody takes it over."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._folder = checkpoint, checkpoint.path / READS
@@ -46,10 +117,10 @@ class Reads:
         if epoch is None:
             return
         numbers = self._numbers()
-        told = stored(self._folder / numbers[-1]) if numbers else {}
+        written = stored(self._folder / numbers[-1]) if numbers else {}
         self._batches = {}
-        if told.get("query_id") == self._checkpoint.query_id():
-            self._batches = dict(told.get("batches", {}))
+        if written.get("query_id") == self._checkpoint.query_id():
+            self._batches = dict(written.get("batches", {}))
         for number in sorted(map(int, self._batches)):
             if number <= held:
                 self._compare(number, self._batches[str(number)])
@@ -70,11 +141,11 @@ class Reads:
     def _numbers(self) -> list[str]:
         return sorted(name for name in names_in(self._folder) if name.isdecimal())
 
-    def _compare(self, number: int, told: dict[str, Any]) -> None:
+    def _compare(self, number: int, written: dict[str, Any]) -> None:
         found, last = noted(self._checkpoint, number), self._checkpoint.last_batch()
-        if last is not None and number >= last - 1 and found["offsets"] not in (None, told["offsets"]):
+        if last is not None and number >= last - 1 and found["offsets"] not in (None, written["offsets"]):
             raise self._overwritten(number, self._checkpoint.path / "offsets" / str(number))
-        for name, files in told["lists"].items():
+        for name, files in written["lists"].items():
             if found["lists"].get(name, files) != files:
                 raise self._overwritten(number, self._checkpoint.path / "sources" / name)
 

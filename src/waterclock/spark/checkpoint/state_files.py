@@ -1,21 +1,91 @@
-"""Whether what executors keep of a batch's state lies in the checkpoint that the driver has.
+"""A checkpoint's state: whether it was carried over from another checkpoint, and whether it lies where the driver sees it.
 
-    state/0/3/8.changelog    Spark's: what batch 7 changed in the state of partition 3
+carried.json           in the new one: from where, and how far the sink's numbers of batches lie before Spark's
+waterclock.carrying    in the new one, until the sink is its own: it is being made
+waterclock.parts/      in the new one, as long: the state taken apart
+carried-over.json      in the old one: the one that is to take its place
+state/0/3/8.changelog  Spark's: what batch 7 changed in the state of partition 3
 
-On a cluster each executor writes its partitions' part under the checkpoint's path on its own machine. Where that is not one
+Spark counts the batches of a new checkpoint from 0. A sink goes on counting: its last batch is that of the largest number.
+
+On a cluster each executor writes its partitions' part under the checkpoint's path on its own machine. If that is not one
 folder for all, the batches go on as long as the executors live, and the state of none of them outlives them.
 
-Rule 1: a folder that comes over a network may show a new file a while later: it is waited for.
+Rule 1: the sink alone decides which of the two counts: the one whose query wrote its last batch. These files only say it in
+        words. So a crash at any moment leaves one of them to be used, and no more.
+Rule 2: a folder that comes over a network may show a new file a while later: it is waited for.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from waterclock.clock import Clock
-from waterclock.errors import EnvironmentMissing
-from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.streaming.places.place import is_remote, names_in
+from waterclock.errors import EnvironmentMissing, StateMismatch
+from waterclock.sinks import LastBatch
+from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.streaming.places.place import is_remote, names_in, remove
+
+CARRIED, CARRYING, OVER = "carried.json", "waterclock.carrying", "carried-over.json"
+PARTS = "waterclock.parts"
+
+
+def ahead(checkpoint: Checkpoint) -> int:
+    """What is added to Spark's number of a batch for the sink's."""
+    file = checkpoint.path / CARRIED
+    return int(stored(file)["ahead"]) if file.exists() else 0
+
+
+def number_in_sink(checkpoint: Checkpoint, batch_id: int | None) -> int | None:
+    """The sink's number of Spark's batch `batch_id`; None if there is none."""
+    return None if batch_id is None else batch_id + ahead(checkpoint)
+
+
+def begin(new: Checkpoint, old: Checkpoint) -> None:
+    """Write down that `new` is being made out of `old`."""
+    write(new.path / CARRYING, json.dumps({"from": str(old.path)}) + "\n")
+
+
+def is_begun(new: Checkpoint, old: Checkpoint) -> bool:
+    """Whether `new` is being made out of `old`, or was when that was killed."""
+    mark = new.path / CARRYING
+    return mark.exists() and stored(mark).get("from") == str(old.path)
+
+
+def carried_from(new: Checkpoint, old: Checkpoint, before: int) -> None:
+    """Write into `new` where it comes from; the sink's number of its batch 0 is `before`."""
+    write(new.path / CARRIED, json.dumps({"from": str(old.path), "ahead": before}) + "\n")
+
+
+def carried_over(old: Checkpoint, new: Checkpoint) -> None:
+    """Write into `old` that `new` is to take its place; again is the same."""
+    write(old.path / OVER, json.dumps({"to": str(new.path), "query_id": new.query_id()}) + "\n")
+
+
+def refuse_handed_over(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
+    """Raise StateMismatch if the sink, whose last batch is `applied`, belongs to the other one of the two.
+
+    Where a handing over was killed behind the sink's commit, its mark goes now.
+    """
+    query_id = None if applied is None else applied.query_id
+    over, mark = checkpoint.path / OVER, checkpoint.path / CARRYING
+    if over.exists() and query_id is not None and stored(over).get("query_id") == query_id:
+        raise StateMismatch(
+            f"the state of the checkpoint {checkpoint.path} was carried over to {stored(over).get('to')}, to which the "
+            "sink belongs now: name that one as checkpoint. The old one is of no more use, and may be removed"
+        )
+    if not mark.exists():
+        return
+    if query_id is None or query_id != checkpoint.query_id():
+        raise StateMismatch(
+            f"the checkpoint {checkpoint.path} is being made out of {stored(mark).get('from')}, and that did not come to "
+            "its end: the old one still counts. Run `waterclock state rescale` again, or go on with the old one"
+        )
+    with suppress(FileNotFoundError):
+        remove(checkpoint.path / PARTS)
+    remove(mark)
+
 
 _PATIENCE_S, _LOOK_EVERY_S = 60.0, 0.2  # NFS keeps what a folder listed for up to a minute
 
@@ -60,7 +130,7 @@ def _version_of(name: str) -> str:
 
 
 def _partitions(checkpoint: Checkpoint, batch_id: int) -> int:
-    """In how many partitions Spark keeps the state; 0 if its notes do not tell."""
+    """In how many partitions Spark keeps the state; 0 if its notes do not say."""
     lines = (checkpoint.offsets(batch_id) or "").splitlines()
     settings = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
     return int(settings.get("spark.sql.shuffle.partitions", 0))

@@ -2,7 +2,7 @@
 
 Rule 1: a row that the rules cannot take is a dead letter with its reason, and stops nothing: as for files and topics.
 Rule 2: rows are packed in the order in which Spark gives them, partition after partition. A batch that is run again has
-        them in the same order where Spark reads them so again: behind a shuffle it does not.
+        them in the same order if Spark reads them so again: behind a shuffle it does not.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ def _us(column: pa.Array) -> pa.Array:
 
 
 def _letters(rows: pa.RecordBatch, reasons: pa.Array) -> pa.Table:
-    """A letter for each row: where it lay, as far as that was told, and the line as it stood, or else the row."""
+    """A letter for each row: where it lay, as far as that is known, and the line as it stood, or else the row."""
     own = _without(rows, ROW_ID, *ASIDE)
     made = pa.RecordBatch.from_arrays([*map(_as_said, own.columns)], own.schema.names).to_pylist()
     texts = [json.dumps(row, ensure_ascii=False, default=str) for row in made]
-    told = zip(_places(rows), reasons.to_pylist(), _texts(rows, CORRUPT), texts, strict=True)
-    return dead_letters([(*place, reason, text if line is None else line) for place, reason, line, text in told])
+    found = zip(_places(rows), reasons.to_pylist(), _texts(rows, CORRUPT), texts, strict=True)
+    return dead_letters([(*place, reason, text if line is None else line) for place, reason, line, text in found])
 
 
 def _places(rows: pa.RecordBatch) -> list[tuple[str | None, int | None]]:

@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 from waterclock.errors import EnvironmentMissing
 from waterclock.kafka import Offsets, Partition
 from waterclock.spark.kafka.packing import PacksRecords
-from waterclock.spark.packing.by_place import in_workers
+from waterclock.spark.packing.packs import in_workers
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.offsets import to_json
 from waterclock.streaming.topics.records import Headers, Records
@@ -38,9 +38,9 @@ EARLIEST = -2  # the first record that a partition still has, in the connector's
 def packed_topics(
     session: SparkSession, topics: Topics, packing: PacksRecords, starting: Offsets, ending: Offsets | None
 ) -> DataFrame:
-    """The packed rows of a stream by Spark's connector; records from `ending` on are passed over where it is given.
+    """The packed rows of a stream by Spark's connector; records from `ending` on are passed over if it is given.
 
-    `starting` names every partition that there is, as the connector asks for it, with the offset where it begins, or
+    `starting` names every partition that there is, as the connector needs it, with the offset where it begins, or
     EARLIEST. EnvironmentMissing if the session does not know the connector.
     """
     try:

@@ -1,10 +1,10 @@
 """The way "python": topics as a data source of PySpark's own kind, over confluent-kafka. Nothing but pip is needed.
 
-Spark asks in three kinds of processes. In the planner, beside the driver: how far does the next batch go, and which task
+Spark calls it in three kinds of processes. In the planner, beside the driver: how far the next batch goes, and which task
 reads what. In the workers: read. The class that Spark is given is made for each pipeline, with its plan inside, so that
 secrets stand in no option, which Spark would show in plans and logs.
 
-Rule 1: a batch goes up to `per_batch` records further, never beyond `ending`; where nothing is new, it is the same text.
+Rule 1: a batch goes up to `per_batch` records further, never beyond `ending`; if nothing is new, it is the same text.
 Rule 2: rows leave the workers packed: no record passes through the JVM by itself.
 Rule 3: new partitions are found while the stream runs, and read from their first record on.
 """
@@ -23,8 +23,7 @@ from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.kafka import Offsets, Partition
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.streaming.toml.topics import Where
-from waterclock.streaming.topics.client import client_for, resolved
-from waterclock.streaming.topics.fetcher import PATIENCE_S, Fetcher, gone, kept
+from waterclock.streaming.topics.fetcher import PATIENCE_S, Fetcher, client_for, gone, kept, resolved
 from waterclock.streaming.topics.offsets import Range, from_json, ranges, shares, to_json, up_to
 
 try:
@@ -68,7 +67,7 @@ class Share(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
 
 
 class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is untyped here
-    """The planner's side, and `read`, which runs in workers. A client is made where one is needed: none can travel."""
+    """The planner's side, and `read`, which runs in workers. A client is made when one is needed: none can travel."""
 
     def __init__(self, plan: TopicPlan) -> None:
         self._plan = plan
@@ -124,7 +123,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
         self._looked_s = self._door().clock.monotonic_s()
 
     def _latest(self) -> Offsets:
-        """The end of every partition; which ones there are is asked now and then."""
+        """The end of every partition; which ones there are is looked up now and then."""
         client = self._door()
         if not self._places or client.clock.monotonic_s() - self._looked_s > _NEW_PARTITIONS_EVERY_S:
             self._look()
@@ -154,8 +153,8 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
             yield packed
         # no record, or aborted ones and markers only: who is gone must be reported all the same
         if not reported and partition.gone:
-            told = self._plan.packing.pack_gone(partition.known, partition.gone)
-            yield from [] if told is None else [told]
+            packed = self._plan.packing.pack_gone(partition.known, partition.gone)
+            yield from [] if packed is None else [packed]
 
     def _records(self, partition: Share) -> Iterator[pa.RecordBatch]:
         if not partition.ranges:

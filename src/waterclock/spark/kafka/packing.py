@@ -5,7 +5,7 @@
     clock frame    to every bucket: how far this partition is, and which others there are
     changes frame  of topics of changes, in place of events: CHANGES of changes/packed.py, to the first bucket
 
-Rule 1: packed rows of a topic carry no time for Spark's watermark; streaming/state/watermarks.py says why.
+Rule 1: packed rows of a topic carry no time for Spark's watermark; streaming/state/bucket.py says why.
 Rule 2: `origin` is topic, partition, offset: in that order a bucket takes what a batch brings it.
 """
 
@@ -21,9 +21,15 @@ from pyspark.sql.types import StructType
 from waterclock.kafka import Partition
 from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
 from waterclock.streaming import buckets, frames
-from waterclock.streaming.topics.changes import ChangeLayout, read_changes
-from waterclock.streaming.topics.clocks import own_watermark, watermarks_of
-from waterclock.streaming.topics.records import Records, TopicLayout, read_records
+from waterclock.streaming.topics.records import (
+    ChangeLayout,
+    Records,
+    TopicLayout,
+    own_watermark,
+    read_changes,
+    read_records,
+    watermarks_of,
+)
 
 
 class PacksRecords(Protocol):

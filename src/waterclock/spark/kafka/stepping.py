@@ -5,7 +5,7 @@
 
 Rule 1: the step is that of any other source (steps.py): it sees rows that could be read, and nothing else.
 Rule 2: the column PLACE (topic, partition, offset) goes through the step, so that behind it a partition has a time of
-        its own, rows are taken by offset, and a dead letter tells where it lay. A step that leaves it out is refused.
+        its own, rows are taken by offset, and a dead letter says where it lay. A step that leaves it out is refused.
 Rule 3: what stands beside the rows passes the step by, so records are read twice: for the one and for the other.
 Rule 4: no two frames have one `origin`, or one of them would be lost: behind place and task it counts through the task.
 """
@@ -29,14 +29,19 @@ from waterclock.rules.model import Rules
 from waterclock.spark.batch.steps import SOURCE, applied, nothing
 from waterclock.spark.dataframe.rows import PLACE, add_judged
 from waterclock.spark.dataframe.stream import check_dataframe, event_schema
-from waterclock.spark.packing.by_place import in_workers
-from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, timed
+from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, in_workers, timed
 from waterclock.spark.packing.transform import with_id
 from waterclock.streaming import frames
 from waterclock.streaming.layout import ROW_ID
 from waterclock.streaming.toml.topics import Topics
-from waterclock.streaming.topics.clocks import own_watermark, watermarks_of
-from waterclock.streaming.topics.records import WHERE_IT_LIES, RecordLayout, Records, plain_records
+from waterclock.streaming.topics.records import (
+    WHERE_IT_LIES,
+    RecordLayout,
+    Records,
+    own_watermark,
+    plain_records,
+    watermarks_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +96,7 @@ def _places(records: Records, offsets: list[int]) -> pa.Array:
 
 
 class SteppedRows:
-    """What the step makes of the rows of topics; its columns are known once `begin` has asked Spark."""
+    """What the step makes of the rows of topics; its columns are known once `begin` has looked."""
 
     def __init__(self, topics: Topics, rules: Rules, delay_us: int) -> None:
         assert topics.step is not None

@@ -1,10 +1,10 @@
 """The stream of topics that a pipeline runs on, by either way.
 
-Rule 1: what a broker can say is asked before Spark starts: whether it answers, lets us in, and has the topics.
+Rule 1: the broker is looked at before Spark starts: whether it answers, lets us in, and has the topics.
 Rule 2: a run to the end reads up to where the topics ended at its start; what comes later is the next run's. After the
         closing heartbeat nothing is read: it would be late.
 Rule 3: the heartbeats of the checkpoint are the only rows that have a time for Spark: its watermark stays at none until
-        the close, and the topics' own (streaming/state/watermarks.py) rules.
+        the close, and the topics' own (streaming/state/bucket.py) rules.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files import reader
 from waterclock.spark.kafka.packing import ChangePacker, RowPacker
 from waterclock.spark.kafka.stepping import StepPacker, SteppedRows
-from waterclock.spark.packing.by_place import in_workers
-from waterclock.spark.packing.packs import TIMED
+from waterclock.spark.packing.packs import TIMED, in_workers
 from waterclock.spark.packing.transform import delay_text
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.source import Stream, names_of
 from waterclock.streaming.toml.topics import Topics
-from waterclock.streaming.topics.changes import ChangeLayout
-from waterclock.streaming.topics.client import client_for, resolved, settings_of
+from waterclock.streaming.topics.fetcher import client_for, resolved, settings_of
 from waterclock.streaming.topics.offsets import from_json, to_json
-from waterclock.streaming.topics.records import TopicLayout
+from waterclock.streaming.topics.records import ChangeLayout, TopicLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +64,7 @@ class TopicStream(Stream):
         self.packs_itself = topics.way == "python" and self._stepped is None
         self.closes = rules is not None  # of changes, nothing is held back
         self._client: Client | None = None
-        self._ends: tuple[float, int] | None = None  # (when it was asked, offsets of all partitions)
+        self._ends: tuple[float, int] | None = None  # (when they were read, offsets of all partitions)
 
     def begin(self, session: SparkSession) -> None:
         """What is read is known; what a step makes of it, Spark knows."""
@@ -188,7 +186,7 @@ class TopicStream(Stream):
         return resolved(self._door(), ending, places)
 
     def _closed_at(self) -> Offsets:
-        """Where the topics ended for good: up to there they were read at the close, or where no batch came, from there on.
+        """Where the topics ended for good: up to there they were read at the close, or if no batch came, from there on.
 
         Not how far the batches have come: Spark's connector cannot stop there. What comes during the close it reads, to
         pass it over.

@@ -1,9 +1,7 @@
 """From rows to the operator and back: rows are packed by buckets of keys, go through the rules, and are unpacked.
 
-by_place.py   columns of a user's on their way through Spark
-packs.py      packed rows, with the times that move Spark's watermark
+packs.py      columns by their place, and packed rows with the times that move Spark's watermark
 operator.py   the rules as one `transformWithState`
 closing.py    what closes a stream that went through `rules.on_spark()`
 transform.py  `rules.on_spark()`
-compiled.py   which compiled modules an executor cannot load
 """

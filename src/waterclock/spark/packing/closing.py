@@ -7,7 +7,7 @@ is written in another way is never bound, and never closes.
 Rule 1: an offset is the number of heartbeats, so a batch that is run again has the same ones whatever lies in the folder.
         Beside it stands the number of buckets, where it is not 16: a checkpoint lives with one, and who writes without
         `write_once` would notice another one only when keys had looked for their state in the wrong place.
-Rule 2: what `on_spark` was told goes with the stream, as an option of the source, and nowhere else: a program that makes
+Rule 2: what `on_spark` was given goes with the stream, as an option of the source, and nowhere else: a program that makes
         streams without end keeps none of them.
 Rule 3: only the planner, a Python beside the driver, looks into the folder: executors need not see it.
 """
@@ -40,7 +40,7 @@ try:
 except ImportError:  # before PySpark 4.2
 
     class _Ends:  # type: ignore[no-redef]
-        """A query that ends by itself asks nothing of a source."""
+        """A query that ends by itself wants nothing of a source."""
 
     # so another number is seen only when Spark has written a batch down that could never be run
     _STARTS_ARE_TOLD = False
@@ -58,7 +58,7 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True)
 class OnSpark:
-    """What one `on_spark` was told, which the state behind it depends on."""
+    """What one `on_spark` was given, which the state behind it depends on."""
 
     rules: str
     watermark_delay_us: int
@@ -157,8 +157,8 @@ class ClosingReader(_Ends, DataSourceStreamReader):  # type: ignore[misc]  # PyS
         yield timed(Packs(), as_time(END_US))
 
     def _offset(self, heartbeats: int) -> dict[str, int]:
-        told = _STARTS_ARE_TOLD and self._count != BUCKETS
-        return {"heartbeats": heartbeats, **({_COUNT: self._count} if told else {})}
+        says_count = _STARTS_ARE_TOLD and self._count != BUCKETS
+        return {"heartbeats": heartbeats, **({_COUNT: self._count} if says_count else {})}
 
     def _refuse_others(self, start: dict[str, int]) -> None:
         before = start.get(_COUNT, BUCKETS)

@@ -4,18 +4,27 @@
 
 Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everything due is done in that one pass.
 Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
-Rule 3: a bucket of a topic keeps the watermark itself (streaming/state/watermarks.py), and what is due comes out in the
+Rule 3: a bucket of a topic keeps the watermark itself (streaming/state/bucket.py), and what is due comes out in the
         batch that makes it due. Its alarm is for the close alone: until then Spark's watermark stands still. So does one of
         files while their time lies before 1970, where Spark has no watermark; from then on the later one counts.
 Rule 4: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
         place in the file; for topics: topic, partition, offset), not as the shuffle brings them, so that a re-run gives
         the same bytes.
+Rule 5: if an executor cannot load a compiled module that came from the driver's machine, the plain one gives the same
+        results. The driver says so once a run, with both platforms: an executor's own log is read by nobody.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
+import platform
+import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,9 +32,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructType
 
+import waterclock.errors
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.spark.packing.compiled import refused_here
 from waterclock.streaming import frames
 from waterclock.streaming.state.blobs import MapState
 from waterclock.streaming.state.bucket import Bucket, StoredBucket
@@ -33,10 +42,51 @@ from waterclock.streaming.state.bucket import Bucket, StoredBucket
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = logging.getLogger(__name__)
+_PACKAGE = Path(waterclock.errors.__file__).parent
+
+
+@cache
+def refused_here() -> str:
+    """How many modules lie in waterclock's folder and cannot be loaded, and why; "" if there is none."""
+    found: dict[Path, str] = {}  # a module may lie there for several Pythons
+    for path in sorted(_PACKAGE.rglob("*.cpython-*.so")):
+        module = path.with_name(path.name.partition(".")[0])
+        if found.get(module) != "":
+            found[module] = _refusal(path)
+    refused = {module: why for module, why in found.items() if why}
+    if not refused:
+        return ""
+    module, why = next(iter(refused.items()))
+    here = f"CPython {platform.python_version()} on {sys.platform}, {platform.machine()}"
+    return f"{len(refused)} of {len(found)} compiled modules on {here}, such as {module.name}: {why}"
+
+
+@cache
+def warn_of_refused(refused: str) -> None:
+    """Log what an executor said by `refused_here`, once."""
+    log.warning(
+        "executors cannot load %s. They take plain Python in its place: the same results, more slowly. Start the pipeline "
+        "from a machine like theirs, or give them a Python like the driver's",
+        refused,
+    )
+
+
+def _refusal(path: Path) -> str:
+    name, _, suffix = path.name.partition(".")
+    if f".{suffix}" not in EXTENSION_SUFFIXES:
+        return "it was compiled for another platform or Python"
+    try:
+        import_module(".".join(["waterclock", *path.parent.relative_to(_PACKAGE).parts, name]))
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
 PACKED = "bucket int, origin string, frame binary"
 _CLOSE_MS = 1  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
-# not as texts: those Spark's Java would be asked to read, three times in each task of each batch
+# not as texts: those Spark's Java would have to read, three times in each task of each batch
 _BUCKET = StructType().add("alarm", LongType()).add("engine", BinaryType()).add("held", BinaryType())
 _NUMBER, _BLOB = StructType().add("number", LongType()), StructType().add("blob", BinaryType())
 
@@ -45,7 +95,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
     """Applies rules to one bucket a call. Frames in, frames out; its state in one value and a map."""
 
     def __init__(self, rules: Rules, columns: tuple[str, ...] = ()) -> None:
-        """`columns`: those that are asked for of results; all if none is named."""
+        """`columns`: those that results are to have; all if none is named."""
         self._rules, self._columns = rules, columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -59,7 +109,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         self._blobs = MapState(handle.getMapState("shelf", _NUMBER, _BLOB))
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
-        # by origin: Spark reads a file twice where the name of another one of its batch matches it as a pattern
+        # by origin: Spark reads a file twice if the name of another one of its batch matches it as a pattern
         taken = {row.origin: row.frame for row in rows if row.frame is not None}
         tables = [frames.from_bytes(taken[origin]) for origin in sorted(taken)]
         yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.kind_of(table) == "dead")

@@ -1,18 +1,50 @@
-"""Packed rows: what travels between a source and the operator, with the times that move Spark's watermark.
+"""Rows on their way through Spark: columns by their place, and packed rows with the times that move Spark's watermark.
 
-ts          the largest time of what is packed, null where there is none; dropped before grouping
+ts          the largest time of what is packed, null if there is none; dropped before grouping
 bucket      the label of a bucket of keys
 origin      where the rows come from: frames of a bucket are taken in its order
 frame       rows as Arrow bytes, null in a row that only moves the watermark
+
+Spark and PySpark read a column's name as an expression: a dot in it means a field, a backtick quotes. `mapInArrow` itself
+looks each column up by its name.
+
+Rule 1: a user's name never reaches a place that reads it so: there the columns are c0, c1, ... in their order.
+Rule 2: what leaves Spark, batches in workers and DataFrames that a user sees, has the user's names again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import functions as F
 
 from waterclock.spark.packing import operator
 from waterclock.streaming import buckets, frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def by_place(rows: DataFrame) -> tuple[DataFrame, dict[str, Column]]:
+    """`rows` with its columns called by their place; and those columns, by the names that they had."""
+    ours = [f"c{place}" for place in range(len(rows.columns))]
+    return rows.toDF(*ours), dict(zip(rows.columns, map(F.col, ours), strict=True))
+
+
+def in_workers(rows: DataFrame, function: Batches, columns: Any) -> DataFrame:
+    """What `function` makes of `rows` in Spark's Python workers: batches with the names of `rows` in, `columns` out."""
+    names = rows.columns
+
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return function(batch.rename_columns(names) for batch in batches)
+
+    return by_place(rows)[0].mapInArrow(named, columns)
+
 
 TIMED = f"ts timestamp, {operator.PACKED}"
 # where what belongs to no key travels: it leaves no state, so any label will do

@@ -38,9 +38,8 @@ from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.spark.packing import operator
-from waterclock.spark.packing.by_place import by_place, in_workers
 from waterclock.spark.packing.closing import OnSpark, closes
-from waterclock.spark.packing.packs import NO_TIME, TIMED, Packs, as_time, timed
+from waterclock.spark.packing.packs import NO_TIME, TIMED, Packs, as_time, by_place, in_workers, timed
 from waterclock.spark.session.cluster import cores_of
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
@@ -50,7 +49,7 @@ from waterclock.streaming.state.bucket import Bucket
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# a row as JSON, to tell it from others: by itself Spark writes milliseconds, in the zone of the session
+# a row as JSON, by which it differs from others: by itself Spark writes milliseconds, in the zone of the session
 _WHOLE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -71,15 +70,17 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
 _PLAIN = (StringType, NumericType, BooleanType, BinaryType, DateType, TimestampType, TimestampNTZType)
 
 
-def transform_with(rules: Rules, watermark_delay_us: int, asked: int | None = None) -> Callable[[DataFrame], DataFrame]:
-    """The function behind `Rules.on_spark`; `asked` is the number of buckets, by the session's cores where it is None."""
-    checked("on_spark(buckets=)", asked)
+def transform_with(
+    rules: Rules, watermark_delay_us: int, buckets: int | None = None
+) -> Callable[[DataFrame], DataFrame]:
+    """The function behind `Rules.on_spark`; without `buckets`, their number follows from the session's cores."""
+    checked("on_spark(buckets=)", buckets)
 
     def transform(events: DataFrame) -> DataFrame:
         check_columns(rules, events.schema)
         case_counts = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
         check_each_once(events.columns, "rules.on_spark()", case_counts)
-        count = asked or by_cores(cores_of(events.sparkSession))
+        count = buckets or by_cores(cores_of(events.sparkSession))
         result = result_type(rules, events.schema)
         rows = with_id(events, rules, events.columns)
         if not events.isStreaming:
@@ -91,7 +92,7 @@ def transform_with(rules: Rules, watermark_delay_us: int, asked: int | None = No
             with_close = packed.unionByName(closes(events.sparkSession, made))
             timed_rows = with_close.withWatermark("ts", delay_text(watermark_delay_us)).drop("ts")
             done = operator.apply(rules, timed_rows)
-        last_us = CLOSING_US - watermark_delay_us
+        last_us = CLOSING_US - watermark_delay_us  # the watermark that the close is shown at
         return in_workers(done, unpacker(to_arrow_schema(result, timezone="UTC"), last_us), result)
 
     return transform
@@ -102,14 +103,13 @@ def delay_text(delay_us: int) -> str:
     return f"{-(-delay_us // 1000)} milliseconds"
 
 
-def with_id(rows: DataFrame, rules: Rules, said: Collection[str]) -> DataFrame:
-    """`rows` with the id of those whose own is not named or null: a hash of the columns `said`; null if the own one
-    serves."""
-    placed, columns = by_place(rows)
-    whole = F.struct(*(column.alias(name) for name, column in columns.items() if name in said))
+def with_id(rows: DataFrame, rules: Rules, id_columns: Collection[str]) -> DataFrame:
+    """`rows` with the id of those whose own is not named or null: a hash of `id_columns`; null if the own one serves."""
+    renamed, columns = by_place(rows)
+    whole = F.struct(*(column.alias(name) for name, column in columns.items() if name in id_columns))
     made = F.sha2(F.to_json(whole, _WHOLE), 256)
     made = made if rules.id is None else F.when(columns[rules.id].isNull(), made)
-    return placed.withColumn(ROW_ID, made).toDF(*rows.columns, ROW_ID)
+    return renamed.withColumn(ROW_ID, made).toDF(*rows.columns, ROW_ID)
 
 
 def check_columns(rules: Rules, schema: StructType) -> None:
@@ -162,7 +162,7 @@ def _has_variant(type_: DataType) -> bool:
 
 
 def _kind(type_: DataType) -> Kind | None:
-    """What a condition takes a column for; None if it can ask whether it is null, and no more."""
+    """What a condition takes a column for; None if it can see whether it is null, and no more."""
     return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
 
 
@@ -184,7 +184,8 @@ def result_type(rules: Rules, schema: StructType) -> StructType:
 
 
 def packer(rules: Rules, count: int = BUCKETS) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows in, packed rows of `count` buckets out; heartbeats have done their work at the watermark and end here."""
+    """Rows in, packed rows of `count` buckets out. Heartbeats end here: a batch is closed whole, and a stream's watermark
+    (`timed_packer`) has counted them."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packs = Packs(count=count)
@@ -223,7 +224,7 @@ def _add(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> None:
                 f"the key {rules.key!r} of a row is null, and the row says more than a time (in {name!r}): "
                 "filter such rows away first, or give them a key. A heartbeat is a row of nulls with a time"
             )
-    # rows that the rules cannot take: in process these are refused too
+    # rows that the rules cannot take are refused, as in process
     if keyed.column(rules.time).null_count:
         raise UsageError(f"the time {rules.time!r} of a row with a key is null: filter such rows away first")
     if rules.sequence and rules.ordering:

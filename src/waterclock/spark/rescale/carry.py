@@ -11,10 +11,19 @@ Numbered; a test dies between any two of them:
     7. the sink is handed over: a batch without rows, of the new query, in one transaction of the sink
     8. the new folder's mark goes, and the parts with it
 
+Step 5, where the sources go on: the old one's offsets, under the new one's numbers and settings of state.
+
+    offsets/0    the old one's last batch that is done, and commits/0: the state that was carried over is that after it
+    offsets/1    only if the old one had begun a batch more: it is run again with the same offsets
+
+A file of Spark's log is a version, a line of JSON, and in offsets/ a line for each source, which is its own affair.
+
 Rule 1: the sink decides. Before 7 it belongs to the old checkpoint, and the new one is refused; after 7 it is the other way
         round. So one of the two can be used at every moment, and never both.
 Rule 2: the old checkpoint is kept. Nothing in it changes but the note of step 6.
 Rule 3: as many keys and deadlines are written as were read, or nothing is handed over.
+Rule 4: what the sources say is copied as it stands, their own logs (sources/) with it; only what says how state is stored
+        is the new one's: Spark goes by that.
 """
 
 from __future__ import annotations
@@ -24,21 +33,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, LastBatch, Sink, written_once
-from waterclock.spark.checkpoint import carrying
-from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
-from waterclock.spark.checkpoint.lease import OWNERS, Lease
-from waterclock.spark.checkpoint.names import others_in
-from waterclock.spark.checkpoint.owner import LOCK, Owner, owner_of
-from waterclock.spark.rescale.offsets import carry_offsets, settings_of
-from waterclock.spark.rescale.reading import StateSeen, look, parts
-from waterclock.spark.rescale.writing import PARTITIONS, PartsProcessor, Written, lay_down, write_state
+from waterclock.spark.checkpoint import state_files
+from waterclock.spark.checkpoint.folder import Checkpoint, others_in, stored, write
+from waterclock.spark.checkpoint.owner import LOCK, OWNERS, Lease, Owner, owner_of
+from waterclock.spark.rescale.stored import (
+    PARTITIONS,
+    PartsProcessor,
+    StateSeen,
+    Written,
+    lay_down,
+    look,
+    parts,
+    write_state,
+)
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
@@ -49,8 +63,50 @@ if TYPE_CHECKING:
 
     from waterclock.spark.pipeline import Pipeline
 
+_VERSION = "v1"
+
+
+def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> None:
+    """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
+    conf = settings_of(new.path / "offsets" / "0")["conf"]
+    commit = _lines(new.path / "commits" / "0")[1]
+    noted = json.loads(_lines(old.path / "commits" / str(done))[1])
+    watermark = {name: noted[name] for name in ("nextBatchWatermarkMs",) if name in noted}  # that follows batch `done`
+    reached = {**json.loads(commit), **watermark}
+    logs: dict[str, str] = {}
+    for number in range(done, begun + 1):
+        version, beside, *sources = _lines(old.path / "offsets" / str(number))
+        logs[str(number - done)] = "\n".join([version, json.dumps({**json.loads(beside), "conf": conf}), *sources])
+    for folder in ("offsets", "commits", "sources"):
+        with suppress(FileNotFoundError):
+            remove(new.path / folder)
+    if (old.path / "sources").is_dir():
+        copy_folder(old.path / "sources", new.path / "sources")
+    for folder in ("offsets", "commits"):
+        make_folder(new.path / folder)
+    for name, text in logs.items():
+        write(new.path / "offsets" / name, text)
+    write(new.path / "commits" / "0", f"{_VERSION}\n{json.dumps(reached)}")
+
+
+def settings_of(offsets: Place) -> dict[str, Any]:
+    """What Spark notes of a batch beside its offsets: watermark, moment, settings."""
+    found: dict[str, Any] = json.loads(_lines(offsets)[1])
+    return found
+
+
+def _lines(file: Place) -> list[str]:
+    lines = file.read_text().splitlines()
+    if lines[0] != _VERSION:
+        raise UsageError(
+            f"{file} is of the version {lines[0]!r} of Spark's logs, and this waterclock carries over {_VERSION!r}: leave "
+            "out the settings of [spark.conf] that choose another one, or use the waterclock that goes with that Spark"
+        )
+    return lines
+
+
 Report = Callable[[str], None]
-_MAY_STAND = {LOCK, OWNERS, f".{carrying.CARRYING}.new"}  # in the new folder, when nothing is written in it yet
+_MAY_STAND = {LOCK, OWNERS, f".{state_files.CARRYING}.new"}  # in the new folder, when nothing is written in it yet
 _OURS = ("starting.json", "closed-at.json", "inferred.json", "waterclock.sink")
 
 
@@ -71,7 +127,7 @@ def rescale(
     buckets: int,
     to: str | Path | Place | None = None,
     session: SparkSession | None = None,
-    report: Report = lambda told: None,
+    report: Report = lambda line: None,
 ) -> NewState:
     """Carry the state of `pipeline`, which does not run, over into a new checkpoint with `buckets` buckets.
 
@@ -79,7 +135,7 @@ def rescale(
     must not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with
     the new checkpoint; the old one is refused from then on. UsageError if it cannot be done.
 
-    Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets where
+    Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets if
     these are fewer.
     """
     from waterclock.spark.session.session import session_for
@@ -113,16 +169,16 @@ class _Carry:
         self._report = report
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
-        self._folder = new.path / carrying.PARTS
+        self._folder = new.path / state_files.PARTS
 
     def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
         before = self._refuse()  # 1
         make_folder(self._new.path)  # 2
         owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
-        carrying.begin(self._new, self._old)
+        state_files.begin(self._new, self._old)
         for part in [*self._new.path.iterdir()]:
-            if part.name not in {LOCK, OWNERS, carrying.CARRYING}:
+            if part.name not in {LOCK, OWNERS, state_files.CARRYING}:
                 remove(part)
         self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
         laid = lay_down(
@@ -134,11 +190,11 @@ class _Carry:
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
         written = self._write(before, laid)  # 4
         self._lay_beside(before)  # 5
-        carrying.carried_over(self._old, self._new)  # 6
+        state_files.carried_over(self._old, self._new)  # 6
         self._report("hands the sink over")
         written_once(sink, self._handing_over(sink, schema, before, written))  # 7
         remove(self._folder)  # 8
-        remove(self._new.path / carrying.CARRYING)
+        remove(self._new.path / state_files.CARRYING)
         made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
@@ -168,7 +224,7 @@ class _Carry:
         if path.exists() and not path.is_dir():
             raise UsageError(f"the new checkpoint {path} is a file: name another folder (--to)")
         names = {part.name for part in path.iterdir()} - _MAY_STAND if path.is_dir() else set()
-        others = others_in(path) if carrying.is_begun(self._new, self._old) else names
+        others = others_in(path) if state_files.is_begun(self._new, self._old) else names
         if others:
             raise UsageError(
                 f"the folder {path} holds other things ({min(others)}, ...): name a folder that is empty, or is not there "
@@ -200,7 +256,7 @@ class _Carry:
         for name in _OURS:
             if (self._old.path / name).exists():
                 write(self._new.path / name, (self._old.path / name).read_text())
-        carrying.carried_from(self._new, self._old, carrying.ahead(self._old) + begun + 1)
+        state_files.carried_from(self._new, self._old, state_files.ahead(self._old) + begun + 1)
         settings = stored(self._old.path / "waterclock.json")
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
@@ -237,6 +293,9 @@ def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied:
     """
     begun = old.last_batch()
     both = (
-        applied is not None and begun is not None and begun > done and applied.batch_id == carrying.ahead(old) + begun
+        applied is not None
+        and begun is not None
+        and begun > done
+        and applied.batch_id == state_files.ahead(old) + begun
     )
-    return carrying.ahead(new) + both
+    return state_files.ahead(new) + both

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from waterclock.arguments import count, describe, master
 
 if TYPE_CHECKING:
-    from waterclock.spark.rescale.reading import StateSeen
+    from waterclock.spark.rescale.stored import StateSeen
     from waterclock.streaming.places.place import Place
 
 _SHOWN = 20  # buckets, the largest ones
@@ -23,9 +23,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     """The commands beneath it."""
     describe(parser, show, _EXAMPLES)
     parser.description = "`waterclock state`: the state that a pipeline keeps in its checkpoint."
-    commands = parser.add_subparsers(
-        required=True, metavar="show|rescale", help="what to do; --help of each tells more"
-    )
+    commands = parser.add_subparsers(required=True, metavar="show|rescale", help="what to do; --help of each says more")
     parser = commands.add_parser("show", help="buckets, keys and bytes of a checkpoint's state")
     describe(parser, show, "waterclock state show orders-checkpoint")
     parser.add_argument("place", metavar="CHECKPOINT", help="the checkpoint's folder or URI, or the pipeline's file")
@@ -48,7 +46,7 @@ def show(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from waterclock.spark.checkpoint.folder import Checkpoint
-    from waterclock.spark.rescale.reading import look
+    from waterclock.spark.rescale.stored import look
     from waterclock.spark.session.session import conf_for, start
     from waterclock.streaming.places.place import is_remote, place_of
     from waterclock.streaming.toml.config import load
@@ -108,8 +106,8 @@ def _buckets(text: str) -> int:
     return number
 
 
-def _report(told: str) -> None:
-    print(f"waterclock: {told}", file=sys.stderr)
+def _report(line: str) -> None:
+    print(f"waterclock: {line}", file=sys.stderr)
 
 
 def _done(made: Any) -> str:

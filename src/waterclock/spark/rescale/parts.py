@@ -25,13 +25,12 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.events import Counters
 from waterclock.rules.model import Rules
 from waterclock.streaming.buckets import places
-from waterclock.streaming.state import chunks, states
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import Blobs, BlobStore
-from waterclock.streaming.state.bucket import Bucket, StoredBucket, read_state
+from waterclock.streaming.state.bucket import Bucket, StoredBucket, Watermarks, read_state
 from waterclock.streaming.state.pages import Pages
 from waterclock.streaming.state.plain import PlainEngine
 from waterclock.streaming.state.rows import Rows
-from waterclock.streaming.state.watermarks import Watermarks
 
 KEYS_A_PART = 20_000  # a part is a row of Spark's: a few megabytes
 
@@ -109,7 +108,7 @@ def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: i
 
 
 def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, StatePart]]:
-    """The deadlines of all levels and slots, in the order in which they would fire where they are due together."""
+    """The deadlines of all levels and slots, in the order in which they would fire if they are due together."""
     packed = state["schema"]
     rows = Rows(_schema(packed))
     stored = [chunk for level in state["engine"]["deadlines"] for _, slot in level for chunk in slot]
@@ -118,11 +117,11 @@ def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterat
         for chunk in stored
         for each in ([chunk] if isinstance(chunk, bytes) else msgpack.unpackb(store.get(chunk)))
     ]
-    found = [deadline for chunk in lying for deadline in chunks.unpack(chunk, rules, rows)]
+    found = [deadline for chunk in lying for deadline in states.unpack_deadlines(chunk, rules, rows)]
     if not found:
         return
     for at, numbers in _by_place(pa.array([deadline[2] for deadline in found]), count):
-        (chunk,) = chunks.pack([[found[number] for number in numbers.tolist()]], rows)
+        (chunk,) = states.pack_deadlines([[found[number] for number in numbers.tolist()]], rows)
         yield at, StatePart(packed, chunk=chunk, deadlines=len(numbers))
 
 
@@ -149,7 +148,10 @@ class JoinedBucket(Bucket):
         self._rows = Rows(next((_schema(part.schema) for part in taken if part.schema is not None), None))
         self._engine = plain = PlainEngine(rules, self._rows, self._store, self._find)
         deadlines = [
-            deadline for part in taken if part.deadlines for deadline in chunks.unpack(part.chunk, rules, self._rows)
+            deadline
+            for part in taken
+            if part.deadlines
+            for deadline in states.unpack_deadlines(part.chunk, rules, self._rows)
         ]
         for part in taken:
             counters = {name: value + part.counters.get(name, 0) for name, value in counters.items()}

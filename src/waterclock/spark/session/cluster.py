@@ -8,7 +8,7 @@ Executors need a Python with the packages of the extra `spark` (and `kafka` for 
 Rule 1: what is sent is the package's Python files and compiled modules in one zip. Executors unpack it, since a compiled
         module cannot be imported from a zip. One that was compiled for another platform or Python is passed over there, as
         its name or the system's loader says: the plain one gives the same results, and the same bytes of state
-        (compiled.py).
+        (packing/operator.py).
 Rule 2: an operator with state has Spark start a Python on the driver too, which does not see what was sent. It finds the
         package by the PYTHONPATH with which Java is started; and does not look into the caller's folder (PYTHONSAFEPATH),
         where a random.py would be taken for Python's own.
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import waterclock.errors
 from waterclock.errors import UsageError
-from waterclock.spark.session.pythons import environment
+from waterclock.spark.session.runtimes import environment
 from waterclock.streaming.buckets import by_cores
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def cluster_settings(
 def shipped() -> Iterator[Path]:
     """The zip of waterclock; inside, a Java that is started hands the package to Pythons that it starts itself."""
     folder = Path(tempfile.mkdtemp(prefix="waterclock-"))
-    atexit.register(shutil.rmtree, folder, True)  # executors may ask for it as long as this process lives
+    atexit.register(shutil.rmtree, folder, True)  # executors may fetch it as long as this process lives
     file = packed(folder)
     with zipfile.ZipFile(file) as archive:
         archive.extractall(folder / _NAME)
@@ -113,6 +113,6 @@ def send(session: SparkSession, package: Path) -> None:
 
 
 def cores_of(session: SparkSession) -> int:
-    """How many tasks the session runs at once; of a cluster, as many as it was asked for."""
+    """How many tasks the session runs at once; of a cluster, as many as it was given."""
     context = session.sparkContext
     return int(context.getConf().get("spark.cores.max", str(context.defaultParallelism)))

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from waterclock.arguments import TRIED_MASTERS
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.session import cluster
-from waterclock.spark.session.interrupts import Interrupted
-from waterclock.spark.session.java import use_java
-from waterclock.spark.session.pythons import environment, quick_python
+from waterclock.spark.session.runtimes import environment, quick_python, use_java
+from waterclock.spark.session.starts import Interrupted
 from waterclock.streaming.buckets import by_cores
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def _have_unicode_names() -> None:
 def interpreted(session: SparkSession) -> Iterator[None]:
     """A context; the queries that start in it have no Java compiled for each batch's plan, if the user set nothing else.
 
-    It pays where many rows go through the plan. Where they are packed, it is a third of the planning of a small batch.
+    It pays if many rows go through the plan. If they are packed, it is a third of the planning of a small batch.
     """
     ours = {name: value for name, value in _INTERPRETED.items() if session.conf.get(name, None) is None}
     for name, value in ours.items():
@@ -157,7 +156,7 @@ def start_session(
 
 
 def session_for(name: str, log: Path | None = None) -> SparkSession:
-    """The session that is active in this process, or a new one, which tells its story to the file `log`."""
+    """The session that is active in this process, or a new one, which writes its log into the file `log`."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() or start(name, log=log, beside=Path.cwd()).spark

@@ -1,8 +1,11 @@
-"""What becomes of a query that failed: a new start if a Python of Spark did not connect in time; else the sentence for it.
+"""A query from its start to its end: Ctrl-C while Spark works, and a new start, or the sentence, after a failure.
 
-Spark gives each ten seconds; then its query has failed, and nothing is wrong with the pipeline. The query goes on where its
-checkpoint ends. On this machine Pythons connect at once (session/worker.py); a cluster's, and those of a session that a
-program made by itself, import PySpark first.
+A signal handler that raises would do so in the middle of a call to the JVM, whose client logs a traceback and loses its
+connection. So the handler only notes the signal; the call runs in a thread of its own, and the main thread looks.
+
+Spark gives a Python ten seconds to connect; then its query has failed, and nothing is wrong with the pipeline. The query
+goes on where its checkpoint ends. On this machine Pythons connect at once (session/worker.py); a cluster's, and those of a
+session that a program made by itself, import PySpark first.
 
 Rule 1: each pause is twice as long as the one before it: a machine with too much to do is not given more meanwhile.
 Rule 2: a batch that was committed gives back all starts: a run of weeks may have any number of slow moments.
@@ -12,10 +15,67 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 from waterclock.clock import Clock
 from waterclock.errors import WaterclockError
+
+_LOOK_FOR_SIGNALS_S = 0.1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted:
+    """True once a signal came; a context in which signals are noted and do nothing else.
+
+    Outside of the main thread, where Python sets no handlers, it is a context that never notes anything.
+    """
+
+    def __init__(self) -> None:
+        self._came = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self._came
+
+    def __enter__(self) -> Interrupted:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+
+
+def call_interruptible(work: Callable[[], Any], stop: Callable[[], Any]) -> None:
+    """Run `work` to its end; on a signal, `stop` what it waits for and raise KeyboardInterrupt. Raises what it raises."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="waterclock-spark", daemon=True)
+    with Interrupted() as interrupted:
+        thread.start()
+        while thread.is_alive() and not interrupted:
+            thread.join(_LOOK_FOR_SIGNALS_S)
+        if interrupted:
+            stop()
+            thread.join()
+            raise KeyboardInterrupt
+    if failures:
+        raise failures[0]
+
 
 MOST, FIRST_PAUSE_S = 6, 2.0  # 62 s of pauses in all, beside ten for each start
 _TOO_SLOW = "Python worker failed to connect back"

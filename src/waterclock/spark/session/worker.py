@@ -1,6 +1,6 @@
 """What a Python that Spark starts does first: it connects to Spark, and imports PySpark after that.
 
-    python -P worker.py FOLDER MODULE [ARGUMENT]    the script that pythons.py makes says so, in the place of `-m MODULE`
+    python -P worker.py FOLDER MODULE [ARGUMENT]    the script that runtimes.py makes says so, in the place of `-m MODULE`
 
 Spark gives a Python ten seconds to connect, in code and not in a setting, and PySpark's workers import all of PySpark
 before they do: half a second of processor, which on a machine with thirty others at work takes longer than that. What
@@ -10,7 +10,7 @@ Rule 1: this file runs by its path in any Python, and imports nothing of PySpark
 Rule 2: PySpark's files are those that pip installed, whose bytecode lies beside them. Spark puts a zip of the same in
         front, of which each Python compiles anew what it imports: 0.4 s of that half second.
 Rule 3: the folder in which a Python is started is not on its path: a random.py there is not Python's own. FOLDER, where
-        modules of a user's own lie, comes last; empty where there is none.
+        modules of a user's own lie, comes last; empty if there is none.
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 
 sink.py       the sink: three tables, and the order of their commits
 lakes.py      how rows of a batch come into one table once: Delta Lake's way and Iceberg's
-catalog.py    what Spark's catalog is asked, and what it is told
+catalog.py    Spark's catalogs, by SQL and names; what Java threw, in a line
 """

@@ -3,10 +3,10 @@
     Delta Lake    an append with `txnAppId` and `txnVersion`, the query and the number of the batch. Delta leaves out what
                   has a number that the table has, and refuses the second of two that write at the same time
     Iceberg       an overwrite of the batch's rows, of which there are none: it is validated from the snapshot that was
-                  looked at, so it is refused where such rows came in between
+                  looked at, so it is refused if such rows came in between
 
 Rule 1: a commit bears a note, the query and the number of the batch, which the history of the table shows: Delta's
-        `userMetadata`, a property of Iceberg's snapshot. A history may be cut, so the rows themselves are asked first.
+        `userMetadata`, a property of Iceberg's snapshot. A history may be cut, so the rows themselves are looked at first.
 Rule 2: never by `insertInto` or SQL's INSERT: with both options Delta wrote the rows of a batch twice (Delta Lake 4.4.0).
 Rule 3: Delta's files have their times in microseconds. What Spark writes by itself, INT96, is read by others as
         nanoseconds, which end in the year 2262: the close of a pipeline is later.
@@ -55,13 +55,13 @@ class Lake(Protocol):
     with_files: str  # what DROP TABLE needs to take the files too
 
     def check(self, schema: pa.Schema) -> None:
-        """UsageError where such a table has no column of that name."""
+        """UsageError if such a table has no column of that name."""
 
     def kept_as(self, kind: str) -> str:
         """The type that a column has there which was made as `kind`."""
 
     def append(self, catalog: Catalog, table: str, rows: pa.Table, once: Once) -> bool:
-        """Write `rows`, all of them in one commit, or nothing where the table has had them; False where it has rows of a
+        """Write `rows`, all of them in one commit, or nothing if the table has had them; False if it has rows of a
         batch of that number, whosever it is."""
 
     def has_note(self, catalog: Catalog, table: str, once: Once) -> bool:
@@ -88,8 +88,8 @@ class DeltaLake:
         return True
 
     def has_note(self, catalog: Catalog, table: str, once: Once) -> bool:
-        told = catalog.session.sql(f"DESCRIBE HISTORY {quoted(table)} LIMIT {_HISTORY}")
-        return not told.where(F.col("userMetadata") == _text(once)).limit(1).isEmpty()
+        commits = catalog.session.sql(f"DESCRIBE HISTORY {quoted(table)} LIMIT {_HISTORY}")
+        return not commits.where(F.col("userMetadata") == _text(once)).limit(1).isEmpty()
 
 
 class Iceberg:
@@ -118,9 +118,9 @@ class Iceberg:
         return True
 
     def has_note(self, catalog: Catalog, table: str, once: Once) -> bool:
-        told = catalog.session.sql(f"SELECT summary FROM {quoted(table)}.snapshots")
+        snapshots = catalog.session.sql(f"SELECT summary FROM {quoted(table)}.snapshots")
         has_all = [F.col("summary")[name] == value for name, value in once.note().items()]
-        return not told.where(has_all[0] & has_all[1]).isEmpty()
+        return not snapshots.where(has_all[0] & has_all[1]).isEmpty()
 
 
 LAKES: Final[dict[str, Lake]] = {"delta": DeltaLake(), "iceberg": Iceberg()}

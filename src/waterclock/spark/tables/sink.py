@@ -2,13 +2,13 @@
 
 The three tables are those of sinks/tables.py, of Delta Lake or of Iceberg; <table>_batches says besides how many
 rows of results the batch has. Spark has no transaction over several tables, so a commit goes in numbered steps, each one
-commit by Spark's own writer, and each writes nothing where its table has that batch (lakes.py):
+commit by Spark's own writer, and each writes nothing if its table has that batch (lakes.py):
 
     1. dead letters, where there are any
     2. the batch: offsets, counters, watermark, how many results. Without results it is applied with this
     3. the results: from here on, and not before, the batch is applied
 
-Rule 1: a batch is applied where <table>_batches has it and the results have its rows, or a commit that names it, or where
+Rule 1: a batch is applied if <table>_batches has it and the results have its rows, or a commit that names it, or if
         <table>_batches has a later one of the query. So whoever deletes old results, or cuts the history, takes nothing
         away that waterclock needs; but not both of the last batch.
 Rule 2: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
@@ -46,8 +46,7 @@ from waterclock.sinks.tables import (
     with_times_that_fit,
 )
 from waterclock.spark.session.session import session_for
-from waterclock.spark.tables import failures
-from waterclock.spark.tables.catalog import Catalog, described
+from waterclock.spark.tables.catalog import Catalog, cause_of, described, explained, is_collision
 from waterclock.spark.tables.lakes import LAKES, Lake, Once
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class SparkTable:
         self._lakes: dict[str, Lake] = {}
         self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None
         self._epoch: Epoch | None = None
-        self._is_begun = False  # the batch that was asked for stands in <table>_batches, and is not applied
+        self._is_begun = False  # the batch of the last `is_applied` stands in <table>_batches, and is not applied
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
@@ -201,7 +200,7 @@ class SparkTable:
         return f"the table {self._table + part!r} in Spark's catalog"
 
     def _lake_of(self, part: str) -> Lake:
-        """The kind of a table that is there; UsageError where it is none of ours, or cannot be written once."""
+        """The kind of a table that is there; UsageError if it is none of ours, or cannot be written once."""
         provider = self._catalog.provider(self._table + part)
         if provider not in LAKES:
             raise UsageError(_OTHERS.format(self._at(part), provider or "view"))
@@ -224,7 +223,7 @@ class SparkTable:
     def _make(self, parts: list[str], lake: Lake, wanted: dict[str, pa.Schema]) -> None:
         if parts:
             self._catalog.make_namespace(self._table)
-        for part in parts:  # the results come last: where they are, the others are
+        for part in parts:  # the results come last: if they are there, the others are
             self._catalog.make(self._table + part, wanted[part], lake.provider, {_OURS: _what(part)})
 
     def _refuse_unlike(self, part: str, lake: Lake, wanted: pa.Schema) -> None:
@@ -250,7 +249,7 @@ class SparkTable:
     # Epochs and batches ----------------------------------------------------------------------------------------
 
     def _owner(self, own: Epoch) -> Epoch | None:
-        """The epoch that the table was told of last, of the lineage of `own`."""
+        """The last epoch that the table's properties name, of the lineage of `own`."""
         number = self._catalog.properties(self._table).get(_OWNER + own.lineage)
         return None if number is None else Epoch(own.lineage, int(number))
 
@@ -290,7 +289,7 @@ class SparkTable:
         return not others.where(F.col("query_id") != once.query_id).limit(1).isEmpty()
 
     def _refuse_anothers(self, once: Once) -> None:
-        """Rows of a batch are known by its number: those of two queries with the same one cannot be told apart."""
+        """Rows of a batch are known by its number: nothing distinguishes those of two queries with the same one."""
         if self._is_anothers(once):
             raise StateMismatch(
                 f"{self.describe()} holds a batch {once.batch_id} of another query: name another table and another "
@@ -305,7 +304,7 @@ class SparkTable:
         except WaterclockError:
             raise
         except Exception as error:  # each kind of catalog has errors of its own
-            raise UsageError(f"{self.describe()} cannot be used: {failures.explained(error)}") from error
+            raise UsageError(f"{self.describe()} cannot be used: {explained(error)}") from error
 
     @contextmanager
     def _lost(self, kind: type[SinkLost]) -> Iterator[None]:
@@ -315,9 +314,9 @@ class SparkTable:
         except WaterclockError:
             raise
         except Exception as error:  # each kind of catalog has errors of its own
-            if failures.is_collision(error):
-                raise SinkLost(f"another writer was quicker at {self.describe()}: {failures.words(error)}") from error
-            raise kind(f"{self.describe()} could not be reached or written: {failures.words(error)}") from error
+            if is_collision(error):
+                raise SinkLost(f"another writer was quicker at {self.describe()}: {cause_of(error)}") from error
+            raise kind(f"{self.describe()} could not be reached or written: {cause_of(error)}") from error
 
 
 def _what(part: str) -> str:

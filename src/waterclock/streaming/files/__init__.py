@@ -1,6 +1,5 @@
 """Files into rows.
 
-reading.py  a file into blocks of rows and dead letters
-jsonl.py    JSON lines, read fast where the slow way would read the same
-parquet.py  Parquet
+reading.py  a file into blocks of rows and dead letters; Parquet
+jsonl.py    JSON lines, read fast if the slow way would read the same
 """

@@ -1,6 +1,6 @@
 """A block of JSON lines into rows, in two ways. No Spark in this file.
 
-A block of whole lines goes through Arrow's reader at once; where anything asks for a closer look, the same block is
+A block of whole lines goes through Arrow's reader at once; if anything needs a closer look, the same block is
 read line by line, and each line is judged alone.
 
 Rule 1: the slow way is the law; the fast way may only accept what the slow one accepts, with the same values.
@@ -170,7 +170,7 @@ class _Object(dict[str, Any]):
 
 
 class _Endless:
-    """Digits that make no number in Python, or one beyond all doubles; harmless if nobody asks for the value."""
+    """Digits that make no number in Python, or one beyond all doubles; harmless if nobody wants the value."""
 
     def __init__(self, digits: str) -> None:
         self._digits = digits

@@ -1,12 +1,12 @@
 """A place by its URI, reached through Hadoop's FileSystem in the Java that Spark runs on: what Spark reads, this reads.
 
-Rule 1: it is there once a session is; before that, it is told to start one. Executors have no such Java at hand.
+Rule 1: it is there once a session is; before that, an error says to start one. Executors have no such Java at hand.
 Rule 2: a folder is listed in one call, however many files it has: each call from Python to Java is a millisecond.
 Rule 3: a file is replaced whole or not at all. A store of objects shows an object when its writer closes it, and what was
         given up is no object; elsewhere a file beside it is renamed into its place.
 Rule 4: of two that make one file at once, one is refused: by a conditional put on s3a, by the rename elsewhere. (Not on
         file:, where Java looks first and renames then.)
-Rule 5: what Java throws becomes Python's own error where there is one, and else says which place could not be reached.
+Rule 5: what Java throws becomes Python's own error if there is one, and else says which place could not be reached.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ListedFile:
 
 @dataclass(frozen=True)
 class HadoopPath:
-    """A place by its URI, with those of pathlib's names that are asked of one.
+    """A place by its URI, with those of pathlib's names that are used of one.
 
     >>> place = HadoopPath("hdfs://namenode:8020/in/a.jsonl")
     >>> (place.name, place.stem, str(place.parent), str(place.parent / "b"))
@@ -244,7 +244,7 @@ def _context() -> Any:
     return context
 
 
-def _entries(told: str, folder: str) -> list[ListedFile]:
+def _entries(listed: str, folder: str) -> list[ListedFile]:
     """Of Java's text of a list of what is in `folder`. No name holds a slash, so where one begins is sure; and what follows
     it is the store's: it ends before the last mark of that.
 
@@ -254,9 +254,9 @@ def _entries(told: str, folder: str) -> list[ListedFile]:
     [('x', True, 5), ('y, z; isDirectory=true', False, 7)]
     """
     found: list[ListedFile] = []
-    for text in told.split(f"path={folder}/")[1:]:
+    for text in listed.split(f"path={folder}/")[1:]:
         name, _, rest = text.rpartition("; isDirectory=")
         written = _WRITTEN.search(rest)
-        assert written is not None  # every status tells it
+        assert written is not None  # every status has it
         found.append(ListedFile(name, rest.startswith("true"), int(written[1])))
     return found

@@ -26,7 +26,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class Place(Protocol):
-    """What is asked of a place by pathlib's names."""
+    """What is used of a place by pathlib's names."""
 
     @property
     def name(self) -> str: ...
@@ -80,7 +80,7 @@ def is_remote(place: object) -> bool:
 
 
 def names_in(folder: Place) -> list[str]:
-    """The names that a folder lists; none where it is not there, or is a file."""
+    """The names that a folder lists; none if it is not there, or is a file."""
     with suppress(FileNotFoundError, NotADirectoryError):
         if isinstance(folder, HadoopPath):
             return [entry.name for entry in folder.entries()]

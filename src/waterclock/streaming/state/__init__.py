@@ -1,11 +1,9 @@
 """The state of one bucket of keys, from batch to batch.
 
-bucket.py      a bucket at work: state in, rules, state out
-states.py      the states of keys, packed by columns
-carried.py     values that results carry of an event
-rows.py        the rows that keys hold, by number
+bucket.py      a bucket at work: state in, rules, state out; how far each partition of a topic has come
+plain.py       the engine over columns that is not compiled; compiled/ is the one that is
+rows.py        the rows that keys hold, by number, and values that results carry
+states.py      what rests, packed: states of keys, segments of a page, deadlines by slot
 pages.py       keys that rest, a page at a time
-chunks.py      deadlines that rest, by slot
 blobs.py       where pages and chunks lie until they are needed
-watermarks.py  how far each partition of a topic has come
 """

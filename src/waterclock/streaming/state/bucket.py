@@ -1,4 +1,4 @@
-"""One bucket of keys on Spark: the engine over Arrow rows, its state as bytes. No Spark in this file.
+"""One bucket of keys on Spark: the engine over Arrow rows, its state as bytes, a topic's watermark. No Spark in this file.
 
     every batch reads and writes     the version byte, and whether the rest is compressed; what is not of one key; the
                                      states of keys that are awake, and rows that they hold for their order; the lists of
@@ -8,11 +8,19 @@
 So a batch costs what it touches, a hash for each key that rests, and the small chunks: those stay with what every batch
 reads, for a call to the state store costs more. Beyond AWAKE keys all go to rest, on a page; a key is woken by its next
 event or deadline.
+
+Of a topic, the partition that is furthest behind decides the watermark. Spark takes its own from the largest time of all
+rows. Of partitions A and B, where A is read up to June and B up to March, that would be June: all that B still holds of
+April and May would be late, though B is in perfect order. So the rows of a topic have no time for Spark. Beside them, clock
+frames say to every bucket how far each partition is.
+
+Rule 1: the watermark is the least one of all known partitions; one that nothing was read of yet holds it back.
+Rule 2: a batch is judged against the watermark that the batches before it made; what it brings moves it afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import StateMismatch
+from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.streaming import frames
 from waterclock.streaming.state import states
@@ -28,7 +37,33 @@ from waterclock.streaming.state.blobs import Blobs, BlobStore, compressed, expan
 from waterclock.streaming.state.compiled import engine_for
 from waterclock.streaming.state.pages import Pages, Search, most_by
 from waterclock.streaming.state.rows import Rows
-from waterclock.streaming.state.watermarks import Watermarks
+
+
+class Watermarks:
+    """The watermark of each partition, and of all; empty for a source without partitions, which Spark takes care of."""
+
+    def __init__(self, stored: Mapping[str, int | None] | None = None) -> None:
+        self._of = dict(stored or {})
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def take(self, clocks: Iterable[pa.Table]) -> None:
+        """Move on by what clock frames say; the watermark of a partition never goes back."""
+        for frame in clocks:
+            for place, us in zip(*(column.to_pylist() for column in frame.columns), strict=True):
+                before = self._of.get(place)
+                self._of[place] = before if us is None else us if before is None else max(before, us)
+
+    def lowest(self) -> int:
+        """The watermark of the topic in microseconds; NO_WATERMARK while a partition has none, or if there are none."""
+        known = self._of.values()
+        return NO_WATERMARK if None in known else min((us for us in known if us is not None), default=NO_WATERMARK)
+
+    def dump(self) -> dict[str, int | None]:
+        """What `Watermarks(stored)` takes, in an order of its own, so that the same state is the same bytes."""
+        return dict(sorted(self._of.items()))
+
 
 VERSION = 4
 _READS = (3, 4)  # 3 had no pages in segments
@@ -75,7 +110,7 @@ class Bucket:
     def step(self, tables: Sequence[pa.Table], watermark_us: int, clocks: Sequence[pa.Table] = ()) -> pa.Table:
         """The results of one batch, with the change of the counters beside them.
 
-        Events are judged against `watermark_us`, or the watermark that clock frames made before where that is later. Then
+        Events are judged against `watermark_us`, or the watermark that clock frames made before if that is later. Then
         `clocks` move it, and what is due by then comes out too.
         """
         watermark = max(watermark_us, self._watermarks.lowest())

@@ -1,7 +1,7 @@
 """The keys of a bucket that rest, in pages: a batch reads those pages that its keys lie on, and no page is written twice.
 
     page      the states of some keys, the oldest first (what came together packs well), and the rows that they hold
-    segment   a part of a page, which is read whole: all of it, but where more keys rest than MANY. There a batch whose keys
+    segment   a part of a page, which is read whole: all of it, but if more keys rest than MANY. There a batch whose keys
               lie scattered would read all pages; of large ones it reads a segment of SEGMENT states for each key
     index     the keys' hashes, a blob by itself: all that a batch reads of a page on which it has no key
     crossed   the dead places of a page, as bits in the list of pages: a key that is woken is crossed out
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.rules.events import Key
-from waterclock.streaming.state import segments, states
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore
 from waterclock.streaming.state.states import States
 
@@ -83,7 +83,7 @@ class Page:
     ) -> None:
         """`blobs` are the numbers of its blobs, `size` what they take in the blob store together.
 
-        The first is that of the index; the segments, of `segment` states each, have the next ones. Where `segment` is 0, as
+        The first is that of the index; the states, of `segment` states each, have the next ones. Where `segment` is 0, as
         it was before there were any, the others are those of states and of rows.
         """
         self._store = store
@@ -92,7 +92,7 @@ class Page:
         self._blobs = blobs if not segment else range(blobs[0], blobs[0] + 1 + -(-count // segment))
         self._count, self._crossed = count, crossed
         self._living = count - int.from_bytes(crossed).bit_count()
-        self._marks: np.ndarray | None = None  # who is alive, once that is asked for
+        self._marks: np.ndarray | None = None  # who is alive, once that is wanted
         self._index: bytes | None = None
         self._schema: pa.Schema | None = None  # of the rows, once a segment was read
         self._read: dict[int, States] = {}  # by the number of their segment
@@ -102,7 +102,7 @@ class Page:
     def write(cls, store: BlobStore, index: np.ndarray, written: States, wake_at: int | None, segment: int) -> Page:
         before, schema = store.grown, None if written.rows is None else written.rows.schema
         head = index.tobytes() + (b"" if schema is None else schema.serialize().to_pybytes())
-        numbers = [store.put(blob) for blob in chain([head], segments.packed(written, segment))]
+        numbers = [store.put(blob) for blob in chain([head], states.to_segments(written, segment))]
         size, crossed = store.grown - before, bytes(-(-len(index) // 8))
         return cls(store, numbers[:1], size, len(index), crossed, wake_at, segment)
 
@@ -153,8 +153,8 @@ class Page:
             self._read[number] = states.from_blobs(blob, rows)
             return
         if not self._read:
-            self._schema = segments.schema_of(self._head()[4 * self._count :])
-        self._read[number] = segments.unpacked(blob, self._schema, self._size_of(number))
+            self._schema = states.schema_of(self._head()[4 * self._count :])
+        self._read[number] = states.from_segment(blob, self._schema, self._size_of(number))
 
     def states_in(self, numbers: Iterable[int]) -> list[States]:
         """The states of segments that were read."""

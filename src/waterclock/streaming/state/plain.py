@@ -1,12 +1,12 @@
-"""The engine of `waterclock.rules` over columns: what runs where nothing is compiled, and the measure for what is.
+"""The engine of `waterclock.rules` over columns: what runs if nothing is compiled, and the measure for what is.
 
-An engine over columns takes tables and gives a table, keeps what of its state is awake, and asks for what rests:
+An engine over columns takes tables and gives a table, keeps what of its state is awake, and wakes what rests:
 
     wanted(tables)       the keys of a step's events, which are woken before it
     wake(states)         states that rested
     step(tables, W)      one step of the rules: their results as a table
     frame(), load(frame) what is not of one key, in plain values
-    at_rest()            the states of all keys that it has, and what pages ask of them
+    at_rest()            the states of all keys that it has, and what pages need of them
 
 Rule 1: whichever engine wrote a state, each of them reads it, and goes on with the same results.
 """
@@ -29,11 +29,11 @@ from waterclock.rules.model import Rules
 from waterclock.rules.watching import Carried
 from waterclock.streaming import frames
 from waterclock.streaming.layout import EARLIEST_US
-from waterclock.streaming.state import chunks, states
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore
-from waterclock.streaming.state.carried import carried as columns_of
 from waterclock.streaming.state.pages import KeySet, Search
 from waterclock.streaming.state.rows import Rows, events_of
+from waterclock.streaming.state.rows import carried as columns_of
 from waterclock.streaming.state.states import States
 
 
@@ -89,7 +89,7 @@ class PlainEngine:
         return self._results(self.engine.step(events, watermark))
 
     def frame(self) -> Any:
-        return self.engine.frame(self._pack, lambda rested: chunks.stored_apart(rested, self._store))
+        return self.engine.frame(self._pack, lambda rested: states.stored_apart(rested, self._store))
 
     def load(self, frame: Any) -> None:
         self.engine.load(frame)
@@ -100,7 +100,7 @@ class PlainEngine:
         return AtRest(resting, states.hashes(keys), [*map(self.engine.wake_by, keys)])
 
     def wait_for(self, deadlines: Iterable[Deadline]) -> None:
-        """Deadlines of keys that it has, as `chunks.unpack` gives them."""
+        """Deadlines of keys that it has, as `states.unpack_deadlines` gives them."""
         for due, kind, key, a, b in deadlines:
             self.engine.when_due(kind, key, due, a, b)
 
@@ -118,11 +118,11 @@ class PlainEngine:
         self._find(KeySet(keys))
 
     def _pack(self, slots: list[list[Deadline]]) -> list[bytes]:
-        return chunks.pack(slots, self._rows)
+        return states.pack_deadlines(slots, self._rows)
 
     def _unpack(self, chunk: bytes | int) -> list[Deadline]:
-        packed = chunks.opened(chunk, self._store)
-        return [deadline for each in packed for deadline in chunks.unpack(each, self._rules, self._rows)]
+        packed = states.opened(chunk, self._store)
+        return [deadline for each in packed for deadline in states.unpack_deadlines(each, self._rules, self._rows)]
 
     def _results(self, found: list[Outcome]) -> pa.Table:
         if not found:

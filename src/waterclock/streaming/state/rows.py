@@ -1,12 +1,20 @@
-"""The rows of one bucket, by number: what the engine moves is a row's number, never the row.
+"""The rows of one bucket, by number: what the engine moves is a row's number, never the row; and values that results carry.
 
 Held rows come first, the batch's after them, rows of deliveries that fell due after those; a number lives for one step.
 Every table has the column ROW_ID behind the user's columns, so that tables of any batch fit together.
+
+What results carry of the event that opened them goes from a column to plain values, which state can hold, and back.
+
+Rule 1: a carried value comes back as it was, in its column's own type; other types are refused before anything runs
+        (spark/packing/transform.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +25,64 @@ from waterclock.rules.model import Rules
 from waterclock.rules.truth import Day, Moment
 from waterclock.streaming.frames import TIMESTAMP
 from waterclock.streaming.layout import ROW_ID
-from waterclock.streaming.state.carried import CarriedColumn, any_of, filled, plain
+
+
+def plain(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as numbers, texts, bytes and nulls."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_decimal(kind):
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """What `plain` took from a column of this kind."""
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    if pa.types.is_date32(kind):
+        return pa.array(values, pa.int32()).cast(kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([None if value is None else Decimal(value) for value in values], kind)
+    return pa.array(values, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedColumn:
+    """A column of what results carry: which of them have a value, which may be null, and the values."""
+
+    has: pa.Array
+    values: pa.Array
+
+
+def carried(schema: pa.Schema, found: Sequence[Mapping[str, Any] | None]) -> dict[str, CarriedColumn]:
+    """What each result carries, by name, as columns of the schema."""
+    names = {name for values in found if values for name in values}
+    columns = {}
+    for field in schema:
+        if field.name in names:
+            has = [values is not None and field.name in values for values in found]
+            made = [values[field.name] if values is not None and field.name in values else None for values in found]
+            columns[field.name] = CarriedColumn(pa.array(has), array(made, field.type))
+    return columns
+
+
+def filled(taken: pa.RecordBatch, columns: Mapping[str, CarriedColumn]) -> pa.RecordBatch:
+    """`taken` with the values that some of its rows carry in the place of nulls."""
+    made = []
+    for name, own in zip(taken.schema.names, taken.columns, strict=True):
+        column = columns.get(name)
+        made.append(own if column is None else pc.if_else(column.has, column.values, own))
+    return pa.RecordBatch.from_arrays(made, schema=taken.schema)
+
+
+def any_of(columns: Mapping[str, CarriedColumn], count: int) -> pa.Array:
+    """Of so many results, which carry anything."""
+    return reduce(pc.or_, [column.has for column in columns.values()], pa.repeat(pa.scalar(False), count))
+
 
 _COMPARABLE = (
     pa.types.is_integer,
@@ -56,7 +121,7 @@ class Rows:
         return self._tables[0].schema if self._tables and self._stored is None else self._stored
 
     def need_one_table(self) -> pa.Schema:
-        """What an event carried needs columns to stand in, also where no row is there."""
+        """What an event carried needs columns to stand in, also if no row is there."""
         if not self._tables:
             assert self._stored is not None  # what carries was opened by an earlier batch
             self.add(self._stored.empty_table())
@@ -101,7 +166,7 @@ def events_of(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Key, E
 
 
 def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
-    """What each row says to what the rules ask."""
+    """What each row answers to the rules' questions."""
     questions, nothing = rules.questions(), [()] * rows.num_rows
     dues = zip(*(times(rows, name) for name in questions.dues), strict=True) if questions.dues else nothing
     holds = conditions(rules, rows) if questions.conditions else nothing
@@ -131,7 +196,7 @@ def _comparable(column: pa.ChunkedArray) -> list[Any]:
         return [None if day is None else Day(day) for day in column.cast(pa.int32()).to_pylist()]
     if any(is_such(column.type) for is_such in _COMPARABLE):
         return column.to_pylist()  # type: ignore[no-any-return]
-    return [Ellipsis if valid else None for valid in column.is_valid().to_pylist()]  # nothing else is asked of it
+    return [Ellipsis if valid else None for valid in column.is_valid().to_pylist()]  # no rule needs more of it
 
 
 def times(rows: pa.Table | pa.RecordBatch, name: str) -> list[int | None]:

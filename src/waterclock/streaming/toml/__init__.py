@@ -3,6 +3,7 @@
 config.py  the file as a whole: `Config`
 topics.py  [source] for topics of Kafka
 sink.py    [sink]
-paths.py   paths that a file names must not lie in each other
-table.py   a table of it, each value looked at as it is read: the one way for all of them
+readers.py  [source] for Spark's own readers
+steps.py   a step of the user's own: query, transform
+table.py   a table of it, each value looked at as it is read, and paths: the one way for all of them
 """

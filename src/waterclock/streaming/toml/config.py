@@ -12,12 +12,15 @@
     [spark]           cores, buckets, and [spark.conf] with Spark's own settings
 
 Paths are relative to the file. The checkpoint and a source's path may be a URI that Spark knows, such as hdfs://host/folder.
+
+What must fit together (columns and rules, durations and the calendar) is checked for a pipeline that is written in Python
+too, in the same words.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,18 +29,82 @@ from typing import Any, TypeVar, cast
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import rules_from
+from waterclock.rules.truth import Kind, Unfit
 from waterclock.sinks.destination import Destination
 from waterclock.streaming.buckets import checked
+from waterclock.streaming.layout import check_each_once, refuse_own
 from waterclock.streaming.places.place import Place, is_remote
-from waterclock.streaming.toml.fitting import check_fits, check_names_of
-from waterclock.streaming.toml.paths import check_places, plain_name
 from waterclock.streaming.toml.readers import READERS, Reader, reader_from, reads_by_spark
 from waterclock.streaming.toml.sink import check_no_loop, destination_from, refuse_one_place
 from waterclock.streaming.toml.steps import NAMES as STEPS
 from waterclock.streaming.toml.steps import Outlet, check_takes, columns_from, step_from, takes_from
-from waterclock.streaming.toml.table import FileTable, one_of
+from waterclock.streaming.toml.table import LONGEST_US, FileTable, check_places, one_of, plain_name
 from waterclock.streaming.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.streaming.toml.topics import VALUES, Topics, topics_from
+
+_KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
+    "string": "text",
+    "long": "number",
+    "int": "number",
+    "double": "number",
+    "boolean": "boolean",
+    "timestamp": "time",
+}
+
+
+def check_fits(columns: Mapping[str, str] | None, rules: Rules | None) -> None:
+    """Raise UsageError if rules and the columns that are read do not fit each other.
+
+    `columns` is None if only Spark knows them.
+    """
+    if rules is None:
+        return
+    check_durations(rules)
+    if columns is not None:
+        _check_columns(columns, rules)
+
+
+def check_names_of(columns: Iterable[str], where: str = "[source.columns]") -> None:
+    """Raise UsageError if columns could not be those of a table, or travel beside ours."""
+    names = list(columns)
+    for name in names:
+        if not name.strip() or not name.isprintable():
+            raise UsageError(f"{where}: a column's name must be printable and not empty, got {name!r}")
+    refuse_own(names, where)
+    check_each_once(names, where)
+
+
+def check_durations(rules: Rules) -> None:
+    """A deadline far outside of the calendar could not be written, by this batch or any re-run of it."""
+    wait_us = rules.ordering.wait_us if rules.ordering else 0
+    named = [("order(wait=)", wait_us), ("deduplicate(within=)", rules.within_us or 0)]
+    named += [(f"delay {rule.emit!r}", rule.by_us) for rule in rules.delays]
+    named += [(f"expect {rule.otherwise!r}", rule.within_us or 0) for rule in rules.expects]
+    named += [(f"quiet {rule.emit!r}", rule.after_us) for rule in rules.quiets]
+    for name, us in named:
+        if us > LONGEST_US:
+            raise UsageError(f"[rules]: {name} waits for more than 10,000 years: shorten it")
+
+
+def _check_columns(columns: Mapping[str, str], rules: Rules) -> None:
+    if rules.key == rules.time:
+        raise UsageError(f"[rules]: 'key' and 'time' both name the column {rules.key!r}: they must be two")
+    for name in rules.columns():
+        if name not in columns:
+            raise UsageError(f"[rules] names the column {name!r}; [source.columns] has {', '.join(columns)}")
+    needs = {rules.key: ("string", "long", "int"), rules.time: ("timestamp",)}
+    if rules.sequence:
+        needs[rules.sequence] = ("long", "int")
+    moments = [name for name in (rules.deliver_column, *rules.questions().dues) if name is not None]
+    needs |= dict.fromkeys(rules.questions().ties, ("string", "long", "int", "boolean", "timestamp")) | needs
+    needs |= dict.fromkeys(moments, ("timestamp",))
+    for name, kinds in needs.items():
+        one_of("[source.columns]", name, columns[name], kinds)
+    try:
+        rules.questions().check({name: _KINDS[kind] for name, kind in columns.items()})
+    except Unfit as error:
+        raise UsageError(f"[rules]: {error}") from None
+
 
 Made = TypeVar("Made")
 FORMATS = ("jsonl", "parquet", "kafka", *READERS)
@@ -92,7 +159,7 @@ class Config:
 
 
 def log_of(config: Config, file: str | Path) -> Path:
-    """Where Spark's log goes: into the checkpoint's folder; beside the pipeline's `file` where that lies behind a URI."""
+    """Where Spark's log goes: into the checkpoint's folder; beside the pipeline's `file` if that lies behind a URI."""
     if isinstance(config.checkpoint, Path):
         return config.checkpoint / "spark.log"
     return Path(file).resolve().with_name(f"{config.name}-spark.log")
@@ -124,7 +191,7 @@ class Faults:
         self.found: list[UsageError] = []
 
     def of(self, make: Callable[[], Made], otherwise: Any = None) -> Made | Any:
-        """What `make` makes; `otherwise` where that is wrong, which is kept."""
+        """What `make` makes; `otherwise` if that is wrong, which is kept."""
         try:
             return make()
         except UsageError as error:
@@ -228,7 +295,7 @@ def _buckets(spark: FileTable) -> int | None:
 
 
 def _brings_changes(file: FileTable) -> bool:
-    """Whether the source's records are changes of tables; then nothing else may be asked of them than to be applied."""
+    """Whether the source's records are changes of tables; then nothing else can be done with them than to apply them."""
     source = file.part("source")
     if source.get("format") != "kafka" or source.get("value") not in VALUES[1:]:
         return False

@@ -1,6 +1,6 @@
 """Where a pipeline reads with one of Spark's own readers: the table [source] of its file as a record.
 
-    format            "csv", "json", "orc", "text", "delta", "table"; "parquet" where no columns are declared
+    format            "csv", "json", "orc", "text", "delta", "table"; "parquet" if no columns are declared
     path              a folder (delta: a table's); for format = "table", table = "catalog.schema.name"
     files_per_batch   how many new files a batch takes at most
     [source.columns]  name = a type in Spark's words; left out, Spark infers them once, and the checkpoint keeps them
@@ -53,7 +53,7 @@ class Reader:
     step: Step | None = None
 
     def all_columns(self) -> None:
-        """Not known before Spark is asked."""
+        """Known to Spark alone."""
 
 
 def reads_by_spark(source: Mapping[str, Any]) -> bool:

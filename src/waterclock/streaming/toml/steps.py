@@ -4,7 +4,7 @@
     transform   "module:function": a DataFrame in, a DataFrame out; the module is looked for beside the pipeline's file
                 first
 
-Where both are given, the query comes first. Between results and a sink, which makes an `Outlet` of them, there may be
+If both are given, the query comes first. Between results and a sink, which makes an `Outlet` of them, there may be
 
     columns     which columns of the results the sink is given, in the place of a query and a function
     takes       which parts of a batch it is given
@@ -59,7 +59,7 @@ class Outlet(Generic[Written]):
 
 
 def columns_from(table: FileTable) -> tuple[str, ...]:
-    """The columns of results that `table` asks for, none where it asks for all; UsageError says what is wrong and where."""
+    """The columns of results that `table` names, none for all; UsageError says what is wrong and where."""
     if "columns" not in table:
         return ()
     names = table.take("columns", list)
@@ -94,7 +94,7 @@ def check_takes(taken: Sequence[tuple[str, ...]]) -> None:
 
 
 def step_from(table: FileTable) -> Step | None:
-    """The step that `table` asks for, None if it asks for none; UsageError says what is wrong and where."""
+    """The step that `table` names, None if it names none; UsageError says what is wrong and where."""
     if not set(NAMES) & set(table):
         return None
     query, transform = table.take("query", str, None), table.get("transform")

@@ -3,7 +3,7 @@
     servers, topics       where, and what
     value = "json"        a record's value is a JSON object with the columns of [source.columns]
     value = "maxwell"     ... or "debezium": it is a change of a row of a table that it names; then there are no columns
-    tables                of changes: patterns of the tables that are asked for, such as "shop.*"
+    tables                of changes: patterns of the tables that are wanted, such as "shop.*"
     [source.types]        of Debezium's changes without a schema: what a column's text means
     query, transform      what is done with the rows before the rules see them (steps.py)
     [source.record]       key, headers, timestamp, topic, partition, offset = the column to put it in
@@ -84,7 +84,7 @@ class Topics:
         return self.value != "json"
 
     def all_columns(self) -> dict[str, str] | None:
-        """Every column that the rules see, with its type; None behind a step, if Spark has to be asked."""
+        """Every column that the rules see, with its type; None behind a step, if only Spark knows them."""
         return self.read_columns() if self.step is None else None
 
     def read_columns(self) -> dict[str, str]:
@@ -213,7 +213,7 @@ def _check_way(made: Topics) -> None:
 
 
 _STARTS, _ENDS = "starting in [source] says it", "Spark's own connector reads to the end"
-# options of Spark's own connector, which does not tell case apart
+# options of Spark's own connector, whose names mean the same in any case
 _NOT_THE_CONNECTORS = {
     **dict.fromkeys(("subscribe", "subscribepattern", "assign"), "topics in [source] says it"),
     **dict.fromkeys(("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"), _STARTS),
@@ -226,7 +226,7 @@ _NOT_THE_CONNECTORS = {
     **{f"kafka.{name}": why for name, why in _OWN.items()},
 }
 
-# settings of librdkafka that connector.py tells Kafka's Java client in its own words
+# settings of librdkafka that connector.py translates for Kafka's Java client
 TRANSLATED = (
     "security.protocol",
     "sasl.mechanism",

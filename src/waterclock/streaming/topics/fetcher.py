@@ -1,4 +1,4 @@
-"""The records of some ranges of partitions, read by one consumer. No Spark in this file.
+"""A pipeline's client of Kafka, and the records of some ranges of partitions, read by one consumer. No Spark in this file.
 
 A range ends where a record at its end or behind it is seen, or where the client says that the partition ends there: the
 offset before a range's end need not be a record, it may be a transaction's marker, aborted, or compacted away.
@@ -6,24 +6,62 @@ offset before a range's end need not be a record, it may be a transaction's mark
 Rule 1: what comes out depends on the ranges alone, not on how the broker's answers are cut: records of one partition come
         in order, CHUNK at a time.
 Rule 2: a range whose records are gone is an error, or with `on_loss` "go on" what is left of it.
+Rule 3: offsets live with the results; what keeps that promise wins over [source.client].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from waterclock.errors import WaterclockError
-from waterclock.kafka import Partition
+from waterclock.clock import Clock
+from waterclock.errors import EnvironmentMissing, WaterclockError, pip_install
+from waterclock.kafka import Offsets, Partition
 from waterclock.kafka.client import Client
 from waterclock.kafka.errors import Meaning, meaning_of
-from waterclock.streaming.topics.client import client_for
+from waterclock.kafka.settings import READING, base_settings
+from waterclock.streaming.toml.topics import Topics, Where
 from waterclock.streaming.topics.offsets import Range
 from waterclock.streaming.topics.records import UNREADABLE, Headers, Records
+
+try:
+    from waterclock.kafka.client import Client, Remedies
+except ImportError as error:
+    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('kafka')}") from error
+
+_FOR_BATCHES = {
+    "group.id": "waterclock",  # librdkafka wants a name; nobody joins under it
+    # a request that waits for more at the end of a partition stands in the way of the next batch's first one
+    "fetch.wait.max.ms": "20",
+    "queued.max.messages.kbytes": "16384",  # what is read ahead of a batch's end is thrown away
+}
+_REMEDIES = Remedies(settings="[source.client]", servers="'servers' in [source]")
+
+
+def settings_of(topics: Topics) -> dict[str, Any]:
+    """The settings of librdkafka for reading these topics."""
+    return {**_FOR_BATCHES, **base_settings(topics.servers, topics.client), **READING}
+
+
+def client_for(settings: Mapping[str, Any], patience_s: float, clock: Clock | None = None) -> Client:
+    """A client whose errors name the parts of a pipeline's file; UsageError for a setting that there is not."""
+    return Client(settings, patience_s, _REMEDIES, clock)
+
+
+def resolved(client: Client, where: Where, partitions: Iterable[Partition]) -> Offsets:
+    """The offsets that `starting` or `ending` of a pipeline's file mean; of `partitions` that it leaves out: the first."""
+    wanted = list(partitions)
+    if isinstance(where, Mapping):
+        given = {(topic, partition): where[topic][partition] for topic in where for partition in where[topic]}
+        return {**client.starts(wanted), **given}
+    if isinstance(where, int):
+        return client.at(wanted, where)
+    return client.starts(wanted) if where == "earliest" else client.ends(wanted)
+
 
 CHUNK = 10_000  # records that are packed together
 PATIENCE_S = 60.0
@@ -176,7 +214,7 @@ def _time_ms(message: Any) -> int | None:
 
 
 def _headers(message: Any) -> Headers | None:
-    """The client fails where a name is not UTF-8, and gives none of them; such a record must not stop its batch."""
+    """The client fails if a name is not UTF-8, and gives none of them; such a record must not stop its batch."""
     try:
         return _ask_headers(message)  # type: ignore[no-any-return]
     except (SystemError, UnicodeDecodeError):

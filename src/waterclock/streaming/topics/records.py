@@ -1,30 +1,44 @@
-"""Records of a topic into rows, with a place for every record that is none. No Kafka client and no Spark in this file.
+"""Records of a topic into rows, or into changes of tables, with a place for every record that is none.
 
-Values are read as the lines of a JSON lines file are, by the same code: joined and at once, or one by one where anything
-asks for a closer look. Columns that come from the record itself stand behind those of its value.
+No Kafka client and no Spark in this file.
 
-Rule 1: nothing in a record makes `read_records` raise: a batch that fails over its input would fail again on every re-run.
+Values are read as the lines of a JSON lines file are, by the same code: joined and at once, or one by one if anything
+needs a closer look. Columns that come from the record itself stand behind those of its value. Of a topic of changes, each
+change is a row of CHANGES (changes/packed.py).
+
+Rule 1: nothing in a record makes `read_records` or `read_changes` raise: a batch that fails over its input would fail again
+        on every re-run.
 Rule 2: a record with the header HEARTBEAT, a time, is a heartbeat, and so is one whose value carries nothing but a time
         and whose key is null; a record without a value (a tombstone) says that something is gone: counted, no row.
-Rule 3: where a row has no id of its own, the hash is of what was said (value, key, headers, time), not of where it lies
+Rule 3: if a row has no id of its own, the hash is of what was said (value, key, headers, time), not of where it lies
         (topic, partition, offset): a record that was sent twice is a duplicate.
+Rule 4: a partition of which nothing is known yet holds the watermark back (None); for one that is gone, nobody waits.
+Rule 5: changes have no state and no watermark: which change of a key is the later one follows from its position, not from
+        when it comes.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waterclock.changes.formats import reader_of
+from waterclock.changes.packed import CHANGES, PackedChange, as_table, packed
+from waterclock.changes.row_change import Message
+from waterclock.errors import Unreadable
+from waterclock.kafka import Partition
 from waterclock.rules.model import Rules
 from waterclock.streaming.files.jsonl import letter, moment, plain_rows, read_object, readers_of
 from waterclock.streaming.frames import TIMESTAMP
 from waterclock.streaming.layout import (
     EARLIEST_US,
+    END_US,
     LATEST_US,
     ROW_ID,
     TYPES,
@@ -32,13 +46,27 @@ from waterclock.streaming.layout import (
     all_good,
     check_row,
     dead_letters,
+    end_of,
     with_row_id,
 )
 from waterclock.streaming.toml.topics import RECORD_PARTS
 
+
+def watermarks_of(known: Iterable[Partition], gone: Iterable[Partition]) -> dict[str, int | None]:
+    """What a clock frame says of partitions of which it knows no time: none, or that nobody waits for them any more."""
+    found: dict[str, int | None] = {f"{topic}/{partition}": None for topic, partition in known}
+    return {**found, **{f"{topic}/{partition}": END_US for topic, partition in gone}}
+
+
+def own_watermark(latest_us: int | None, delay_us: int) -> int | None:
+    """The watermark that a partition allows whose largest time is `latest_us`; None if no time of it is known."""
+    return None if latest_us is None else end_of(latest_us) - delay_us
+
+
 HEARTBEAT = "waterclock-heartbeat"
 Headers = Sequence[tuple[str, bytes | None]]
-UNREADABLE: Headers = (("", None),)  # told apart by identity: headers with a name that is not UTF-8
+# of a record that has a header whose name is not UTF-8: fetcher.py sets it, and it is compared by identity
+UNREADABLE: Headers = (("", None),)
 WHERE_IT_LIES = ("topic", "partition", "offset")
 
 
@@ -102,11 +130,11 @@ class TopicLayout(RecordLayout):
         check_row({name: row[name] for name in self.judged()}, self.rules)
 
     def judged(self) -> list[str]:
-        """The columns that tell an event from a heartbeat and from a wrong row: what its producer meant to say."""
+        """The columns by which an event, a heartbeat and a wrong row differ: what its producer meant to say."""
         own = {self.rules.key, self.rules.time, self.rules.sequence}
         return [*self.columns, *(column for column in self.record.values() if column in own)]
 
-    def said(self) -> list[str]:
+    def id_columns(self) -> list[str]:
         """The columns that make the id of a row that has none (rule 3), and those that the rules name."""
         lies = {self.record.get(part) for part in WHERE_IT_LIES} - set(self.rules.columns())
         return [name for name in self.schema().names if name not in lies]
@@ -127,10 +155,11 @@ class ReadRecords:
 def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
     """Rows with a key, dead letters, and how far the time of the partition has come."""
     read = plain_records(records, layout)
-    named = with_row_id(read.rows.select(layout.said()), layout.rules)
+    named = with_row_id(read.rows.select(layout.id_columns()), layout.rules)
     rows = read.rows.append_column(ROW_ID, named.column(ROW_ID)) if ROW_ID in named.column_names else read.rows
     latest = pc.max(rows.column(layout.rules.time).cast(pa.int64())).as_py()
     keyed = rows.filter(pc.is_valid(rows.column(layout.rules.key)))
+    # a row that the layout takes without a key is a heartbeat by its value (rule 2)
     beats = read.counters["heartbeats"] + rows.num_rows - keyed.num_rows
     known = [us for us in (latest, read.latest_us) if us is not None]
     return ReadRecords(keyed, read.dead, max(known, default=None), {**read.counters, "heartbeats": beats}, read.offsets)
@@ -139,9 +168,9 @@ def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
 def plain_records(records: Records, layout: RecordLayout) -> ReadRecords:
     """All rows that `layout` takes, those of heartbeats too, without ids; the time is that of heartbeats by header."""
     letters: list[Letter] = []
-    beats, said = _heartbeats(records, letters)
-    tombstones = [n for n in said if records.values[n] is None]
-    bodies = records.take([n for n in said if records.values[n] is not None])
+    beats, others = _heartbeats(records, letters)
+    tombstones = [n for n in others if records.values[n] is None]
+    bodies = records.take([n for n in others if records.values[n] is not None])
     rows, offsets = _fast(bodies, layout), bodies.offsets
     if rows is None:
         rows, offsets = _slow(bodies, layout, letters)
@@ -254,3 +283,38 @@ _PARTS: Mapping[str, Any] = {
     "partition": lambda bodies, place: bodies.partition,
     "offset": lambda bodies, place: bodies.offsets[place],
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLayout:
+    """What records hold: changes in the form `value` ("maxwell", "debezium") of the tables that fit a pattern of `tables`,
+    as in a shell; of all tables if there is none. `types` says what Debezium's messages do not."""
+
+    value: str
+    tables: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    def schema(self) -> pa.Schema:
+        return CHANGES
+
+    def wants(self, table: str) -> bool:
+        """Whether changes of `table` are wanted."""
+        return not self.tables or any(fnmatch.fnmatchcase(table, pattern) for pattern in self.tables)
+
+
+def read_changes(records: Records, layout: ChangeLayout) -> tuple[pa.Table, pa.Table, dict[str, int]]:
+    """The changes of records, dead letters for what is none, and counters."""
+    rows: list[PackedChange] = []
+    letters: list[Letter] = []
+    read, events, tombstones = reader_of(layout.value, layout.types), 0, 0
+    for place, (offset, key, value) in enumerate(zip(records.offsets, records.keys, records.values, strict=True)):
+        tombstones += value is None
+        try:
+            for change in read(Message(key, value, offset)):
+                events += 1
+                if layout.wants(change.table):
+                    rows.append(packed(change))
+        except (Unreadable, UnicodeError, RecursionError) as error:
+            letters.append(letter(records.place, offset, ValueError(str(error)), records.values[place] or b""))
+    counters = {"records": len(records.offsets), "events": events, "applied": len(rows), "tombstones": tombstones}
+    return as_table(rows), dead_letters(letters), {**counters, "dead_letters": len(letters)}

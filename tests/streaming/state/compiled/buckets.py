@@ -42,7 +42,7 @@ def table(rows: Sequence[Row], keys: dict[str | None, Any]) -> pa.Table:
 def sizes(awake: int, large: int, many: int) -> Iterator[None]:
     with (
         patch("waterclock.streaming.state.bucket.AWAKE", awake),
-        patch("waterclock.streaming.state.chunks.LARGE", large),
+        patch("waterclock.streaming.state.states.LARGE", large),
         patch("waterclock.streaming.state.pages.MANY", many),
         patch("waterclock.streaming.state.pages.CUT_FROM", 1 if many < 0 else 1 << 12),
         patch("waterclock.streaming.state.pages.SEGMENT", 1),

@@ -20,7 +20,7 @@ from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.streaming.layout import ROW_ID
 from waterclock.streaming.state.blobs import BlobStore
-from waterclock.streaming.state.compiled import COMPILED, told
+from waterclock.streaming.state.compiled import COMPILED, numbered
 
 if not COMPILED:
     pytest.skip("the compiled engine was not built", allow_module_level=True)
@@ -182,7 +182,9 @@ def test_states_that_hold_more_rows_than_there_are_are_refused() -> None:
 
 
 def test_every_verb_takes_what_it_should_not_with_an_error() -> None:
-    one = _engine.Engine(told.told(build(SPECS["by time"])), told.names_of(build(SPECS["by time"])), ["event"] * 7)
+    one = _engine.Engine(
+        numbered.numbered(build(SPECS["by time"])), numbered.names_of(build(SPECS["by time"])), ["event"] * 7
+    )
     texts, nothing = _engine.TextColumn(pa.array(["a", "b"])), _engine.TextColumn(pa.array([], pa.string()))
     with pytest.raises(ValueError, match="not of one length"):
         one.take(texts, texts, None, pa.array([1, 2]), None, None, None, None, None, None, 0)

@@ -1,6 +1,6 @@
 """The compiled engine of a bucket, where it was built; the plain one does the same, slower.
 
-told.py      how the rules are told to it
+numbered.py  the rules as it takes them: names and columns as numbers
 lists.py     columns that it takes and gives as lists of values
 engine.py    who drives it: what rests, what comes and goes as columns
 _engine.pyx  between buffers and C++; the headers beside it are the rules, over rows by number
@@ -25,7 +25,7 @@ except ImportError:  # no compiler, or another Python than that it was built for
 
 
 def engine_for(rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> ColumnEngine:
-    """The compiled engine where it is there, else the plain one."""
+    """The compiled engine if it is there, else the plain one."""
     if COMPILED:
         return CompiledEngine(rules, rows, store, find)
     return PlainEngine(rules, rows, store, find)

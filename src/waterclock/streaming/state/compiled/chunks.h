@@ -1,4 +1,4 @@
-/* Deadlines as waterclock.streaming.state.chunks stores them: the plain engine reads what is written here, and the other way round.
+/* Deadlines as waterclock.streaming.state.states stores them: the plain engine reads what is written here, and the other way round.
  *
  *     a chunk     [[place, deadline], ...] beside the rows of the deliveries
  *     a deadline  [due, kind, key, a, b]; of a delay that carries, b is [source, what is carried]

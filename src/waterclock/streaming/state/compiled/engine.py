@@ -22,10 +22,10 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.events import KINDS, Counters, result_id
 from waterclock.rules.model import Rules
 from waterclock.streaming import frames
-from waterclock.streaming.state import chunks
+from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import BlobStore, whole
 from waterclock.streaming.state.compiled.lists import carried, kind_of, lists
-from waterclock.streaming.state.compiled.told import NONE, names_of, told
+from waterclock.streaming.state.compiled.numbered import NONE, names_of, numbered
 from waterclock.streaming.state.pages import Search
 from waterclock.streaming.state.plain import AtRest, emitted_at
 from waterclock.streaming.state.rows import Rows, conditions, id_column
@@ -63,7 +63,7 @@ class CompiledEngine:
         self._store = store
         self._find = find
         self._names = names_of(rules)
-        self._engine = compiled.Engine(told(rules), self._names, KINDS)
+        self._engine = compiled.Engine(numbered(rules), self._names, KINDS)
         self._engine.load(NO_WATERMARK, Counters().to_dict())
         self._levels = [Slots(bits) for bits in LEVEL_BITS]
         self._has_numbers = False
@@ -75,7 +75,7 @@ class CompiledEngine:
         return self._engine.watermark
 
     def load(self, frame: Any) -> None:
-        with _told():
+        with _as_mismatch():
             self._engine.load(frame["watermark"], {**Counters().to_dict(), **frame["counters"]})
             for level, slots in zip(self._levels, frame["deadlines"], strict=True):
                 level.packed = {slot: list(packed) for slot, packed in slots}
@@ -86,12 +86,12 @@ class CompiledEngine:
     def wake(self, awoken: States) -> None:
         first = len(self._rows) if awoken.rows is None else self._rows.add(pa.Table.from_batches([awoken.rows]))
         self._engine.room(len(self._rows))
-        with _told():
+        with _as_mismatch():
             keys, packed = compiled.TextColumn(_texts(awoken.keys)), compiled.TextColumn(awoken.packed)
             self._engine.wake(keys, packed, pa.array(awoken.held), first, len(self._rows) - first)
 
     def step(self, tables: Sequence[pa.Table], watermark: int) -> pa.Table:
-        with _told():
+        with _as_mismatch():
             self._advance(watermark)
         for table in tables:
             self._take(table)
@@ -199,12 +199,12 @@ class CompiledEngine:
     # what rests ----------------------------------------------------------------------------------------------
 
     def _rested(self, packed: list[Any]) -> list[Any]:
-        return chunks.stored_apart(packed, self._store)
+        return states.stored_apart(packed, self._store)
 
     def _read(self, opened: dict[int, list[Any]], fresh: list[int]) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
         """(slot, its chunks for `pass_chunk`) of slots in order; the rows of all deliveries are read in one go."""
         of_slot = {
-            slot: [c for each in packed for c in chunks.opened(each, self._store)] for slot, packed in opened.items()
+            slot: [c for each in packed for c in states.opened(each, self._store)] for slot, packed in opened.items()
         }
         places = {slot: [(chunk, *self._engine.rows_in(chunk)) for chunk in of_slot[slot]] for slot in of_slot}
         batches = [self._batch(*place) for slot in places for place in places[slot]]
@@ -237,7 +237,7 @@ class CompiledEngine:
         return first
 
     def _fresh(self) -> Iterator[tuple[int, int, bytes]]:
-        """What is fresh as chunks, with level and slot."""
+        """What is fresh as states, with level and slot."""
         slots, numbers = self._engine.fresh()
         rows = np.frombuffer(numbers, np.int64)
         taken = self._rows.take(pa.array(rows)) if len(rows) else None
@@ -334,7 +334,7 @@ def _ids(count: int, digits: bytes, made: dict[int, str]) -> pa.Array:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_mismatch() -> Iterator[None]:
     """ValueErrors of the compiled engine as what they mean."""
     try:
         yield

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import waterclock.streaming.state.compiled._engine as compiled
-from waterclock.streaming.state.carried import CarriedColumn, plain
+from waterclock.streaming.state.rows import CarriedColumn, plain
 
 _ARROW = {"w": pa.int64(), "r": pa.float64(), "o": pa.int64(), "t": pa.string(), "b": pa.binary()}
 

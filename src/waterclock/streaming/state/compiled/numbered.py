@@ -18,7 +18,7 @@ def names_of(rules: Rules) -> list[str]:
     return [*FIXED_NAMES, *(r.otherwise if isinstance(r, Expect) else r.emit for r in _named(rules))]
 
 
-def told(rules: Rules) -> dict[str, Any]:
+def numbered(rules: Rules) -> dict[str, Any]:
     """The rules as the compiled engine takes them."""
     questions, ordering = rules.questions(), rules.ordering
     order = AS_THEY_COME
