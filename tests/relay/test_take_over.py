@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
@@ -224,6 +224,22 @@ def test_a_transaction_that_has_not_ended_keeps_no_relay_from_taking_over(world:
     goes_on(world)
     assert not world.lost
     other.close()
+
+
+def test_a_transaction_that_kafka_did_not_end_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.close(filled(world))
+    stranger = Producer({"bootstrap.servers": world.broker.bootstrap, "transactional.id": f"{world.topic}-open"})
+    stranger.init_transactions()
+    stranger.begin_transaction()
+    stranger.produce(f"{world.topic}.settled", b"open", partition=0)
+    stranger.flush()
+    relay = world.started()
+    assert "from offset 2 on is neither committed nor thrown away" in caplog.text
+    stranger.abort_transaction()
+    world.close(relay)
+    caplog.clear()
+    goes_on(world)
+    assert "neither committed nor" not in caplog.text
 
 
 def test_an_owner_is_read_from_where_it_says_whatever_was_read_before(world: World) -> None:

@@ -21,7 +21,7 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 
-from tests.relay.kills.episode import Episode, Plan, around
+from tests.relay.kills.episode import UNENDED, Episode, Plan, around
 from tests.relay.kills.processes import Apache, Own
 
 LATE_MS = 15_000  # a relay that is gone is missed after six seconds; a kill may follow another one
@@ -52,7 +52,8 @@ def campaign(asked: argparse.Namespace) -> int:
             episode = Episode(home / f"{plan.seed}", broker, plan)
             result = episode.run()
             total.update(result.figures)
-            total.update({"episodes": 1, "violations": len(result.violations)})
+            whose = f"violations, and {UNENDED}" if result.figures[UNENDED] else "violations"
+            total.update({"episodes": 1, whose: len(result.violations)})
             latest = episode.latest
             total["worst lateness, ms"] = max(total["worst lateness, ms"], latest.ms)
             print(f"seed {plan.seed}: {dict(result.figures)}, worst lateness {latest.ms} ms, quiet after "

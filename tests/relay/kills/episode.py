@@ -35,6 +35,7 @@ PATIENCE_S = 90.0
 RELAY_FAULTS = ("killed", "killed", "killed", "killed", "files lost", "paused", "paused long", "ended")
 BROKER_FAULTS = ("broker killed", "power cut", "broker paused")
 BROKER_SHARE = 0.2
+UNENDED = "transactions that Kafka did not end"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Episode:
         self._later: list[threading.Timer] = []
         self._clock = SystemClock()
         self._away: set[str] = set()
+        self._unended_before = broker.unended
 
     def run(self) -> Result:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -223,6 +225,7 @@ class Episode:
         found += [Violation("lost", f"relay {relay.name} ended by itself: {relay.said[-500:]}") for relay in ended]
         figures = Counter(self.done)
         figures.update({
+            UNENDED: self.broker.unended - self._unended_before,
             "requests": len(checker.asked), "delivered": sum(checker.fired.values()),
             "commands": sum(one.action in ("cancel", "replace") for one in checker.asked.values()),
             f"standby {self.plan.standby}": 1,

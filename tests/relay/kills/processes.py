@@ -35,6 +35,10 @@ class Suffering(Protocol):
     def back(self) -> None:
         """Start it again, and wait."""
 
+    @property
+    def unended(self) -> int:
+        """How often it has said, so far, that it does not end a transaction (docs/relay.md)."""
+
 
 class Own:
     """Ours."""
@@ -63,6 +67,8 @@ class Own:
         command = [sys.executable, "-m", "tests.relay.kills.powered", str(self._folder / "data"), str(self._port)]
         self._process = Process(command, self._folder / "broker.txt", lambda written: "ready on" in written)
 
+    unended = 0
+
     def _told(self) -> int:
         return (self._folder / "broker.txt").stat().st_size
 
@@ -74,6 +80,7 @@ class Apache:
         from waterclock.bench.servers.apache import ApacheKafka
 
         self._server = ApacheKafka(folder / "apache", SETTINGS)
+        self._log = folder / "apache" / "server.log"
         self.bootstrap = self._server.bootstrap
 
     @property
@@ -88,6 +95,10 @@ class Apache:
 
     def back(self) -> None:
         self._server.restart()
+
+    @property
+    def unended(self) -> int:
+        return self._log.read_text(errors="replace").count("likely deleted already and hence can be skipped")
 
 
 class RelayProcess:

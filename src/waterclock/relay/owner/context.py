@@ -17,7 +17,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
@@ -112,6 +113,16 @@ class Context:
         except KafkaException as error:
             raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
         return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
+
+    def written_end(self, topic: str, partition: int) -> int:
+        """The end of all that is written there, committed or not."""
+        place, level = TopicPartition(topic, partition), IsolationLevel.READ_UNCOMMITTED
+        asked = {place: OffsetSpec.latest()}
+        try:
+            answers = self.watcher.client.list_offsets(asked, isolation_level=level, request_timeout=10)
+            return int(answers[place].result().offset)
+        except KafkaException as error:
+            raise ConnectionLost(f"Kafka does not say where {topic}-{partition} ends: {words_of(error)}.") from None
 
     def make_producer(self, partition: int) -> TransactionalProducer:
         """The one that may write for the partition."""

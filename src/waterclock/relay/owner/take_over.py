@@ -32,6 +32,9 @@ Rule 9: if the input goes on to the files' position, and TOPIC.settled ends befo
         files are the last that know of them. Nobody starts.
 Rule 10: an input that was cut off up to the files' position, or beyond it, says nothing against them: they are the last
         copy of what is pending before it. They are kept and used, and what is in neither is logged, with its numbers.
+Rule 11: Apache Kafka on one broker that is killed while it ends a transaction may forget to end it in some partitions (its
+        log: "likely deleted already and hence can be skipped"). The next commit of the same producer then shows what it
+        holds. Nobody but Kafka knows whether it was to be committed, so it is only logged.
 """
 
 from __future__ import annotations
@@ -130,8 +133,15 @@ class TakeOver:
     def find_ends(self) -> None:
         """Step 4."""
         context, number = self._context, self._number
+        written = context.written_end(context.topics.settled, number)
         self._settled = context.logs.bounds(context.topics.settled, number)
         self._input = context.logs.bounds(context.topics.input, number)
+        if written > (open_from := self._settled[1]):  # rule 11
+            log.warning(
+                "%s-%d: what stands there from offset %d on is neither committed nor thrown away, though its producer was "
+                "shut out: Kafka has not ended that transaction. What it answered and delivered may be seen twice",
+                context.topics.settled, number, open_from,
+            )  # fmt: skip
 
     def verify(self) -> None:
         """Step 5."""

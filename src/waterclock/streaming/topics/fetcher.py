@@ -16,20 +16,19 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import Any
 
-from confluent_kafka import KafkaError, TopicPartition
-
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, WaterclockError, pip_install
 from waterclock.kafka import Offsets, Partition
-from waterclock.kafka.client import Client
-from waterclock.kafka.errors import Meaning, meaning_of
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.streaming.toml.topics import Topics, Where
 from waterclock.streaming.topics.offsets import Range
 from waterclock.streaming.topics.records import UNREADABLE, Headers, Records
 
 try:
+    from confluent_kafka import KafkaError, TopicPartition
+
     from waterclock.kafka.client import Client, Remedies
+    from waterclock.kafka.errors import Meaning, meaning_of
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: {pip_install('kafka')}") from error
 
