@@ -184,9 +184,8 @@ ONLY_IN = {
     "asyncio": (
         "relay/client/async_delays.py",
         "timer/loop.py",
-        "timer/loop_binding.py",
         "timer/manual_loop.py",
-        "timer/timeouts.py",
+        "timer/tasks.py",
         "purgatory/waiting.py",
         "broker/broker.py",
         "broker/core.py",

@@ -12,8 +12,8 @@ import pytest
 from tests.trace.test_trace import run
 from waterclock.clock import SystemClock
 from waterclock.trace import flat
-from waterclock.trace.columns import WIDTH
 from waterclock.trace.live import Live
+from waterclock.trace.picture import WIDTH
 from waterclock.trace.scenario import NAMES, build_scenario
 from waterclock.trace.walk import Step, Walk
 

@@ -18,7 +18,7 @@ start of the bucket's range; `advance` jumps from one to the next and moves the 
 
 Kafka's name            here
 SystemTimer             TimingWheel: the queue, the counter, what is due
-TimingWheel             Level (level.py): tick, wheel_size, interval, current_time, overflow wheel
+TimingWheel             Level (bucket.py): tick, wheel_size, interval, current_time, overflow wheel
 TimerTaskList           TimerTaskList (bucket.py)
 TimerTaskEntry, -Task   TimerHandle (bucket.py)
 
@@ -51,8 +51,7 @@ from typing import Any, Literal
 from weakref import ref
 
 from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
-from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
-from waterclock.wheel.level import Level, Queue
+from waterclock.wheel.bucket import Callback, Level, Queue, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.occupancy import Occupancy, laid_out
 from waterclock.wheel.pictures import NotCopied, of_wheel
 from waterclock.wheel.statistics import WheelSnapshot, WheelStatistics
