@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from waterclock.sealed import read_sealed, sealed, unsealed, write_sealed
+from waterclock.disk import read_sealed, sealed, unsealed, write_sealed
 
 VALUE = {"start": 17, "writes": 1}
 WITH_CRC32C = b'{"start":17,"writes":1}\n6a52f8ba\n'  # as brokers wrote it before there was one record

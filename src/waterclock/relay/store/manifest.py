@@ -1,4 +1,4 @@
-"""The manifest: the one file that says which others count, and up to where. A file of sealed.py's, written whole at each
+"""The manifest: the one file that says which others count, and up to where. A sealed file (disk.py), written whole at each
 checkpoint.
 
 Rule 1: it says whose the folder is. Files of another group, topic or partition are not read.
@@ -13,9 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from waterclock.disk import write_whole
+from waterclock.disk import sealed, unsealed, write_whole
 from waterclock.relay.store.files import DiskRefused, StoreDamaged
-from waterclock.sealed import sealed, unsealed
 
 NAME: Final = "manifest"
 FORMAT: Final = 2
