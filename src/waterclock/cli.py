@@ -5,6 +5,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage. What went wrong and what to do stan
 traceback for a user's mistake. `--json` prints what a program would read on stdout.
 
 Rule 1: all options are made at each start, so a command.py imports what is heavy inside of `run`.
+Rule 2: `waterclock --print-completion SHELL` prints a script for bash, zsh or tcsh that completes every command, option and
+    choice. It is printed once and kept, so that the Tab key starts no Python. The package shtab makes it.
 """
 
 from __future__ import annotations
@@ -13,17 +15,16 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from waterclock import __version__
 from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
-from waterclock.completion import SHELLS, PrintCompletion
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, extra_of, meant, pip_install
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
@@ -151,6 +152,34 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
 def _fail(code: int, message: str) -> int:
     print(f"waterclock: {message}", file=sys.stderr)
     return code
+
+
+SHELLS: Final = ("bash", "zsh", "tcsh")
+_FILES: Final = ("FILE", "PIPELINE.toml")
+_FOLDERS: Final = ("DIR", "FOLDER")
+
+
+class PrintCompletion(argparse.Action):
+    """Prints the script of the whole command that it is an option of, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, shell: Any, *_: Any) -> None:
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.exit(1, f"{parser.prog}: shtab is missing: {pip_install('completion')}\n")
+        for action in _actions(parser):
+            if action.metavar in _FILES + _FOLDERS:
+                action.complete = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
+        print(shtab.complete(parser, shell))
+        parser.exit()
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _actions(below)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The disk: names and whole files that outlast a crash, and a folder for one process alone; each in one way.
+"""The disk: names and whole files that outlast a crash, and a folder for one process alone; each in one way; small files of
+JSON that say whether they are whole.
 
 Rule 1: a name that was made, changed or removed is durable once its folder was flushed; a folder's own name once the one
     above it was.
@@ -10,20 +11,25 @@ Rule 4: what a lock means on a file system that has none is the caller's choice:
 Rule 5: a write may take a part of what it is given, and is no error then. All is written, or it raises: `write_all` is the
     only caller of pwrite.
 Rule 6: what nobody believes is not removed. It gets another name, durably, that nothing has: `set_aside`.
+Rule 7: a sealed file is a value of JSON on one line, and its checksum (CRC-32) on the next. It is written whole, durably: a
+    crash leaves the old one or the new one.
+Rule 8: brokers wrote CRC-32C there at first: such a file is read all the same.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial
 from itertools import count
-from typing import IO
+from typing import IO, Any
 from weakref import WeakSet
+from zlib import crc32
 
 AnyPath = str | os.PathLike[str]
 
@@ -204,3 +210,47 @@ def _release_in_the_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_release_in_the_child)
+
+
+def sealed(value: Any) -> bytes:
+    """A value's bytes.
+
+    >>> unsealed(sealed({"start": 5}))
+    {'start': 5}
+    """
+    line = json.dumps(value, separators=(",", ":")).encode()
+    return b"%s\n%08x\n" % (line, crc32(line))
+
+
+def unsealed(data: bytes) -> Any:
+    """The value; ValueError if the bytes are not whole.
+
+    >>> unsealed(sealed({"start": 5}).replace(b"5", b"6"))
+    Traceback (most recent call last):
+        ...
+    ValueError: the checksum is not that of its line
+    """
+    line, _, rest = data.partition(b"\n")
+    if rest != b"%08x\n" % crc32(line) and not _has_crc32c(line, rest):
+        raise ValueError("the checksum is not that of its line")
+    return json.loads(line)
+
+
+def _has_crc32c(line: bytes, rest: bytes) -> bool:
+    """Rule 8. Who has no broker has no such file, and need not have the package."""
+    try:
+        from crc32c import crc32c
+    except ImportError:
+        return False
+    return rest == b"%08x\n" % crc32c(line)
+
+
+def write_sealed(path: str, value: Any) -> None:
+    """Replace the file at `path`, durably; OSError if the disk refuses."""
+    write_whole(path, sealed(value))
+
+
+def read_sealed(path: str) -> Any:
+    """What a file says; OSError if there is none, ValueError if it is not whole."""
+    with open(path, "rb") as file:
+        return unsealed(file.read())

@@ -1,18 +1,23 @@
-"""Everything that README shows, from a wheel with extras and the demos' one: outside of the clone."""
+"""What a user installs, outside of the clone: what a wheel has, all of the tree that it is made of and nothing else;
+environments that have nothing but waterclock and pytest; and everything that README shows, with extras.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from subprocess import Popen
+from zipfile import ZipFile
 
 import pytest
 
-from tests.installed.environments import ROOT, Environment
+from tests.installed.environments import ROOT, Environment, kinds, made
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MINUTE = "2026-03-01T10:{:02}:00Z"
@@ -102,3 +107,158 @@ def test_a_benchmark_runs(whole: Environment, tmp_path: Path) -> None:
     done = whole.run("waterclock", *command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "figures" / "wheel.json").exists()
+
+
+HELP = """
+import argparse, contextlib, io, sys, waterclock
+from waterclock import cli
+
+def commands(parser, words=()):
+    yield words
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from commands(below, (*words, name))
+
+for words in commands(cli._parser()):
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        cli.main([*words, "--help"])
+    assert shown.getvalue().startswith("usage: " + " ".join(["waterclock", *words])), (words, shown.getvalue())
+    print(*words)
+print(waterclock.__file__)
+"""
+
+
+def test_the_version_is_the_wheels(environment: Environment, tmp_path: Path) -> None:
+    done = environment.run("waterclock", "--version", cwd=tmp_path)
+    name, version, *_ = environment.wheel.name.split("-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {version}\n", "")
+
+
+def test_every_command_shows_its_help(environment: Environment, tmp_path: Path) -> None:
+    done = environment.run("python", "-c", HELP, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    *shown, home = done.stdout.splitlines()
+    assert home.startswith(str(environment.folder))
+    assert {"run", "broker", "cdc", "relay send", "state rescale", "demo", "trace", "bench"} <= set(shown)
+
+
+def test_without_a_compiler_the_plain_wheel_is_there_and_says_so(environment: Environment, tmp_path: Path) -> None:
+    script = "from waterclock import TimingWheel, wheel; print(wheel.COMPILED)"
+    done = environment.run("python", "-c", script, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{environment.kind.compiler}\n")
+    assert ("the compiled timing wheel is missing" in done.stderr) != environment.kind.compiler
+
+
+def test_readmes_first_sample_gives_what_stands_there(environment: Environment, tmp_path: Path) -> None:
+    (sample,) = re.findall(r"```python\n(>>> .+?)```", README, re.S)
+    (tmp_path / "sample.txt").write_text(sample)
+    done = environment.run("python", "-m", "doctest", "sample.txt", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_trace_prints_what_stands_in_readme(environment: Environment, tmp_path: Path) -> None:
+    done = environment.run("waterclock", "trace", "seven-tasks", cwd=tmp_path)
+    assert README.split("shows it after each step:\n\n```\n")[1].split("```")[0] in done.stdout
+
+
+@pytest.mark.parametrize("command", ["demo order", "bench timers"])
+def test_demos_that_are_not_there_are_had_by_one_sentence(bare: Environment, tmp_path: Path, command: str) -> None:
+    done = bare.run("waterclock", *command.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert "pip install ./demos in a clone of waterclock" in done.stderr
+    assert (ROOT / "demos" / "pyproject.toml").exists()
+
+
+def test_a_users_pytest_is_not_disturbed(bare: Environment, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("""
+import sys
+
+def test_nothing_is_imported_for_it():
+    assert not {"asyncio", "waterclock.testing", "waterclock.timer"} & set(sys.modules)
+
+def test_a_loop(manual_loop):
+    import asyncio
+    manual_loop.run_until_complete(asyncio.sleep(86_400))
+    assert manual_loop.time() >= 86_400
+
+def test_a_broker(kafka_topic):
+    pass
+""")
+    plain = "ignore:the compiled timing wheel is missing:RuntimeWarning"
+    done = bare.run("pytest", "-q", "-W", "error", "-W", plain, "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "2 passed, 1 error" in done.stdout, done.stdout
+    assert "is missing, and a broker needs it: pip install 'kio>=" in done.stdout
+
+
+def test_what_an_error_advises_is_what_was_missing(tmp_path: Path) -> None:
+    """The command is run as it was printed, but for the pip: the environment has none."""
+    bare = made(next(kind for kind in kinds() if not kind.whole and kind.compiler), "advised")
+    lacking = bare.run("waterclock", "broker", "--settings", cwd=tmp_path)
+    assert lacking.returncode == 1
+    (advice,) = re.findall(r"pip install (.+)$", lacking.stderr, re.M)
+    bare.install(*shlex.split(advice))
+    done = bare.run("waterclock", "broker", "--settings", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+BUILT_FROM = (".pyx", ".pxd", ".pxi", ".h")  # a source distribution has them, and no wheel
+COMPILED = re.compile(r"(.+)\.cpython-\d+-[\w-]+\.so")
+
+
+def tracked(*folders: str) -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
+
+
+def in_wheel(wheel: Path) -> set[str]:
+    """Its files but for its metadata."""
+    return {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def test_a_wheel_has_every_file_that_works_and_no_other(environment: Environment) -> None:
+    wanted = {name.removeprefix("src/") for name in tracked("src/waterclock") if not name.endswith(BUILT_FROM)}
+    assert {name for name in in_wheel(environment.wheel) if not COMPILED.fullmatch(name)} == wanted
+
+
+@pytest.mark.parametrize("python", sorted({kind.python for kind in kinds()}))
+def test_a_python_that_is_compiled_for_has_its_headers(python: str) -> None:
+    """Debian: apt install python3-dev."""
+    where = "import sysconfig; print(sysconfig.get_path('include'))"
+    include = subprocess.run([python, "-c", where], cwd="/", capture_output=True, text=True, check=True).stdout.strip()
+    assert (Path(include) / "Python.h").exists()
+
+
+def test_a_wheel_has_every_compiled_module_or_none(environment: Environment) -> None:
+    names = {found[1] for name in in_wheel(environment.wheel) if (found := COMPILED.fullmatch(name))}
+    sources = set(re.findall(r'compiled\("([\w.]+)"', (ROOT / "setup.py").read_text()))
+    wanted = {f"waterclock/{name.replace('.', '/')}" for name in sources}
+    assert names == (wanted if environment.kind.compiler else set())
+    assert len(wanted) >= 9
+
+
+def test_the_demos_have_every_file_of_theirs_and_no_other(whole: Environment) -> None:
+    results = "bench/results/"
+    wanted = {f"waterclock/{name}" for name in tracked("examples", "bench") if not name.startswith(results)}
+    home = next(whole.folder.glob("lib/python*/site-packages"))
+    there = [file for part in ("examples", "bench") for file in (home / "waterclock" / part).rglob("*")]
+    assert {str(file.relative_to(home)) for file in there if file.is_file() and file.suffix != ".pyc"} == wanted
+
+
+def test_nothing_is_needed_without_an_extra(environment: Environment) -> None:
+    with ZipFile(environment.wheel) as wheel:
+        (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        needed = re.findall(r"^Requires-Dist: (.+)$", wheel.read(metadata).decode(), re.M)
+    assert len(needed) > 10
+    assert [line for line in needed if "; extra ==" not in line] == []
+
+
+def test_a_wheel_is_small(environment: Environment) -> None:
+    """Today 1.2 MB plain and 1.7 MB compiled: neither demos nor what a debugger needs."""
+    assert environment.wheel.stat().st_size < 2_200_000
+
+
+def test_the_oldest_and_the_newest_python_are_tried_whole() -> None:
+    tried = [(kind.version, kind.compiler) for kind in kinds() if kind.whole]
+    assert sorted(tried) == [(kinds()[0].version, True), (kinds()[-1].version, False)]

@@ -19,7 +19,7 @@ import waterclock
 from tests.timer.timers import PlainTimer, by_hand, nothing
 from waterclock import Debounce, ExpiringMap, IdleTimeout, ManualClock, Throttle, Timer
 from waterclock.timer import adding as plain
-from waterclock.timer import built
+from waterclock.timer import drive as built
 from waterclock.wheel.bounds import MAX_TIME
 
 PACKAGE = Path(waterclock.__file__).parent

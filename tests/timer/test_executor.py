@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.timer.timers import Diary, Make, by_hand, every_driver, nothing
-from waterclock.timer.lateness import Histogram, bucket_of, top_of
-from waterclock.timer.statistics import Lateness
+from waterclock.timer.statistics import Histogram, Lateness, bucket_of, top_of
 
 
 class Later(Executor):

@@ -1,17 +1,26 @@
-"""What a driver and its handles are as Python objects: what they show, who may refer to them; no copies."""
+"""What a driver and its handles are as Python objects: what they show, who may refer to them, no copies; the wheel for
+threads if nothing is compiled; and the memory of a burst, which goes back though everybody sleeps
+(src/waterclock/timer/memory.py).
+"""
 
 from __future__ import annotations
 
 import copy
 import inspect
 import pickle
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
 import pytest
 
 from tests.timer.timers import Make, by_hand, every_driver, nothing
-from waterclock import AsyncTimer, DelayedOperation, IdleTimeout, ManualClock, Purgatory, SystemClock, Timer
+from tests.wheel.test_packing import in_its_own_process
+from waterclock import AsyncTimer, DelayedOperation, IdleTimeout, ManualClock, Purgatory, SystemClock, Timer, wheel
+from waterclock.timer.locked import LockedWheel
 
 
 def name_of(make: Any) -> str:
@@ -132,3 +141,158 @@ def test_a_purgatory_and_an_operation_have_signatures() -> None:
     assert list(inspect.signature(Purgatory.wait).parameters) == ["self", "keys", "predicate", "timeout_s"]
     assert str(inspect.getdoc(Purgatory)).startswith("Where delayed operations wait")
     assert str(inspect.getdoc(DelayedOperation)).startswith("Something that waits")
+
+
+class Watched:
+    """A wheel that notes how many threads are in it at once; each stays for a moment."""
+
+    def __init__(self, wheel: Any) -> None:
+        self._wheel = wheel
+        self.inside = self.most = 0
+        self._count = threading.Lock()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        with self._count:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        threading.Event().wait(0.002)
+        yield
+        with self._count:
+            self.inside -= 1
+
+    def add_at(self, *args: Any) -> WatchedHandle:
+        with self.entered():
+            return WatchedHandle(self, self._wheel.add_at(*args))
+
+    def advance(self, *args: Any) -> Any:
+        with self.entered():
+            return self._wheel.advance(*args)
+
+    def next_deadline(self) -> Any:
+        with self.entered():
+            return self._wheel.next_deadline()
+
+    def statistics(self) -> Any:
+        with self.entered():
+            return self._wheel.statistics()
+
+
+class WatchedHandle:
+    def __init__(self, wheel: Watched, handle: Any) -> None:
+        self._wheel, self._handle = wheel, handle
+
+    def cancel(self) -> Any:
+        with self._wheel.entered():
+            return self._handle.cancel()
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_every_step_on_the_structure_is_taken_alone() -> None:
+    wheel = LockedWheel(1, 0)
+    wheel._wheel = watched = Watched(wheel._wheel)  # type: ignore[assignment]
+    handles = [wheel.add_at(5, int) for _ in range(5)]
+    at_once(
+        lambda: [wheel.add_at(100, int) for _ in range(5)],
+        lambda: [handle.cancel() for handle in handles],
+        lambda: [wheel.advance(now) for now in range(5)],
+        lambda: [wheel.next_deadline() for _ in range(5)],
+        lambda: [wheel.statistics() for _ in range(5)],
+    )
+    assert (watched.most, len(wheel), len(wheel.clear()), watched.most) == (1, 5, 5, 1)
+
+
+def test_while_a_callback_runs_others_may_use_the_wheel() -> None:
+    wheel = LockedWheel(1, 0)
+    added: list[Any] = []
+
+    def callback() -> None:
+        other = threading.Thread(target=lambda: added.append(wheel.add_at(9, int)), daemon=True)
+        other.start()
+        other.join(10)
+        added.append("the callback has ended")
+
+    wheel.add_at(1, callback)
+    assert wheel.advance(1) == 1
+    assert [type(one).__name__ for one in added] == ["LockedHandle", "str"]
+
+
+def test_only_one_thread_turns_it() -> None:
+    wheel = LockedWheel(1, 0)
+    errors: list[str] = []
+
+    def turn_again() -> None:
+        with pytest.raises(RuntimeError, match="while advance"):
+            wheel.advance(2)
+        errors.append("refused")
+
+    wheel.add_at(1, turn_again)
+    assert (wheel.advance(1), errors) == (1, ["refused"])
+    assert wheel.advance(2) == 0
+
+
+def test_an_interrupt_stops_it_and_earlier_failures_are_its_cause() -> None:
+    wheel = LockedWheel(1, 0)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    wheel.add_at(1, int, "no number")
+    wheel.add_at(1, interrupt)
+    wheel.add_at(1, int)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        wheel.advance(1)
+    assert isinstance(raised.value.__cause__, ExceptionGroup)
+    assert (len(wheel), wheel.advance(1)) == (1, 1)
+
+
+def test_limit_bounds_a_turn() -> None:
+    wheel = LockedWheel(1, 0)
+    for _ in range(5):
+        wheel.add_at(1, int)
+    assert [wheel.advance(1, 2), wheel.advance(1, 0), wheel.advance(1)] == [2, 0, 3]
+
+
+CANCELLED = """
+import asyncio, gc, sys, time
+from pathlib import Path
+from waterclock import AsyncTimer, Timer
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+async def burst():
+    timer = {"asyncio": AsyncTimer, "thread": Timer, "closed": Timer}[sys.argv[1]]()
+    kept = timer.call_later(3600, int)  # until which the driver sleeps
+    before = resident()
+    handles = [timer.call_later(1000 + n % 1000, int) for n in range(300_000)]
+    grown = resident() - before
+    for handle in handles:
+        handle.cancel()
+    del handle, handles
+    gc.collect()
+    if sys.argv[1] == "closed":
+        timer.close()
+    woken = timer.statistics().wakeups
+    deadline = time.monotonic() + 60
+    while resident() - before > grown / 2 and time.monotonic() < deadline:
+        time.sleep(0.05)  # the loop has no turn either
+    assert grown > 20_000_000, grown
+    assert resident() - before <= grown / 2, (grown, resident() - before)
+    assert timer.statistics().wakeups == woken  # no driver was woken for it
+asyncio.run(burst())
+"""
+
+
+@pytest.mark.memory
+@pytest.mark.skipif(not wheel.COMPILED, reason="the reserve is the compiled wheel's")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the resident memory from /proc")
+@pytest.mark.parametrize("driver", ["asyncio", "thread", "closed"])
+def test_the_memory_of_a_burst_that_was_cancelled_goes_back_and_nobody_is_woken(driver: str) -> None:
+    assert in_its_own_process(CANCELLED, driver) == (0, "")

@@ -16,7 +16,7 @@ import pytest
 
 from waterclock import AsyncTimer, ManualClock, Timer
 from waterclock.timer import adding as plain
-from waterclock.timer import built
+from waterclock.timer import drive as built
 from waterclock.timer.locked import LockedWheel
 from waterclock.wheel import reference
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.trace.test_trace import run
-from waterclock.trace.rings import MIDDLE
+from waterclock.trace.picture import MIDDLE
 
 RIGHT = json.loads((Path(__file__).parent / "seven_tasks.json").read_text("utf-8"))
 START_MS = RIGHT["start_ms"]

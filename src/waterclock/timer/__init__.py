@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from waterclock.timer.statistics import Lateness, TimerStatistics
 
 if TYPE_CHECKING:
-    from waterclock.timer.handles import Handle
+    from waterclock.timer.driver import Handle
     from waterclock.timer.idle import IdleTimeout
     from waterclock.timer.loop import AsyncTimer
     from waterclock.timer.thread import Timer
 
 __all__ = ["AsyncTimer", "Handle", "IdleTimeout", "Lateness", "Timer", "TimerStatistics"]
 
-_HOME = {"AsyncTimer": "loop", "Handle": "handles", "IdleTimeout": "idle", "Timer": "thread"}
+_HOME = {"AsyncTimer": "loop", "Handle": "driver", "IdleTimeout": "idle", "Timer": "thread"}
 
 
 def __getattr__(name: str) -> Any:

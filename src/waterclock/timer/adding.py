@@ -26,7 +26,7 @@ from waterclock.timer.awaited import is_asynchronous, refused
 from waterclock.timer.units import nanoseconds, within_reach
 
 if TYPE_CHECKING:
-    from waterclock.timer.handles import Handle
+    from waterclock.timer.driver import Handle
 
 Ts = TypeVarTuple("Ts")
 

@@ -7,6 +7,8 @@
 
 Rule 1: comparing with the cap and adding is one step: two threads never both add the last timer it allows.
 Rule 2: no callback runs under the lock.
+Rule 3: a caller has the wheel's own handle if that will do. A callback that ran at once has one that is over; where callers
+    wait for one to leave, a cancel lets them look again.
 """
 
 from __future__ import annotations
@@ -18,11 +20,70 @@ from weakref import WeakSet
 
 from waterclock.errors import TimerFull
 from waterclock.timer.awaited import Taker
-from waterclock.timer.handles import CappedHandle, Handle, RanHandle
+from waterclock.timer.driver import Handle
 from waterclock.timer.report import Report
+from waterclock.wheel.pictures import NotCopied
 
 WhenFull = Literal["raise", "block", "run"]
 Add = Callable[..., Handle]
+
+
+class RanHandle(NotCopied):
+    """Of a callback that ran in its caller, because the timer was full: over from the start."""
+
+    __slots__ = ("__weakref__", "_deadline_ns")
+
+    pending = False
+
+    def __init__(self, deadline_ns: int) -> None:
+        self._deadline_ns = deadline_ns
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def reschedule(self, delay_s: float, /) -> bool:
+        return False
+
+    def when(self) -> float:
+        return self._deadline_ns / 1e9
+
+    def __repr__(self) -> str:
+        return f"<RanHandle, over, when={self.when()}>"
+
+
+class CappedHandle(NotCopied):
+    """Of a capped timer, where callers wait until one leaves: its cancel lets them look again."""
+
+    __slots__ = ("__weakref__", "_left", "inner")
+
+    def __init__(self, inner: Handle, left: Callable[[], None]) -> None:
+        self.inner = inner
+        self._left = left
+
+    @property
+    def pending(self) -> bool:
+        return self.inner.pending
+
+    def cancel(self) -> bool:
+        done = self.inner.cancel()
+        if done:
+            self._left()
+        return done
+
+    def cancelled(self) -> bool:
+        return self.inner.cancelled()
+
+    def reschedule(self, delay_s: float, /) -> bool:
+        return self.inner.reschedule(delay_s)
+
+    def when(self) -> float:
+        return self.inner.when()
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
 
 
 class Cap:

@@ -29,19 +29,15 @@ from weakref import ref
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
 from waterclock.timer.awaited import Taker, is_asynchronous, refused
-from waterclock.timer.built import Adder, WayBack
 from waterclock.timer.cap import Cap, WhenFull
+from waterclock.timer.driver import Handle
 from waterclock.timer.forking import make_new_in_child
-from waterclock.timer.handles import Handle
-from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.memory import Tidier
-from waterclock.timer.offload import Offload
 from waterclock.timer.periodic import NEXT_BEAT, Jitter, Missed, PeriodicHandle
 from waterclock.timer.report import Report
-from waterclock.timer.statistics import TimerStatistics
-from waterclock.timer.stopwatch import Stopwatch
-from waterclock.timer.tick_runner import TickRunner
+from waterclock.timer.statistics import Histogram, TimerStatistics
+from waterclock.timer.tick_runner import Offload, Stopwatch, TickRunner
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel import tell_when_spare
 from waterclock.wheel.pictures import not_copied
@@ -49,7 +45,15 @@ from waterclock.wheel.pictures import not_copied
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from waterclock.timer.adding import Adder as Adder
+    from waterclock.timer.adding import Touch as Touch
+    from waterclock.timer.adding import WayBack
     from waterclock.timer.driver import Driver
+else:  # the short path, compiled if it was built, else plain: adding.py says what both do
+    try:
+        from waterclock.timer._adding import Adder, Touch, WayBack
+    except ImportError:
+        from waterclock.timer.adding import Adder, Touch, WayBack  # noqa: F401
 
 Ts = TypeVarTuple("Ts")
 

@@ -23,15 +23,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 
 from waterclock.errors import TimerClosed
-from waterclock.timer.built import Touch
-from waterclock.timer.drive import Drive, driver
+from waterclock.timer.drive import Drive, Touch, driver
 from waterclock.timer.driver import nothing
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel.pictures import NotCopied
 
 if TYPE_CHECKING:
-    from waterclock.timer.driver import Driver
-    from waterclock.timer.handles import Handle
+    from waterclock.timer.driver import Driver, Handle
 
 Ts = TypeVarTuple("Ts")
 

@@ -26,16 +26,15 @@ from waterclock.errors import TimerClosed, UsageError
 from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, Drive
 from waterclock.timer.idle import IdleTimeout
-from waterclock.timer.loop_binding import LoopBinding, LoopThread, Tasks
 from waterclock.timer.manual_loop import LoopClock, ManualLoop, clock_in_loop
 from waterclock.timer.report import OnError, Report
-from waterclock.timer.timeouts import Timeout
+from waterclock.timer.tasks import LoopBinding, LoopThread, Tasks, Timeout
 from waterclock.wheel import TimingWheel
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from waterclock.timer.handles import Handle
+    from waterclock.timer.driver import Handle
 
 ROUND_UP_S = 1e-6
 COARSE_NS = 1_000_000

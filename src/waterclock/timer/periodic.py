@@ -23,8 +23,7 @@ from waterclock.timer.units import nanoseconds
 from waterclock.wheel.pictures import NotCopied
 
 if TYPE_CHECKING:
-    from waterclock.timer.driver import Driver
-    from waterclock.timer.handles import Handle
+    from waterclock.timer.driver import Driver, Handle
 
 Missed = Literal["skip", "burst", "delay"]
 Jitter = float | Callable[[], float]  # seconds

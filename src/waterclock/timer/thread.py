@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from typing import Never, TypeVarTuple, overload
 
-    from waterclock.timer.handles import Handle
+    from waterclock.timer.driver import Handle
     from waterclock.timer.periodic import Jitter, Missed
 
     Ts = TypeVarTuple("Ts")

@@ -1,27 +1,123 @@
-"""How a driver runs what is due: a tick at a time, in slices, by its clock or by hand.
+"""How a driver runs what is due: a tick at a time, in slices, by its clock or by hand; here, or in an executor.
+
+The time of a driver is its clock's, less what was spent in pause: pausing moves no timer, it stops the time.
 
 Rule 1: `_turn` is the only place that advances the wheel, under every clock.
 Rule 2: a slice is one callback at first and up to 256 while they are quick. So it is known how late a callback starts
     without a call of ours for each; if a slice was not quick, all but its first count as started at its end.
 Rule 3: errors leave the wheel together, at the end of a slice, and each goes to the report. What is no `Exception`
     stops a slice; KeyboardInterrupt and SystemExit go on to who turned the wheel.
+Rule 4: `now_ns` is the clock's own function while nothing was ever paused: it is read for every timer.
+Rule 5: in an executor lateness counts to the moment the callback starts there: a queue there is seen. Its error goes where
+    all errors go, from the thread it was raised in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from threading import Lock
+from typing import TYPE_CHECKING, Any, cast
 
-from waterclock.clock import ManualClock
+from waterclock.clock import Clock, ManualClock
 from waterclock.errors import UsageError
 from waterclock.timer.awaited import Taker
 from waterclock.timer.cap import Cap
-from waterclock.timer.lateness import Histogram
-from waterclock.timer.offload import Offload
+from waterclock.timer.driver import Handle
 from waterclock.timer.report import Report
-from waterclock.timer.stopwatch import Stopwatch
+from waterclock.timer.statistics import Histogram
 from waterclock.timer.units import nanoseconds
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+
+class Stopwatch:
+    """Nanoseconds that stand still between `pause()` and `resume()`.
+
+    >>> from waterclock.clock import ManualClock
+    >>> clock = ManualClock(5.0)
+    >>> stopwatch = Stopwatch(clock)
+    >>> stopwatch.pause(), clock.advance_s(60.0), stopwatch.resume(), clock.advance_s(1.0)
+    (None, None, True, None)
+    >>> stopwatch.now_ns()
+    6000000000
+    """
+
+    __slots__ = ("_clock_ns", "now_ns", "paused", "shift_ns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock_ns: Callable[[], int] = clock.monotonic_ns
+        self.now_ns: Callable[[], int] = self._clock_ns
+        self.paused = False
+        self.shift_ns = 0  # spent in pause so far
+
+    def pause(self) -> None:
+        """Stop; one that stands already stands where it stood."""
+        stopped_ns = self.now_ns()
+        self.now_ns = lambda: stopped_ns
+        self.paused = True
+
+    def resume(self) -> bool:
+        """Go on from where it stopped; False when it goes already."""
+        if not self.paused:
+            return False
+        read, shift_ns = self._clock_ns, self._clock_ns() - self.now_ns()
+        self.now_ns = lambda: read() - shift_ns
+        self.shift_ns = shift_ns
+        self.paused = False
+        return True
+
+
+class Offload:
+    """Stands before the wheel: what is added runs in `executor` when its time comes."""
+
+    def __init__(
+        self, executor: Executor, report: Report, returned: Taker, histogram: Histogram, stopwatch: Stopwatch
+    ) -> None:
+        self._executor = executor
+        self._report = report
+        self._returned = returned
+        self._histogram = histogram
+        self._stopwatch = stopwatch
+        self.renew_lock()
+        self.due_ns = 0  # the tick that is being run
+
+    def renew_lock(self) -> None:
+        """At the start, and in a forked child."""
+        self._lock = Lock()  # of the histogram
+
+    def before(self, add: Callable[..., Handle]) -> Callable[..., Handle]:
+        """The way into the wheel, `add`, with the executor at its end."""
+
+        def add_for_executor(deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
+            if not callable(fn):
+                raise TypeError(f"callback must be callable, got {fn!r}")
+            return add(deadline, self._hand_over, (fn, argument, None))
+
+        return add_for_executor
+
+    def submit(self, fn: Callable[..., Any], argument: tuple[Any, ...], then: Callable[[], object] | None) -> None:
+        """Run `fn(*argument)` in the executor, and after it, failed or not, `then`."""
+        self._executor.submit(self._run, self.due_ns, fn, argument, then)
+
+    def _hand_over(self, call: tuple[Any, tuple[Any, ...], None]) -> None:
+        self.submit(*call)
+
+    def _run(
+        self, due_ns: int, fn: Callable[..., Any], argument: tuple[Any, ...], then: Callable[[], object] | None
+    ) -> None:
+        lateness_ns = self._stopwatch.now_ns() - due_ns
+        with self._lock:
+            self._histogram.record(lateness_ns, 1)
+        returned = None
+        try:
+            returned = fn(*argument)
+        except BaseException as error:  # no one reads the future: what is not reported here would be lost
+            self._report(error)
+        finally:
+            self._returned.take(returned, then)
+
 
 LARGEST_SLICE = 256
 QUICK_NS = 100_000

@@ -1,12 +1,10 @@
 """Behind `waterclock trace`: watch a hierarchical timing wheel turn, one bucket at a time.
 
-    durations.py    1h30m and back
-    moments.py      how a moment is written: since the start, as a time of day, as c+1
+    moments.py      1h30m and back; how a moment is written: since the start, as a time of day, as c+1
     scenario.py     a wheel and its timers: a worked example, or one's own
     walk.py         the wheel on its way through a scenario, a record a step
-    columns.py      aligned text that fits into 80 columns
-    picture.py      a step as text: the buckets in use
-    rings.py        a step with all its parts: every bucket of every level, virtual ids, the middle of an advance
+    picture.py      a step as text in 80 columns: the buckets in use, or all its parts: every bucket of every level,
+                    virtual ids, the middle of an advance
     live.py         the walk in real time, on a thread that takes expired buckets
     flat.py         a flat wheel of a million buckets beside five levels
     command.py      the options, and what is printed

@@ -108,15 +108,15 @@ def _moments(scenario: Scenario, arguments: argparse.Namespace) -> Moments:
 
 def _pages(walk: Walk, arguments: argparse.Namespace) -> tuple[str, Callable[[int, Step], str]]:
     """What is printed first, and how a step is printed."""
-    from waterclock.trace import picture, rings
+    from waterclock.trace import picture
 
     scenario = walk.scenario
     at = _moments(scenario, arguments)
     head = picture.show_head(scenario, arguments.rounding, at)
     if not arguments.verbose:
         return head, lambda number, step: picture.show_step(number, step, scenario, at)
-    begin = rings.show_whole(0, walk.begin(), scenario, at)
-    return f"{head}\n{begin}", lambda number, step: rings.show_whole(number, step, scenario, at)
+    begin = picture.show_whole(0, walk.begin(), scenario, at)
+    return f"{head}\n{begin}", lambda number, step: picture.show_whole(number, step, scenario, at)
 
 
 def _print_all(walk: Walk, arguments: argparse.Namespace) -> None:
@@ -131,8 +131,8 @@ def _print_live(walk: Walk, arguments: argparse.Namespace) -> None:
     from itertools import count
 
     from waterclock.clock import SystemClock
-    from waterclock.trace.durations import show_duration
     from waterclock.trace.live import IDLE_S, Live
+    from waterclock.trace.moments import show_duration
 
     head, page = _pages(walk, arguments)
     numbers = count(1)

@@ -13,8 +13,8 @@ import json
 import sys
 from typing import Any, Final
 
-from waterclock.trace.columns import folded, table
-from waterclock.trace.durations import show_duration
+from waterclock.trace.moments import show_duration
+from waterclock.trace.picture import folded, table
 from waterclock.wheel.reference import TimingWheel
 
 BUCKETS: Final = 1_000_000

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError, meant
-from waterclock.trace.durations import parse_duration
+from waterclock.trace.moments import parse_duration
 
 SCENARIOS: Final = {
     "seven-tasks": "seven_tasks.json",

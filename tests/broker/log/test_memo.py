@@ -17,7 +17,7 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.memo import COPY, NAME, Memo
 from waterclock.broker.log.truncation import cut
-from waterclock.sealed import unsealed
+from waterclock.disk import unsealed
 
 EPOCHS = [(0, 0), (3, 40), (4, 60)]
 

@@ -177,7 +177,7 @@ def test_a_page_as_it_was_written_before_there_were_segments_is_read() -> None:
 @pytest.mark.parametrize("place", [0, 1, 5, 12, 40, 90, 200, 300])
 def test_a_damaged_segment_is_told_as_such(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_up(monkeypatch)
-    segment = next(stored_states.packed(states({n: (b"x", ["r"]) for n in range(2)}), 2))
+    segment = next(stored_states.to_segments(states({n: (b"x", ["r"]) for n in range(2)}), 2))
     assert len(stored_states.from_segment(segment, ROWS, 2)) == 2
     with pytest.raises(StateMismatch, match="the stored state is damaged"):
         stored_states.from_segment(segment, ROWS, 3)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.store import Entry, Store
+from waterclock.disk import read_sealed, write_sealed
 from waterclock.errors import UsageError
-from waterclock.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings

@@ -18,8 +18,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from waterclock.broker.log.segment import LABEL
-from waterclock.disk import replacing
-from waterclock.sealed import read_sealed, sealed, write_sealed
+from waterclock.disk import read_sealed, replacing, sealed, write_sealed
 
 START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes
 

@@ -28,8 +28,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
-from waterclock.disk import flush_folder
-from waterclock.sealed import unsealed, write_sealed
+from waterclock.disk import flush_folder, unsealed, write_sealed
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition

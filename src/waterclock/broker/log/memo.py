@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from waterclock.broker.errors import LogDamaged, renaming
-from waterclock.disk import replacing, write_whole
-from waterclock.sealed import sealed, unsealed
+from waterclock.disk import replacing, sealed, unsealed, write_whole
 
 NAME, COPY = "memo.json", "memo.copy"
 WITHOUT_CHECKSUM: Final = {"start", "epochs", "cleaned"}  # all that earlier versions wrote

@@ -1,7 +1,7 @@
 """The folder of one partition's files: for one process, and never removed if its files are not believed.
 
     FOLDER                          the files that a relay works with
-    FOLDER/manifest                 which of them count, and up to where: a file of sealed.py's, replaced at each checkpoint
+    FOLDER/manifest                 which of them count, and up to where: a sealed file (disk.py), anew at each checkpoint
     FOLDER.aside.MOMENT.few-words   what was not believed, as it was found; `why` in it has the sentence
     FOLDER.spare.MOMENT.few-words   the same, if the log held all of its messages at that moment
 
@@ -35,13 +35,22 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from waterclock.disk import FolderLock, WithoutLocks, flush_folder, free_name, make_folder, set_aside, write_whole
+from waterclock.disk import (
+    FolderLock,
+    WithoutLocks,
+    flush_folder,
+    free_name,
+    make_folder,
+    sealed,
+    set_aside,
+    unsealed,
+    write_whole,
+)
 from waterclock.errors import UsageError
 from waterclock.relay.store.files import HEADER, OURS, DiskRefused, StoreDamaged, StoreFiles
 from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import FIRST_SLOT, Origins, State
 from waterclock.relay.store.rows import ROW, Array, Payload, unpack
-from waterclock.sealed import sealed, unsealed
 
 MANIFEST: Final = "manifest"
 FORMAT: Final = 2  # of the manifest
