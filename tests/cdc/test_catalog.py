@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.cdc.mariadb import MariaSource
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable
 
 pytestmark = pytest.mark.mariadb

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cdc.mariadb import MariaServer, MariaSource
-from waterclock.cdc.mysql.charsets import decoder
+from waterclock.cdc.mysql.columns import decoder
 
 pytestmark = pytest.mark.mariadb
 SINGLE = ["ascii", "latin1", "latin2", "latin5", "latin7", "greek", "hebrew", "cp1250", "cp1251", "cp1256", "cp1257",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymysqlreplication.json_binary import parse_json
 
-from waterclock.cdc.mysql.jsonb import json_of, jsonb_text
+from waterclock.cdc.mysql.values import json_of, jsonb_text
 
 VALUES = st.recursive(
     st.none()

@@ -12,10 +12,9 @@ from tests.cdc.topics import capture_of, messages
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc import capture as capturing
-from waterclock.cdc.letters import put_aside
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.topics import Target
+from waterclock.cdc.produce import Publisher, Target
+from waterclock.cdc.source import put_aside
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cdc.mariadb import MariaServer, MariaSource
-from waterclock.cdc.letters import DeadLetter, put_aside
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import SourceMark
+from waterclock.cdc.source import DeadLetter, SourceMark, put_aside
 from waterclock.errors import Unreadable
 
 pytestmark = pytest.mark.mariadb

@@ -12,9 +12,8 @@ from tests.cdc.topics import messages
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.topics import PER_TABLE, Names, Target, topic_of
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.cdc.produce import PER_TABLE, Names, Publisher, Target, topic_of
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
 

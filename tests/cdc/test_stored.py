@@ -17,7 +17,7 @@ from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MySqlGtidSet, Position
 from waterclock.cdc.source import SourceMark
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cdc.mariadb import MariaSource
-from waterclock.changes.maxwell_message import JSON_NULL
+from waterclock.changes.maxwell import JSON_NULL
 
 pytestmark = pytest.mark.mariadb
 

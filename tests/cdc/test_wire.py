@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from waterclock.cdc.mysql.connecting import Wire, _Connection, _StreamReady
+from waterclock.cdc.mysql.server import Wire, _Connection, _StreamReady
 from waterclock.errors import ConnectionLost
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.changes.formats import reader_of
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes import reader_of
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.row_change import Message, RowChange
 from waterclock.errors import Unreadable
 

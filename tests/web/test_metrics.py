@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.web.reading import read_back
-from waterclock.web.metrics import Metric, Sample, text
+from waterclock.web.record import Metric, Sample, text
 
 
 def test_prometheus_reads_back_what_was_written() -> None:

@@ -17,10 +17,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Record, Source, SourceMark
+from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError

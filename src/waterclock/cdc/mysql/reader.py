@@ -14,16 +14,23 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.letters import Refusal, stop
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
-from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, BinlogStream, MySqlLogin, connected, refused
-from waterclock.cdc.mysql.server import MySqlServer, inspected
+from waterclock.cdc.mysql.server import (
+    HEARTBEAT_S,
+    REFUSALS,
+    BinlogStream,
+    MySqlLogin,
+    MySqlServer,
+    connected,
+    inspected,
+    refused,
+)
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, SourceMark, TableFilter
+from waterclock.cdc.source import Item, Refusal, SourceMark, TableFilter, stop
 from waterclock.errors import ConnectionLost, UsageError
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import length_encoded
-from waterclock.cdc.mysql.charsets import decoder
-from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
+from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, decoder
 
 _SIGNS, _CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS, _KEY, _KEY_PREFIXES = 1, 2, 3, 4, 5, 6, 8, 9
 _LABEL_CHARSET, _LABEL_CHARSETS = 10, 11

@@ -33,8 +33,8 @@ from waterclock.cdc.mysql.binlog import (
 from waterclock.cdc.mysql.catalog import ServerCatalog, doubtful
 from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader
 from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
-from waterclock.cdc.mysql.temporal import Reader
-from waterclock.changes.maxwell_message import JSON
+from waterclock.cdc.mysql.values import Reader
+from waterclock.changes.maxwell import JSON
 from waterclock.errors import Unreadable
 
 Row = dict[str, str]

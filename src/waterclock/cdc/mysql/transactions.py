@@ -17,14 +17,12 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 from uuid import UUID
 
-from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.mysql import binlog
-from waterclock.cdc.mysql.binlog import BinlogEvent
-from waterclock.cdc.mysql.statements import Statement, statement
+from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, Record, SourceMark
-from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
+from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, stop
+from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")

@@ -12,8 +12,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from waterclock.cdc.mysql.jsonb import json_of
-from waterclock.changes.maxwell_message import JSON, NUMBER, quoted
+from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
 _JSON, _BOOLEAN = {114, 3802}, 16

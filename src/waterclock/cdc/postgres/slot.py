@@ -22,12 +22,10 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from waterclock.cdc.letters import Refusal, stop
-from waterclock.cdc.older import COUNTED, OlderRows, sized
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
-from waterclock.cdc.source import Item, SourceMark, TableFilter
+from waterclock.cdc.source import COUNTED, Item, OlderRows, Refusal, SourceMark, TableFilter, sized, stop
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.kafka.patience import Backoff

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from waterclock.changes.formats import reader_of
+from waterclock.changes import reader_of
 from waterclock.changes.packed import CHANGES, PackedChange, as_table, packed
 from waterclock.changes.row_change import Message
 from waterclock.errors import Unreadable
