@@ -159,20 +159,6 @@ def as_found(changes: Sequence[MaxwellMessage]) -> list[tuple[str, dict[str, Any
     return [(change.type, change.values()) for change in changes]
 
 
-@contextmanager
-def running(folder: Path, *options: str) -> Iterator[MariaServer]:
-    """A new server in the folder; the test is skipped where none is installed."""
-    if SERVER is None or INSTALL is None:
-        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
-    server = MariaServer(folder, *options)
-    server.install()
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
-
-
 class MariaSource:
     """A database of a test's own, and what was changed in it since the test began."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cdc.mariadb import MariaServer, running
+from tests.cdc.mariadb import MariaServer, running_server
 from tests.cdc.postgres import run
 from tests.cdc.test_server import purge
 from tests.kafka.reader import committed
@@ -25,7 +25,7 @@ from waterclock.testing import Broker
 @pytest.fixture
 def purged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     """A server that has thrown away the binlogs of most of its rows."""
-    with running(tmp_path_factory.mktemp("purged")) as server:
+    with running_server(tmp_path_factory.mktemp("purged")) as server:
         server.run(
             "create database shop", "create table shop.item (id int primary key)", "create table shop.empty (id int)"
         )

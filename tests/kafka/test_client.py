@@ -1,4 +1,6 @@
-"""What a reader asks a broker: partitions, offsets, times; a broker that is away is waited for, a refusal is not."""
+"""What a reader and an administrator ask a broker: partitions, offsets, times, topics. A broker that is away is waited for;
+a refusal is not, and is a sentence.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from confluent_kafka import KafkaError, Producer
 
 from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.kafka import admin as admins
 from waterclock.kafka import client as clients
+from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.testing import Broker, Error, ManualClock
@@ -106,3 +110,65 @@ def test_a_refusal_that_is_over_ends_nothing(client: Client, kafka_broker: Broke
     client.note(KafkaError(KafkaError._AUTHENTICATION))  # as of a broker that was just going down
     assert client.ends([(topic, 0)]) == {(topic, 0): 0}
     assert client.refused() is None
+
+
+@pytest.fixture
+def admin(kafka_broker: Broker) -> Admin:
+    return Admin(base_settings(kafka_broker.bootstrap, {}))
+
+
+def test_topics_are_listed_with_their_partitions(admin: Admin, kafka_broker: Broker, kafka_topic: str) -> None:
+    kafka_broker.create_topic(f"{kafka_topic}-more", 3)
+    topics = admin.topics()
+    assert (topics[kafka_topic], topics[f"{kafka_topic}-more"]) == (1, 3)
+
+
+def test_a_topic_is_made_with_its_settings_and_again_is_the_same(admin: Admin, kafka_topic: str) -> None:
+    name = f"{kafka_topic}-made"
+    admin.make(name, 2, {"cleanup.policy": "compact"})
+    admin.make(name, 5, {"cleanup.policy": "delete"})  # as if somebody had made it meanwhile
+    assert admin.topics()[name] == 2
+    assert admin.settings(name)["cleanup.policy"] == "compact"
+
+
+def test_a_topic_that_kafka_does_not_make_is_told_by_its_name(admin: Admin) -> None:
+    with pytest.raises(UsageError, match=r"^Kafka does not make the topic a b: .*\.$"):
+        admin.make("a b", 1)
+
+
+def test_settings_that_kafka_does_not_show_are_told_by_their_topic(
+    admin: Admin, kafka_broker: Broker, kafka_topic: str
+) -> None:
+    with (
+        kafka_broker.faults.answer("DescribeConfigs", Error.TOPIC_AUTHORIZATION_FAILED),
+        pytest.raises(UsageError, match=rf"^Kafka does not show the settings of the topic {kafka_topic}: .*\.$"),
+    ):
+        admin.settings(kafka_topic)
+
+
+def test_a_topic_that_was_made_just_now_and_is_not_known_everywhere_yet_is_asked_for_again(
+    admin: Admin, kafka_broker: Broker, kafka_topic: str
+) -> None:
+    """Apache Kafka answers CreateTopics before its own metadata has the topic: a relay that had made its topics ended."""
+    with kafka_broker.faults.answer("DescribeConfigs", Error.UNKNOWN_TOPIC_OR_PARTITION, times=2):
+        assert admin.settings(kafka_topic)["cleanup.policy"] == "delete"
+
+
+def test_a_topic_that_is_not_there_is_told_after_a_while(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admins, "_MADE_WITHIN_S", 0.2)
+    with pytest.raises(UsageError, match=r"^Kafka does not show the settings of the topic nowhere: "):
+        admin.settings("nowhere")
+
+
+def test_no_kafka_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admins, "CALL_S", 0.2)
+    with pytest.raises(EnvironmentMissing, match=r"^There is no Kafka to talk to at 127\.0\.0\.1:1: .*\.$"):
+        Admin(base_settings("127.0.0.1:1", {}), patience_s=0.2).topics()
+
+
+def test_a_kafka_that_goes_away_is_no_refusal(admin: Admin, kafka_broker: Broker, kafka_topic: str) -> None:
+    with (
+        kafka_broker.faults.answer("CreateTopics", Error.REQUEST_TIMED_OUT),
+        pytest.raises(EnvironmentMissing, match=r"^Kafka does not make the topic later: .*\.$"),
+    ):
+        admin.make("later", 1)
