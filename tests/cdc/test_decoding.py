@@ -26,7 +26,7 @@ from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import BinlogEvent, EventFramer
 from waterclock.cdc.mysql.columns import BinlogColumn
-from waterclock.cdc.mysql.server import Wire, _Connection, _StreamReady
+from waterclock.cdc.mysql.server import Wire, _StreamConnection, _StreamReady
 from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
@@ -361,7 +361,7 @@ def test_bytes_of_a_password_are_not_taken_for_the_beginning_of_the_stream(monke
     """One answer to a server's challenge in 128 begins like the command that asks for a binlog."""
     monkeypatch.setattr(pymysql.connections.Connection, "_write_bytes", lambda self, data: None)
     monkeypatch.setattr(pymysql.connections.Connection, "_read_packet", lambda self: "answer")
-    connection = _Connection.__new__(_Connection)
+    connection = _StreamConnection.__new__(_StreamConnection)
     connection._write_bytes(packet(b"\x12 a scramble"))
     assert connection._read_packet() == "answer"
     connection.watching = True

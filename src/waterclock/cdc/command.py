@@ -35,7 +35,7 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--topics", choices=["one", "per-table"], default="one", help=topics)
     order = "key: as many partitions as one likes; global: one (default: %(default)s)"
     parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
-    made = "of the topic, where it has to be made (default: %(default)s)"
+    made = "of the topic, if it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
     start = "where to begin the first time: start (all that the binlogs have), now, or a GTID (default: %(default)s)"
     parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
@@ -60,12 +60,12 @@ def _add_databases(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("MySQL and MariaDB").add_argument
     types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
     add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
-    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
+    add("--queries", action="store_true", help="put the statements beside the rows, if the server writes them")
     add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
     add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
     add = parser.add_argument_group("PostgreSQL").add_argument
-    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
-    add("--publication", help="made where it is missing (default: from the name)")
+    add("--slot", help="the replication slot; made if it is missing (default: from the name)")
+    add("--publication", help="made if it is missing (default: from the name)")
 
 
 def run(arguments: Namespace) -> int:
@@ -121,7 +121,7 @@ def _say_what_is_missing(origin: Origin, once: bool) -> None:
         if once:
             raise EnvironmentMissing(
                 f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), "
-                "or give the user SELECT on it. Changes of what was dropped come where neither names it."
+                "or give the user SELECT on it. Changes of what was dropped come if neither names it."
             )
         print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
     if unseen := origin.unseen():

@@ -153,8 +153,8 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     )
     slot = ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
     wanted = TableFilter(arguments.tables, OWN)
-    asked = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
-    skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in asked)  # with capitals, and without zeros in front
+    named_lsns = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
+    skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in named_lsns)  # with capitals, and without zeros in front
     refusal = put_aside if arguments.dead_letters else stop
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
 

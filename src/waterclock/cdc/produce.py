@@ -43,7 +43,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Record
-from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.changes.maxwell import TRUNCATE
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
@@ -105,7 +105,7 @@ def _legal(name: str) -> str:
     return name if odd == name else f"{odd}-{zlib.crc32(name.encode()):08x}"
 
 
-class Names:
+class TopicNames:
     """The topics of tables that were met so far; `taken` are topics of the capture that are no table's."""
 
     def __init__(self, prefix: str, taken: Iterable[str]) -> None:
@@ -148,7 +148,7 @@ class CaptureTopics:
             )
         if target.dead_letters:
             self._partitions(target.dead_letters, 1)
-        self._names = Names(target.topic, (state, target.dead_letters))
+        self._names = TopicNames(target.topic, (state, target.dead_letters))
         self._known: dict[tuple[str, str], tuple[str, int]] = {}
         self._one = None if target.topics == PER_TABLE else (target.topic, self._of_changes(target.topic))
 
@@ -185,7 +185,7 @@ def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: flo
         {
             **settings,
             **READING,
-            "group.id": f"{state_topic}.reader",  # asked for by the client, and unused: nothing is committed
+            "group.id": f"{state_topic}.reader",  # the client wants one: nothing is committed under it
             "fetch.wait.max.ms": 10,  # at the end there is nothing to wait for: nobody writes
             "auto.offset.reset": "earliest",
         }
@@ -221,7 +221,7 @@ class Publisher:
     """Writes changes under a name that only one process at a time can have; the steps are the file's.
 
     `client` are librdkafka's settings, for TLS and SASL. `stored` is the position that Kafka holds, None if there is
-    none yet; `in_transaction` counts the records that were sent and not committed.
+    none yet; `uncommitted` counts the records that were sent and not committed.
     """
 
     def __init__(self, target: Target, name: str, client: Mapping[str, Any] | None = None) -> None:
@@ -230,7 +230,7 @@ class Publisher:
         self._topics = CaptureTopics(settings, target, self._state_topic)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
         self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name))
-        self.in_transaction = 0
+        self.uncommitted = 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
 
@@ -251,9 +251,14 @@ class Publisher:
             self._producer.send(self._target.dead_letters, value, key)
         else:
             topic, partitions = self._topics.of(record.database, record.table)
-            for partition in self._chosen(record, partitions):
+            chosen: Iterable[int] = (BY_KEY,)
+            if self._target.order == "global":
+                chosen = (0,)
+            elif record.type == TRUNCATE:
+                chosen = range(partitions)
+            for partition in chosen:
                 self._producer.send(topic, value, key, partition)
-        self.in_transaction += 1
+        self.uncommitted += 1
 
     def store(self, position: Position) -> None:
         """Step 5."""
@@ -263,7 +268,7 @@ class Publisher:
     def finish(self) -> None:
         """Step 6; when it returns, Kafka has it all."""
         self._producer.commit()
-        self.in_transaction = 0
+        self.uncommitted = 0
 
     def commit(self, position: Position) -> None:
         """Steps 5 and 6."""
@@ -274,11 +279,6 @@ class Publisher:
     def close(self) -> None:
         """Throw away what is not committed; without a connection, Kafka does that by itself."""
         self._producer.close()
-
-    def _chosen(self, change: MaxwellMessage, partitions: int) -> Iterable[int]:
-        if self._target.order == "global":
-            return (0,)
-        return range(partitions) if change.type == TRUNCATE else (BY_KEY,)
 
 
 def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:

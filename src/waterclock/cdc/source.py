@@ -42,7 +42,7 @@ COUNTED = 100_000
 class DeadLetter(NamedTuple):
     """A record of the log that cannot be read.
 
-    `gtid`, `ts` and `xoffset` tell where it stands, as those of a change do; `kind` what it is in the words of its log;
+    `gtid`, `ts` and `xoffset` say where it stands, as those of a change do; `kind` what it is in the words of its log;
     `record` its bytes as they came. `database` and `table` are empty if the record is of no table, or of several.
     `data` is what could be read of a row: columns as JSON text, bytes of no known text as base64.
     """
@@ -122,7 +122,7 @@ class Source(Protocol):
 
 
 class TableFilter:
-    """Whose rows are asked for: patterns of `database.table`, as in a shell; none stands for all but the server's own.
+    """Whose rows the capture wants: patterns of `database.table`, as in a shell; none stands for all but the server's own.
 
     >>> wanted = TableFilter(["shop.*"])
     >>> wanted("shop", "orders"), wanted("mysql", "user")
@@ -133,7 +133,7 @@ class TableFilter:
         self._patterns, self._own = tuple(patterns), own
 
     def names(self) -> list[tuple[str, str]]:
-        """The tables that are asked for by their whole names."""
+        """The tables that are named whole."""
         whole = [pattern for pattern in self._patterns if not set(pattern) & set("*?[")]
         return [(database, table) for database, _, table in (name.partition(".") for name in whole)]
 

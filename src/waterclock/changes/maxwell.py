@@ -25,7 +25,7 @@ from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from waterclock.changes.row_change import Json, Message, Operation, RowChange, fields_of
+from waterclock.changes.row_change import Json, Message, Operation, RowChange, fields_of, no_number
 from waterclock.errors import Unreadable
 
 INSERT, UPDATE, DELETE, TRUNCATE = "insert", "update", "delete", "truncate"
@@ -37,6 +37,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 # what a JSON string of any text is: quotes, backslashes and control characters escaped, everything else as it stands
 quoted = encode_basestring
 _name = lru_cache(maxsize=65_536)(encode_basestring)
+_decode = json.JSONDecoder(parse_constant=no_number).decode
 
 
 _LAST = 2**62  # Maxwell says no xoffset for the last change of a transaction
@@ -122,7 +123,7 @@ def next_sequence(last: int, ts: int) -> int:
     """The sequence of a transaction that began at `ts` seconds, after one with the sequence `last`.
 
     Microseconds since 1970 with the seconds' part from the source, pushed on by one if that would not rise: so it
-    rises by every transaction, and goes on rising where a new capture of the same source takes over another day.
+    rises by every transaction, and goes on rising if a new capture of the same source takes over another day.
 
     >>> next_sequence(0, 1700000000), next_sequence(1700000000000000, 1700000000)
     (1700000000000000, 1700000000000001)
@@ -133,18 +134,14 @@ def next_sequence(last: int, ts: int) -> int:
 def json_of(text: str) -> str:
     """`text` if it is JSON, else the JSON string of it: a table may have been filled while its check was off."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = _decode(text)
     except (ValueError, RecursionError):
         return quoted(text)
     return JSON_NULL if value is None else text
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)  # NaN and Infinity: Python reads them, JSON has none
-
-
 def changes(message: Message) -> Iterator[RowChange]:
-    """The changes that a message asks for; none for a tombstone, a heartbeat or a word about a table's form.
+    """The changes that a message brings; none for a tombstone, a heartbeat or a word about a table's form.
 
     >>> row = b'{"database":"shop","table":"item","type":"insert","primary_key_columns":["id"],"data":{"id":4,"p":1.10}}'
     >>> next(changes(Message(None, row, 7)))

@@ -1,4 +1,4 @@
-"""What a pipeline reports about itself: a frozen record while it runs, whoever asks; one after each batch, one at the end.
+"""What a pipeline reports about itself: a frozen record while it runs; one after each batch, one at the end.
 
 Each field says how it is shown to Prometheus. spark/watching/listening.py brings Spark's part (times of phases, rows and
 memory of the state), spark/watching/behind.py how much of the source is not taken yet.

@@ -81,10 +81,16 @@ class Metric:
 
     def text(self) -> str:
         """The metric's lines, without the last line's end; ends of lines in the help become spaces."""
-        head = [f"# HELP {self.name} {' '.join(_escaped(self.help).split())}", f"# TYPE {self.name} {self.kind}"]
-        return "\n".join(
-            [*head, *(f"{self.name}{s.ending}{_labels(s.labels)} {_number(s.value)}" for s in self.samples)]
-        )
+        lines = [f"# HELP {self.name} {' '.join(_escaped(self.help).split())}", f"# TYPE {self.name} {self.kind}"]
+        for s in self.samples:
+            quoted = {
+                name: _escaped(value).replace('"', '\\"').replace("\n", "\\n") for name, value in s.labels.items()
+            }
+            labels = ",".join(f'{name}="{value}"' for name, value in quoted.items())
+            # whole numbers without a point; others as short as they can be read back
+            number = str(int(s.value)) if float(s.value).is_integer() else repr(float(s.value))
+            lines.append(f"{self.name}{s.ending}{{{labels}}} {number}" if labels else f"{self.name}{s.ending} {number}")
+        return "\n".join(lines)
 
 
 def text(metrics: Iterable[Metric]) -> str:
@@ -96,22 +102,8 @@ def text(metrics: Iterable[Metric]) -> str:
     return "".join(f"{metric.text()}\n" for metric in metrics if metric.samples)
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    pairs = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
-    return f"{{{pairs}}}" if pairs else ""
-
-
-def _quoted(value: str) -> str:
-    return _escaped(value).replace('"', '\\"').replace("\n", "\\n")
-
-
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\")
-
-
-def _number(value: float) -> str:
-    """Whole numbers without a point; others as short as they can be read back."""
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class EventFramer:
                 raise Unreadable(
                     f"The checksum of the binlog event that ends at {end} is wrong: the binlog, or the way "
                     "from the server, "
-                    "is damaged. Try again; where it stays, start from a later GTID (--from) and compare the tables."
+                    "is damaged. Try again; if it stays, start from a later GTID (--from) and compare the tables."
                 )
         return BinlogEvent(ts, kind, server, end, flags, raw[_HEADER.size : last])
 
@@ -139,7 +139,7 @@ _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "SELECT", "W
 _CHANGES = {"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"}
 _WITHIN = _CHANGES | {"COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", ""}  # what may stand beside rows
 
-_UNTOLD = "\ufffd"  # stands for bytes that are no UTF-8
+_NO_UTF8 = "\ufffd"  # stands for bytes that are no UTF-8
 
 
 class Statement(NamedTuple):
@@ -214,7 +214,7 @@ class Statement(NamedTuple):
         if not match:
             return None
         first, second = (_plain(match[1]), _plain(match[2] or ""))
-        if _UNTOLD in first + second:  # of a client with another character set than UTF-8
+        if _NO_UTF8 in first + second:  # of a client with another character set than UTF-8
             return None
         names = (first, second) if second else (self.database, first)
         return (names[0].lower(), names[1].lower()) if self.lowers else names

@@ -59,7 +59,7 @@ _MORE: dict[str, dict[bytes, str]] = {
     },
 }
 
-# MySQL's latin1 is Windows' code page 1252, and where that has a hole it keeps the byte's own number
+# MySQL's latin1 is Windows' code page 1252, and if that has a hole it keeps the byte's own number
 _LATIN1 = "".join(
     chr(byte) if byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else bytes([byte]).decode("cp1252") for byte in range(256)
 )

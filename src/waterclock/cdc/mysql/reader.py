@@ -65,7 +65,7 @@ class BinlogReader:
     """A `Source` over one connection.
 
     `overrides` says what MariaDB's binlog does not (`shop.item.id` -> `uuid`), `skip` names transactions that are left out,
-    `queries` asks for the statements beside the rows, `refusal` says what is done about what cannot be read.
+    `queries` brings the statements beside the rows, `refusal` says what is done about what cannot be read.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class BinlogReader:
         return self._transactions.position()
 
     def reached(self, end: str) -> bool:
-        if self._end is None or self._end[0] != end:  # it is asked for after every transaction
+        if self._end is None or self._end[0] != end:  # this is called after every transaction
             self._end = (end, self._place_type(end))
         return self._transactions.covers(self._end[1])
 
@@ -155,7 +155,7 @@ class BinlogReader:
                 )
             if code == 1236:
                 raise UsageError(
-                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. Where its "
+                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. If its "
                     "binlogs are gone already, bring the target up to date by hand, and start anew under another --name "
                     "with --from now."
                 )

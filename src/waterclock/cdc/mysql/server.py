@@ -1,5 +1,5 @@
-"""A server of MySQL or MariaDB: whether it writes a binlog that can be read exactly, what is asked of it, and the way to
-its stream. `mysql-replication` does the handshake and asks for the stream, and hands the socket over. Packets are read off
+"""A server of MySQL or MariaDB: whether it writes a binlog that can be read exactly, what else it knows, and the way to its
+stream. `mysql-replication` does the handshake and asks for the stream, and hands the socket over. Packets are read off
 it here, ahead in large pieces.
 
 Rule 1: nothing is read from a server that writes what cannot be read exactly. Every setting that would lose something is
@@ -7,8 +7,8 @@ Rule 1: nothing is read from a server that writes what cannot be read exactly. E
 Rule 2: the package asks for the stream by GTID, in blocking mode. It is left before it reads the first event: its reader
         would connect again by itself after a break, from where it BEGAN, and pass everything on a second time.
 Rule 3: a password never stands in a message.
-Rule 4: the socket is read by `Wire` and nowhere else from the moment the stream was asked for. Waiting ends when the time
-        is over; what was read of a packet until then is kept for the next time.
+Rule 4: the socket is read by `Wire` and nowhere else once the stream was asked for. Waiting ends when the time is over; what was
+        read of a packet until then is kept for the next time.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class _StreamReady(Exception):
     """The stream was asked for, and the first event is about to be read: the package's part is done."""
 
 
-class _Connection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
+class _StreamConnection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
     """A connection that stops the package where the stream begins."""
 
     watching = False  # not yet while it logs in: bytes of a password may look like the command
@@ -233,7 +233,7 @@ class BinlogStream:
     """A server's binlog from a place on, as packets."""
 
     def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool) -> None:
-        self._made: list[_Connection] = []
+        self._made: list[_StreamConnection] = []
         self._reader = BinLogStreamReader(
             login.settings(),
             login.server_id,
@@ -255,10 +255,10 @@ class BinlogStream:
         for connection in self._made:
             connection.close()
 
-    def _connected(self, **settings: Any) -> _Connection:
+    def _connected(self, **settings: Any) -> _StreamConnection:
         if "db" in settings:  # the package's word for it, which PyMySQL no longer likes
             settings["database"] = settings.pop("db")
-        self._made.append(_Connection(**settings))
+        self._made.append(_StreamConnection(**settings))
         self._made[-1].watching = True
         return self._made[-1]
 
@@ -271,7 +271,7 @@ class BinlogStream:
         except (pymysql.MySQLError, OSError) as error:
             self.close()
             refused(login, error)
-        raise ConnectionLost("The server answered before it was asked for its binlog.")
+        raise ConnectionLost("The server answered before anybody asked for its binlog.")
 
 
 def began(login: MySqlLogin, maria: bool) -> int:

@@ -251,25 +251,22 @@ def _container(raw: bytes, at: int, large: bool, names: bool) -> str:
     """An object or an array: count and size, the names' places, the values' kinds and places, all counted from `at`."""
     width = 4 if large else 2
     count = int.from_bytes(raw[at : at + width], "little")
-    entries = at + 2 * width + (count * (width + 2) if names else 0)
-    values = [_member(raw, at, entries + place * (width + 1), width) for place in range(count)]
-    if not names:
-        return "[" + ",".join(values) + "]"
-    return "{" + ",".join(f"{_name(raw, at, place, width)}:{value}" for place, value in enumerate(values)) + "}"
-
-
-def _member(raw: bytes, start: int, entry: int, width: int) -> str:
-    kind = raw[entry]
-    inline = kind in (_LITERAL, 5, 6) or (width == 4 and kind in (7, 8))
-    offset = int.from_bytes(raw[entry + 1 : entry + 1 + width], "little")
-    return _value(kind, raw, entry + 1 if inline else start + offset)
-
-
-def _name(raw: bytes, start: int, place: int, width: int) -> str:
-    entry = start + 2 * width + place * (width + 2)
-    offset = start + int.from_bytes(raw[entry : entry + width], "little")
-    length = int.from_bytes(raw[entry + width : entry + width + 2], "little")
-    return quoted(raw[offset : offset + length].decode())
+    name = at + 2 * width
+    entry = name + (count * (width + 2) if names else 0)
+    members = []
+    for _ in range(count):
+        kind = raw[entry]
+        inline = kind in (_LITERAL, 5, 6) or (large and kind in (7, 8))
+        offset = int.from_bytes(raw[entry + 1 : entry + 1 + width], "little")
+        text = _value(kind, raw, entry + 1 if inline else at + offset)
+        if names:
+            start = at + int.from_bytes(raw[name : name + width], "little")
+            length = int.from_bytes(raw[name + width : name + width + 2], "little")
+            text = f"{quoted(raw[start : start + length].decode())}:{text}"
+        members.append(text)
+        name += width + 2
+        entry += width + 1
+    return "{" + ",".join(members) + "}" if names else "[" + ",".join(members) + "]"
 
 
 def _length(raw: bytes, at: int) -> tuple[int, int]:

@@ -99,18 +99,18 @@ class TableCatalog:
         there = [name for name in names if name in columns]
         if len(there) < len(names):
             self._gone(relation, [name for name in names if name not in columns])
-        asked = [*relation.key, *there]
+        chosen = [*relation.key, *there]
         query = sql.SQL("select {} from {}{} where {} in ({})").format(
-            sql.SQL(", ").join(map(sql.Identifier, asked)),
+            sql.SQL(", ").join(map(sql.Identifier, chosen)),
             sql.SQL("only " if alone else ""),
             sql.Identifier(schema, table),
             _together(map(sql.Identifier, relation.key)),
             sql.SQL(", ").join([_together(sql.Placeholder() for _ in relation.key)] * len(keys)),
         )
         try:
-            return self._printed(query, [text for key in keys for text in key], asked)
+            return self._printed(query, [text for key in keys for text in key], chosen)
         except _CHANGED:
-            self._gone(relation, asked)
+            self._gone(relation, chosen)
             return []
 
     def _printed(self, query: sql.Composed, keys: list[str], names: Sequence[str]) -> list[dict[str, str | None]]:
