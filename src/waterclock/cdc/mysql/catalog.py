@@ -112,8 +112,8 @@ class ServerCatalog:
             raise Unreadable(
                 f"The binlog does not name the columns of {table.name}, and the table has been changed or dropped since "
                 "these rows were written (or may have been: of InnoDB alone that is known), so the catalog cannot name "
-                "them either. Set binlog_row_metadata=FULL on the server, leave the table out (--tables), or start after the "
-                "change (--from)."
+                "them either. Set binlog_row_metadata=FULL on the server, leave the table out (--tables), or start after "
+                "the change (--from)."
             )
         pairs = zip(declared.columns, table.types, table.sizes, strict=True)
         return [_column(found, kind, size, declared.json) for found, kind, size in pairs], declared.key
@@ -129,8 +129,8 @@ class ServerCatalog:
             if declared.created > written or not set(open_ones) <= set(now):
                 raise Unreadable(
                     f"{table.name}: the binlog does not say whether {', '.join(open_ones)} is BINARY, UUID, INET6 or "
-                    "INET4, text or JSON, and the table has been changed or dropped since these rows were written (or may have "
-                    "been: of InnoDB alone that is known), so the catalog does not say either. Leave the table out "
+                    "INET4, text or JSON, and the table has been changed or dropped since these rows were written (or may "
+                    "have been: of InnoDB alone that is known), so the catalog does not say either. Leave the table out "
                     "(--tables), start after the change (--from) or say it: --type DATABASE.TABLE.COLUMN=uuid."
                 )
             words |= {name: _word(name, now[name], declared.json) for name in open_ones}

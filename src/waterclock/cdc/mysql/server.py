@@ -7,8 +7,8 @@ Rule 1: nothing is read from a server that writes what cannot be read exactly. E
 Rule 2: the package asks for the stream by GTID, in blocking mode. It is left before it reads the first event: its reader
         would connect again by itself after a break, from where it BEGAN, and pass everything on a second time.
 Rule 3: a password never stands in a message.
-Rule 4: the socket is read by `Wire` and nowhere else once the stream was asked for. Waiting ends when the time is over; what was
-        read of a packet until then is kept for the next time.
+Rule 4: the socket is read by `Wire` and nowhere else once the stream was asked for. Waiting ends when the time is over;
+        what was read of a packet until then is kept for the next time.
 """
 
 from __future__ import annotations
