@@ -30,10 +30,10 @@ from waterclock.cdc.mysql.server import Wire, _StreamConnection, _StreamReady
 from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
-from waterclock.cdc.mysql.values import json_of, jsonb_text
+from waterclock.cdc.mysql.values import jsonb_text
 from waterclock.cdc.position import MySqlGtidSet, Position
 from waterclock.cdc.source import SourceMark
-from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage, json_of
 from waterclock.errors import ConnectionLost, Unreadable
 
 
