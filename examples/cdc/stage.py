@@ -20,7 +20,7 @@ import psycopg
 import pymysql
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from waterclock.cdc.topics import last_position
+from waterclock.cdc.produce import last_position
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing
 from waterclock.examples.ends import undisturbed

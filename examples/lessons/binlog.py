@@ -21,7 +21,7 @@ from typing import Any
 
 from confluent_kafka import Message as Received
 
-from waterclock.changes.formats import reader_of
+from waterclock.changes import reader_of
 from waterclock.changes.packed import CHANGES, as_table, packed
 from waterclock.changes.row_change import Message
 from waterclock.examples.lessons.clients import AT_ONCE, ONE_BY_ONE, messages, producer, send

@@ -11,13 +11,11 @@ import sys
 from typing import Any
 
 from waterclock.cdc.capture import Capture
-from waterclock.cdc.letters import put_aside
-from waterclock.cdc.mysql.connecting import MySqlLogin
 from waterclock.cdc.mysql.reader import BinlogReader
+from waterclock.cdc.mysql.server import MySqlLogin
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import TableFilter
-from waterclock.cdc.topics import Target
+from waterclock.cdc.produce import Publisher, Target
+from waterclock.cdc.source import TableFilter, put_aside
 from waterclock.clock import SystemClock
 
 

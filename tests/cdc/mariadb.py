@@ -15,11 +15,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from waterclock.cdc.mysql.connecting import MySqlLogin
 from waterclock.cdc.mysql.reader import BinlogReader
+from waterclock.cdc.mysql.server import MySqlLogin
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import TableFilter
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage
 
 SERVER = next(
     (path for name in ("mariadbd", "mysqld") if (path := shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin"))),

@@ -10,7 +10,7 @@ import psycopg
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.slot import OWN, ReplicationSlot, SlotReader, current
 from waterclock.cdc.source import TableFilter
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
 
 BIG = "x" * 9000

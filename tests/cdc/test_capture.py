@@ -21,10 +21,9 @@ from tests.kafka.reader import committed
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
+from waterclock.cdc.produce import Publisher, Target, last_position
 from waterclock.cdc.source import Item, Source, SourceMark
-from waterclock.cdc.topics import Target, last_position
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.testing import Broker

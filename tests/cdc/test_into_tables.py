@@ -17,7 +17,7 @@ from tests.sinks.stores import PostgresStore, SQLiteStore, Store
 from tests.sinks.test_replica import give, opened
 from waterclock.cdc.postgres.slot import ReplicationSlot, begun
 from waterclock.changes import Message, RowChange, reader_of
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage
 
 JSONS = ["null", "true", "false", "1", "1.10", '"a"', '"null"', "[null, true]", '{"a": null}', "1e400", '""']
 ORDERS = {"as they stand": 1, "the other way round": -1}

@@ -14,9 +14,9 @@ from tests.cdc.kill_steps import target_of
 from tests.cdc.mariadb import MariaServer
 from tests.cdc.topics import capture_of, messages, shop
 from tests.kafka.reader import committed
-from waterclock.cdc.letters import DeadLetter, put_aside
-from waterclock.cdc.topics import ONE, PER_TABLE
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.cdc.produce import ONE, PER_TABLE
+from waterclock.cdc.source import DeadLetter, put_aside
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb

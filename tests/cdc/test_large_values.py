@@ -10,13 +10,11 @@ import pytest
 from tests.cdc.mariadb import as_found
 from tests.cdc.postgres import BIG, changes, items, run
 from tests.postgres_server import PostgresServer
-from waterclock.cdc.letters import put_aside
-from waterclock.cdc.postgres import large
-from waterclock.cdc.postgres.catalog import TableCatalog
-from waterclock.cdc.postgres.large import AT_ONCE
+from waterclock.cdc.postgres import catalog as large
+from waterclock.cdc.postgres.catalog import AT_ONCE, TableCatalog
 from waterclock.cdc.postgres.rows import Relation
 from waterclock.cdc.postgres.slot import ReplicationSlot, begun
-from waterclock.cdc.source import SourceMark
+from waterclock.cdc.source import SourceMark, put_aside
 
 pytestmark = pytest.mark.postgres
 EXTERNAL = ("create table t (id int primary key, n int, big text)", "alter table t alter big set storage external")

@@ -15,7 +15,7 @@ from tests.cdc.postgres import run
 from tests.cdc.test_server import purge
 from tests.kafka.reader import committed
 from waterclock import cli
-from waterclock.cdc import older
+from waterclock.cdc import source as older
 from waterclock.cdc.mysql import server as mysql_server
 from waterclock.cdc.postgres import slot as postgres_slot
 from waterclock.cdc.postgres.slot import Older, ReplicationSlot, begun

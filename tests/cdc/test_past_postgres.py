@@ -11,11 +11,9 @@ from tests.cdc.postgres import BIG, changes, items, run
 from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.capture import Capture
-from waterclock.cdc.letters import DeadLetter, put_aside
 from waterclock.cdc.postgres.slot import OWN, ReplicationSlot, SlotReader, begun, current
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import SourceMark, TableFilter
-from waterclock.cdc.topics import Target
+from waterclock.cdc.produce import Publisher, Target
+from waterclock.cdc.source import DeadLetter, SourceMark, TableFilter, put_aside
 from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable
 from waterclock.testing import Broker

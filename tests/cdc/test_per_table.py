@@ -12,9 +12,8 @@ from tests.cdc.topics import messages
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.topics import PER_TABLE, Names, Target, topic_of
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.cdc.produce import PER_TABLE, Publisher, Target, TopicNames, topic_of
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
@@ -106,7 +105,7 @@ def test_names_that_need_no_change_have_none() -> None:
 
 
 def test_two_tables_that_kafka_does_not_tell_apart_are_refused() -> None:
-    names = Names("shop", ("shop.a.position", ""))
+    names = TopicNames("shop", ("shop.a.position", ""))
     assert names.of("a_b", "c") == names.of("a_b", "c") == "shop.a_b.c"
     with pytest.raises(
         UsageError, match=r"The table a.b_c would have the topic shop.a.b_c, .* that of the table a_b.c. Leave"

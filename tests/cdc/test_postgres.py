@@ -19,10 +19,9 @@ from tests.postgres_server import PostgresServer
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.slot import OWN, ReplicationSlot, SlotReader, begun, current
-from waterclock.cdc.produce import Publisher
+from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import TableFilter
-from waterclock.cdc.topics import Target
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker

@@ -8,9 +8,8 @@ from typing import Any
 from tests.cdc.mariadb import MariaServer
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.topics import Target
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.cdc.produce import Publisher, Target
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
 
 

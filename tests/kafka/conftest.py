@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("confluent_kafka", reason="it comes with the extra kafka")
 pytest.importorskip("kio", reason="it comes with the extra broker")
 
-from tests.kafka.producing import Make, producer_of
-from tests.kafka.reader import committed
+from tests.kafka.reader import Make, committed, producer_of
 
 if TYPE_CHECKING:
     from waterclock.kafka.transactions import TransactionalProducer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from tests.kafka.producing import Failed, Make, Values, send
+from tests.kafka.reader import Failed, Make, Values, send
 from waterclock.kafka.errors import Meaning
 from waterclock.kafka.transactions import TransactionalProducer
 

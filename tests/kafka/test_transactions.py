@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.kafka.kill_steps import STEPS
-from tests.kafka.producing import Failed, Make, Values, producer_of, send
+from tests.kafka.reader import Failed, Make, Values, producer_of, send
 from waterclock.kafka.errors import Meaning
 from waterclock.kafka.settings import SENDING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer

@@ -21,9 +21,8 @@ from tests.sinks.stores import PostgresStore
 from tests.spark.topic_contract import run
 from tests.spark.topics import Sender
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.topics import PER_TABLE, Target, topic_of
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.cdc.produce import PER_TABLE, Publisher, Target, topic_of
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark

@@ -42,7 +42,7 @@ class ReplicationStatistics:
     ReplicationStatistics(leads=True, peer='', in_sync=0, lag=0)
     """
 
-    leads: bool = field(metadata=gauge("leads", "1 where the broker leads, 0 where it follows."))
+    leads: bool = field(metadata=gauge("leads", "1 if the broker leads, 0 if it follows."))
     peer: str  # the other broker's address, "" if there is none
     # the store's journal included; this and the lag are None of a follower, for it cannot know
     in_sync: int | None = field(metadata=gauge("in_sync_partitions", "Partitions the follower is in sync for."))

@@ -17,10 +17,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Record, Source, SourceMark
+from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
@@ -63,9 +62,9 @@ class Capture:
         self._report = report
         self._lost = lost
         self._statistics = CaptureStatistics()
-        self._undelivered: str | None = (
-            None  # the place before what cannot be read, where Kafka has not all up to there
-        )
+        # rule 3: the last whole transaction's end, if the one that cannot be read was begun in Kafka behind it: all up to
+        # there is read and committed once more, and then the error is raised
+        self._undelivered: str | None = None
         self._began = False  # whether both ends were there once: one that is gone after that may come back
 
     def statistics(self) -> CaptureStatistics:
@@ -129,7 +128,7 @@ class Capture:
 
 
 class _Pass:
-    """From one position on, until the end or a break; `begun` records of the first transaction are in Kafka already."""
+    """From one position on, until the end or a break; `rows` records of the first transaction are in Kafka already."""
 
     def __init__(
         self,
@@ -137,14 +136,14 @@ class _Pass:
         source: Source,
         clock: Clock,
         count: Callable[[int, int, int, str], None],
-        begun: int = 0,
+        rows: int = 0,
     ) -> None:
         self._publisher = publisher
         self._source = source
         self._clock = clock
         self._count = count
         self._inside = False  # whether a part of a source transaction was sent, and not yet its end
-        self._number = begun  # records of that transaction that were sent, in this start or before
+        self._rows = rows  # records of that transaction that were sent, in this start or before
         self._ended = 0  # source transactions since the last commit
         self._letters: list[DeadLetter] = []  # of the records that are not committed yet
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
@@ -154,8 +153,9 @@ class _Pass:
             return
         for item in self._source.items():
             if item is SourceMark.QUIET:
-                idle = not self._publisher.in_transaction and self._age_ms() < POSITION_EVERY_MS
-                if self._ended and not self._inside and not idle:
+                # nothing but a position is to be stored, and that was done less than a second ago
+                may_wait = not self._publisher.uncommitted and self._age_ms() < POSITION_EVERY_MS
+                if self._ended and not self._inside and not may_wait:
                     self._commit(self._source.position())
             elif item is not SourceMark.COMMITTED:
                 self._record(item)
@@ -175,24 +175,25 @@ class _Pass:
         return None
 
     def _record(self, record: Record) -> None:
-        if not self._publisher.in_transaction and not self._ended:
+        if not self._publisher.uncommitted and not self._ended:
             self._since_ns = self._clock.monotonic_ns()
-        elif self._inside and self._number % LARGEST == 0:
-            self._commit(self._source.position()._replace(rows=self._number, inside=record.gtid))
+        elif self._inside and self._rows % LARGEST == 0:
+            self._commit(self._source.position()._replace(rows=self._rows, inside=record.gtid))
         self._publisher.send(record)
         if isinstance(record, DeadLetter):
             self._letters.append(record)
-        self._inside, self._number = True, self._number + 1
+        self._inside = True
+        self._rows += 1
 
     def _committed(self, end: str | None) -> bool:
         """Whether this was the last one."""
-        if not self._publisher.in_transaction and not self._ended:
+        if not self._publisher.uncommitted and not self._ended:
             self._since_ns = self._clock.monotonic_ns()
         self._inside = False
-        self._number = 0
+        self._rows = 0
         self._ended += 1
         last = end is not None and self._source.reached(end)
-        if last or self._publisher.in_transaction >= MOST or self._age_ms() >= LONGEST_MS:
+        if last or self._publisher.uncommitted >= MOST or self._age_ms() >= LONGEST_MS:
             self._commit(self._source.position())
         return last
 
@@ -201,7 +202,8 @@ class _Pass:
 
     def _commit(self, position: Position) -> None:
         letters, self._letters = self._letters, []
-        changes, self._ended, transactions = self._publisher.in_transaction - len(letters), 0, self._ended
+        transactions, self._ended = self._ended, 0
+        changes = self._publisher.uncommitted - len(letters)
         self._publisher.commit(position)
         self._source.stored(position)
         if letters:

@@ -1,9 +1,11 @@
-"""`waterclock cdc`: a database's changes into Kafka, until Ctrl-C."""
+"""`waterclock cdc`: a database's changes into Kafka, until Ctrl-C; and what a person sees of it."""
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ from waterclock.web import option
 
 if TYPE_CHECKING:
     from waterclock.cdc.origin import Origin
+    from waterclock.cdc.statistics import CaptureStatistics
+    from waterclock.clock import Clock
 
 _EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
 example: waterclock cdc postgres://replicator@127.0.0.1/shop --to kafka://127.0.0.1:9092/shop --topics per-table
@@ -31,7 +35,7 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--topics", choices=["one", "per-table"], default="one", help=topics)
     order = "key: as many partitions as one likes; global: one (default: %(default)s)"
     parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
-    made = "of the topic, where it has to be made (default: %(default)s)"
+    made = "of the topic, if it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
     start = "where to begin the first time: start (all that the binlogs have), now, or a GTID (default: %(default)s)"
     parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
@@ -56,22 +60,20 @@ def _add_databases(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("MySQL and MariaDB").add_argument
     types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
     add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
-    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
+    add("--queries", action="store_true", help="put the statements beside the rows, if the server writes them")
     add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
     add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
     add = parser.add_argument_group("PostgreSQL").add_argument
-    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
-    add("--publication", help="made where it is missing (default: from the name)")
+    add("--slot", help="the replication slot; made if it is missing (default: from the name)")
+    add("--publication", help="made if it is missing (default: from the name)")
 
 
 def run(arguments: Namespace) -> int:
     """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C."""
     from waterclock.cdc import origin as origins
     from waterclock.cdc.capture import Capture
-    from waterclock.cdc.produce import Publisher
-    from waterclock.cdc.progress import CaptureProgress
+    from waterclock.cdc.produce import Publisher, Target
     from waterclock.cdc.statistics import prometheus
-    from waterclock.cdc.topics import Target
     from waterclock.clock import SystemClock
     from waterclock.kafka.settings import from_text
 
@@ -119,7 +121,7 @@ def _say_what_is_missing(origin: Origin, once: bool) -> None:
         if once:
             raise EnvironmentMissing(
                 f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), "
-                "or give the user SELECT on it. Changes of what was dropped come where neither names it."
+                "or give the user SELECT on it. Changes of what was dropped come if neither names it."
             )
         print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
     if unseen := origin.unseen():
@@ -128,3 +130,34 @@ def _say_what_is_missing(origin: Origin, once: bool) -> None:
             f"{', '.join(unseen)} will be missing.",
             file=sys.stderr,
         )
+
+
+class CaptureProgress:
+    """One line on a terminal, twice a second; at the end a sentence, or JSON."""
+
+    def __init__(self, clock: Clock, as_json: bool) -> None:
+        self._clock, self._json = clock, as_json
+        self._began_ns = self._printed_ns = clock.monotonic_ns()
+
+    def report(self, now: CaptureStatistics) -> None:
+        if sys.stderr.isatty() and self._clock.monotonic_ns() - self._printed_ns >= 500_000_000:
+            self._printed_ns = self._clock.monotonic_ns()
+            print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
+
+    def lost(self, error: WaterclockError) -> None:
+        print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
+
+    def end(self, now: CaptureStatistics) -> None:
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr)
+        print(json.dumps({**asdict(now), "seconds": self._seconds()}) if self._json else self._line(now))
+
+    def _seconds(self) -> float:
+        return round((self._clock.monotonic_ns() - self._began_ns) / 1e9, 3)
+
+    def _line(self, now: CaptureStatistics) -> str:
+        seconds = max(self._seconds(), 0.001)
+        place = f", up to {now.place}" if now.place else ""
+        counts = f"{now.changes:,} changes of {now.transactions:,} transactions in Kafka"
+        aside = f", {now.dead_letters:,} records put aside" if now.dead_letters else ""
+        return f"{counts} ({now.changes / seconds:,.0f}/s){aside}{place}"

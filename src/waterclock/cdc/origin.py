@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from waterclock.cdc.letters import put_aside, stop
-from waterclock.cdc.older import check
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Source, TableFilter
+from waterclock.cdc.source import Source, TableFilter, check, put_aside, stop
 from waterclock.clock import Clock
 from waterclock.errors import UsageError
 
@@ -96,9 +94,8 @@ class Origin:
 
 
 def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import MySqlLogin, answer, began
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, inspected, older, oldest, tables, unseen
+    from waterclock.cdc.mysql.server import OWN, MySqlLogin, answer, began, inspected, older, oldest, tables, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = MySqlLogin(
@@ -156,8 +153,8 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     )
     slot = ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
     wanted = TableFilter(arguments.tables, OWN)
-    asked = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
-    skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in asked)  # with capitals, and without zeros in front
+    named_lsns = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
+    skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in named_lsns)  # with capitals, and without zeros in front
     refusal = put_aside if arguments.dead_letters else stop
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
 

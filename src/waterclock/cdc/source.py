@@ -1,19 +1,95 @@
-"""The seam to a source of changes: what a database has to say, whichever it is.
+"""The seam to a source of changes: what a database's log says, whichever database it is; what of it cannot be read; and the
+rows that are older than the log.
 
 Promises of every source: changes come in the order of their commits, whole transactions one after the other, each from
 its first change to its last; what comes after a position comes again, the same, when that position is read from.
+
+What is done about a record that cannot be read:
+
+    stop        the default: nothing is passed over without the user's word; the message names the ways on
+    put_aside   the record becomes a dead letter: as it came it goes to a topic of its own, in the same Kafka transaction
+                as what stands beside it
+
+Rule 1: only what is of a wanted table, or may be, is stopped at or put aside.
+Rule 2: a dead letter takes a number among its transaction's changes: of two that stand in a topic one sees that something
+        between them is missing.
+Rule 3: older rows are counted once, if a capture has no position yet and nobody said where it begins (--from): they would
+        be missing, so its first start says so.
+Rule 4: up to COUNTED rows of a table are counted. For a larger one the server's estimate stands, and says so: to count a
+        billion rows takes hours.
+Rule 5: what lies before the log may be fewer rows than the table has now: then the number is the most there can be.
+        (A snapshot, which would bring them, belongs here: between this question and the first position.)
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import logging
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
-from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.maxwell import MaxwellMessage, quoted
+from waterclock.errors import Unreadable, UsageError
+
+log = logging.getLogger("waterclock.cdc")
+COUNTED = 100_000
+
+
+class DeadLetter(NamedTuple):
+    """A record of the log that cannot be read.
+
+    `gtid`, `ts` and `xoffset` say where it stands, as those of a change do; `kind` what it is in the words of its log;
+    `record` its bytes as they came. `database` and `table` are empty if the record is of no table, or of several.
+    `data` is what could be read of a row: columns as JSON text, bytes of no known text as base64.
+    """
+
+    gtid: str
+    ts: int
+    xoffset: int
+    kind: str
+    reason: str
+    record: bytes
+    database: str = ""
+    table: str = ""
+    data: Mapping[str, str] | None = None
+
+    def as_key(self) -> bytes:
+        """The Kafka message's key: all of a table are in one partition."""
+        return f'{{"database":{quoted(self.database)},"table":{quoted(self.table)}}}'.encode()
+
+    def as_json(self) -> bytes:
+        """The Kafka message's value.
+
+        >>> DeadLetter("0-1-7", 1700000000, 2, "message U", "it is odd.", b"U").as_json().decode()[:57]
+        '{"gtid": "0-1-7", "ts": 1700000000, "xoffset": 2, "kind":'
+        """
+        fields = {**self._asdict(), "record": b64encode(self.record).decode()}
+        del fields["data"]  # whose texts are JSON already, with all their digits
+        data = "null"
+        if self.data is not None:
+            data = "{" + ",".join([f"{quoted(name)}:{text}" for name, text in self.data.items()]) + "}"
+        text = json.dumps(fields, ensure_ascii=False)
+        return f'{text[:-1]}, "data": {data}}}'.encode("utf-8", "backslashreplace")
+
+
+Refusal = Callable[[DeadLetter], DeadLetter]
+
+
+def stop(letter: DeadLetter) -> DeadLetter:
+    """Raise Unreadable, with the ways past the record; what a capture does unless the user says otherwise."""
+    whole = f"without the transaction, and mend the target by hand: --skip {letter.gtid}; or "
+    raise Unreadable(
+        f"{letter.reason} To go on {whole if letter.gtid else ''}with this record alone put aside: --dead-letters TOPIC."
+    )
+
+
+def put_aside(letter: DeadLetter) -> DeadLetter:
+    """The letter itself, which goes to the topic of dead letters."""
+    return letter
 
 
 class SourceMark(Enum):
@@ -46,7 +122,7 @@ class Source(Protocol):
 
 
 class TableFilter:
-    """Whose rows are asked for: patterns of `database.table`, as in a shell; none stands for all but the server's own.
+    """Whose rows the capture wants: patterns of `database.table`, as in a shell; none stands for all but the server's own.
 
     >>> wanted = TableFilter(["shop.*"])
     >>> wanted("shop", "orders"), wanted("mysql", "user")
@@ -57,7 +133,7 @@ class TableFilter:
         self._patterns, self._own = tuple(patterns), own
 
     def names(self) -> list[tuple[str, str]]:
-        """The tables that are asked for by their whole names."""
+        """The tables that are named whole."""
         whole = [pattern for pattern in self._patterns if not set(pattern) & set("*?[")]
         return [(database, table) for database, _, table in (name.partition(".") for name in whole)]
 
@@ -74,3 +150,37 @@ class TableFilter:
         if not self._patterns:
             return database not in self._own
         return any(fnmatch.fnmatchcase(f"{database}.{table}", pattern) for pattern in self._patterns)
+
+
+class OlderRows(NamedTuple):
+    """How many rows a table holds that are, or may be, older than the log; None if this user may not look."""
+
+    table: str
+    rows: int | None
+    estimated: bool = False
+
+    def as_text(self) -> str:
+        """
+        >>> OlderRows("shop.item", 999).as_text(), OlderRows("shop.sale", 1_200_000, True).as_text()
+        ('shop.item 999 rows (counted)', 'shop.sale about 1,200,000 rows (estimated)')
+        """
+        if self.rows is None:
+            return f"{self.table} an unknown number of rows (this user may not read them)"
+        about, how = ("about ", "estimated") if self.estimated else ("", "counted")
+        return f"{self.table} {about}{self.rows:,} rows ({how})"
+
+
+def sized(table: str, counted: int, estimate: int) -> OlderRows:
+    """Of a count that stopped behind COUNTED, and the server's estimate."""
+    return OlderRows(table, counted) if counted <= COUNTED else OlderRows(table, max(counted, estimate), True)
+
+
+def check(older: Sequence[OlderRows], why: str, accepted: bool) -> None:
+    """Refuse to begin if rows would be missing, unless that is `accepted` (--from-here): then say which."""
+    if not older:
+        return
+    said = f"{why}: {', '.join(each.as_text() for each in older)}"
+    if accepted:
+        log.warning("%s. They do not come (--from-here).", said)
+        return
+    raise UsageError(f"{said}. They would be missing. To begin here without them, and copy them by hand: --from-here")

@@ -1,4 +1,4 @@
-"""What a capture says about itself: one frozen record, whoever asks and whenever. Each field says how it is shown to
+"""What a capture says about itself: one frozen record, the same for every reader. Each field says how it is shown to
 Prometheus; docs/operations.md has the names in a table."""
 
 from __future__ import annotations

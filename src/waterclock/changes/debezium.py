@@ -52,7 +52,7 @@ def check_types(types: Mapping[str, str]) -> None:
 
 
 def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterator[RowChange]:
-    """The changes that a message asks for; none for a tombstone, a heartbeat or a transaction's mark.
+    """The changes that a message brings; none for a tombstone, a heartbeat or a transaction's mark.
 
     `types` maps a column to a logical type's name, for messages without a schema: `{"price": "Decimal:2"}`.
     """
@@ -63,13 +63,15 @@ def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterato
         return  # a tombstone in a schema
     word = payload.get("op")
     if (word is None and ("status" in payload or set(payload) == {"ts_ms"})) or word == "m":
-        return  # where a transaction begins or ends, a heartbeat, an application's own word
+        return  # a transaction's beginning or end, a heartbeat, an application's own word
     operation = _OPERATIONS.get(str(word))
     if operation is None or not isinstance(payload.get("source"), dict):
         raise Unreadable(
             f"The message at offset {message.offset} is no envelope of Debezium: it has no op. Was it unwrapped?"
         )
-    table, position = _table(payload["source"]), _position(payload["source"], message.offset)
+    source = payload["source"]
+    table = f"{source.get('schema') or source['db']}.{source.get('table') or source.get('collection')}"
+    position = _position(source, message.offset)
     key_schema, key = (None, None) if message.key is None else _unwrapped(fields_of(message.key, "Debezium"))
     # key and row may be written differently, one with a schema: both have to say the same of a key's column
     fields = {**_by_name(_by_name(schema).get("after")), **_by_name(key_schema)}
@@ -85,10 +87,6 @@ def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any] |
     if "payload" in envelope and "schema" in envelope:
         return envelope["schema"], envelope["payload"]
     return None, envelope
-
-
-def _table(source: Mapping[str, Any]) -> str:
-    return f"{source.get('schema') or source['db']}.{source.get('table') or source.get('collection')}"
 
 
 def _position(source: Mapping[str, Any], offset: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""`RowChange`: what a message of a change topic asks of a table, whoever wrote the message.
+"""`RowChange`: what a message of a change topic does to a table, whoever wrote the message.
 
 Rule 1: one form for all: (table, operation, key, position, values). It is what a sink that mirrors tables applies.
 Rule 2: of two changes of one key the one with the larger position is the later one, whatever order they are met in. A
@@ -58,13 +58,13 @@ class Message(NamedTuple):
     offset: int
 
 
-def _no_number(word: str) -> Any:
+def no_number(word: str) -> Any:
     """Refuse NaN and Infinity, which Python reads, and which JSON has not."""
     raise ValueError(f"{word} is no JSON")
 
 
 # JSON with all digits of its numbers; json.loads makes a decoder a call
-decode = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_number).decode
+decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode
 
 
 def fields_of(raw: bytes, writer: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a purgatory shows of itself: one frozen record, and the fullest of its keys, which are asked for by themselves."""
+"""What a purgatory shows of itself: one frozen record, and the fullest of its keys, which have a call of their own."""
 
 from __future__ import annotations
 

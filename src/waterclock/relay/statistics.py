@@ -1,4 +1,4 @@
-"""What a relay says about itself: one frozen record, whoever asks and whenever; and the counts that it is made of. Each
+"""What a relay says about itself: one frozen record, the same for every reader; and the counts that it is made of. Each
 field says how it is shown to Prometheus; docs/operations.md has the names in a table."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PartitionStatistics:
     `reads_to`: where the input ended when the owner took over, or was in doubt; until `position` is there, nothing is
     delivered. `held` are records of the input that wait for room on the disk, `bytes_wanted` what the disk refused last,
     `refusals` how often it did since the owner's start. `log_bytes` are those of the input, before compression, from offset
-    `begins` on, where it was cut off; `swept`: what is pending was moved on from before this offset. `settled_begins` is
+    `begins` on, if it was cut off; `swept`: what is pending was moved on from before this offset. `settled_begins` is
     TOPIC.settled's.
     """
 
@@ -33,12 +33,12 @@ class PartitionStatistics:
     next_due_ms: int | None = field(metadata=gauge("next_due_timestamp_seconds", "When the next message is due."))
     position: int
     bytes_on_disk: int = field(metadata=gauge("files_bytes", "What the partition's files hold."))
-    caught_up: bool = field(metadata=gauge("caught_up", "1 where the owner has read the input since it took over."))
+    caught_up: bool = field(metadata=gauge("caught_up", "1 if the owner has read the input since it took over."))
     held: int = field(
         default=0, metadata=gauge("held_requests", "Records of the input that wait for room on the disk.")
     )
     bytes_wanted: int = field(
-        default=0, metadata=gauge("refused_bytes", "What the disk refused to take last; 0 where it takes all.")
+        default=0, metadata=gauge("refused_bytes", "What the disk refused to take last; 0 if it takes all.")
     )
     refusals: int = 0
     log_bytes: int = field(default=0, metadata=gauge("log_bytes", "What the input holds, before compression."))
@@ -71,7 +71,7 @@ class StandbyStatistics:
     why: str = field(
         default="",
         metadata=gauge(
-            "stopped", "1 where this relay does not stand by for a partition though it should.",
+            "stopped", "1 if this relay does not stand by for a partition though it should.",
             of=lambda record: bool(record.why),
         ),
     )  # fmt: skip
@@ -90,7 +90,7 @@ class SpanStatistics:
 @dataclass(frozen=True, slots=True)
 class MessageStatistics:
     """A message that bears an id: where its request stands, when it is due; `state` is pending, fired or cancelled. Of one
-    that is pending and recurs, `cron` and `zone` say when; None elsewhere."""
+    that is pending and recurs, `cron` and `zone` say when; else they are None."""
 
     origin: str
     due_ms: int

@@ -60,7 +60,7 @@ _FUNCTIONS = "select lower(routine_name) from information_schema.routines where 
 
 
 class Cursor(Protocol):
-    """What is asked of a connection to the server."""
+    """What the catalog needs of a connection to the server."""
 
     def execute(self, query: str, arguments: tuple[Any, ...] = ()) -> Any: ...
 
@@ -77,12 +77,18 @@ class TableDefinition(NamedTuple):
 
 
 class ServerCatalog:
-    """Asks the server. It is asked once for a table map, and again once a statement has changed a table."""
+    """Asks the server: once for each table map, and again once a statement has changed a table."""
 
     def __init__(self, cursor: Cursor, maria: bool, overrides: Mapping[str, str] | None = None) -> None:
         self._cursor, self._maria = cursor, maria
         self._overrides = overrides or {}  # database.table.column -> what the user says that it is
-        self._charsets = self._collations()
+        # MariaDB 10.10 and later have collations without a number of their own, one for each character set
+        source = "collation_character_set_applicability" if maria else "collations"
+        cursor.execute(f"select * from information_schema.{source} limit 0")
+        has_number = any(name[0].lower() == "id" for name in getattr(cursor, "description", None) or ())
+        source = source if has_number else "collations"
+        cursor.execute(f"select id, character_set_name from information_schema.{source} where id is not null")
+        self._charsets = {int(number): str(charset) for number, charset in cursor.fetchall() if charset}
 
     def charset_of(self, collation: int) -> str:
         """The character set of a collation's number; Unreadable for a number that the server does not have."""
@@ -93,28 +99,41 @@ class ServerCatalog:
     def complete(self, table: TableMap, written: int) -> tuple[list[BinlogColumn], tuple[str, ...]]:
         """Columns and key for a map without names, written at `written` seconds; Unreadable if they may have changed."""
         if not self._maria:
-            raise Unreadable(_unnamed(table))
+            raise Unreadable(
+                f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not say whether they were "
+                "changed since (MariaDB's does). SET GLOBAL binlog_row_metadata=FULL on the server, and start after it "
+                "(--from now)."
+            )
         declared = self._declared(table.database, table.table)
         fits = len(declared.columns) == len(table.types) and all(
             kind in _KINDS.get(found[1], ()) for kind, found in zip(table.types, declared.columns, strict=True)
         )
         if not fits or declared.created > written:
-            raise Unreadable(_changed(table))
+            raise Unreadable(
+                f"The binlog does not name the columns of {table.name}, and the table has been changed or dropped since "
+                "these rows were written (or may have been: of InnoDB alone that is known), so the catalog cannot name "
+                "them either. Set binlog_row_metadata=FULL on the server, leave the table out (--tables), or start after "
+                "the change (--from)."
+            )
         pairs = zip(declared.columns, table.types, table.sizes, strict=True)
         return [_column(found, kind, size, declared.json) for found, kind, size in pairs], declared.key
 
     def settle(self, table: TableMap, columns: list[BinlogColumn], written: int) -> list[BinlogColumn]:
-        """`columns` with what MariaDB's binlog cannot tell apart, by name: UUID, INET6 and INET4 from BINARY, "
-        "JSON from text."""
+        """`columns` with what is one and the same in MariaDB's binlog: UUID, INET6, INET4 and BINARY; JSON and text."""
         unsure = [column.name for column in columns if self._maria and doubtful(column)]
         words = {name: word for name in unsure if (word := self._overrides.get(f"{table.name}.{name}"))}
-        asked = sorted(set(unsure) - set(words))
-        if asked:
+        open_ones = sorted(set(unsure) - set(words))
+        if open_ones:
             declared = self._declared(table.database, table.table)
             now = {found[0]: found[1] for found in declared.columns}
-            if declared.created > written or not set(asked) <= set(now):
-                raise Unreadable(_doubt(table, asked))
-            words |= {name: _word(name, now[name], declared.json) for name in asked}
+            if declared.created > written or not set(open_ones) <= set(now):
+                raise Unreadable(
+                    f"{table.name}: the binlog does not say whether {', '.join(open_ones)} is BINARY, UUID, INET6 or "
+                    "INET4, text or JSON, and the table has been changed or dropped since these rows were written (or may "
+                    "have been: of InnoDB alone that is known), so the catalog does not say either. Leave the table out "
+                    "(--tables), start after the change (--from) or say it: --type DATABASE.TABLE.COLUMN=uuid."
+                )
+            words |= {name: _word(name, now[name], declared.json) for name in open_ones}
         return [column._replace(declared=words.get(column.name, "")) for column in columns]
 
     def virtual(self, table: TableMap) -> set[str]:
@@ -146,15 +165,6 @@ class ServerCatalog:
             frozenset(match[1].replace("``", "`") for match in json if match),
         )
 
-    def _collations(self) -> Mapping[int, str]:
-        # MariaDB 10.10 and later have collations without a number of their own, one for each character set
-        where = "collation_character_set_applicability" if self._maria else "collations"
-        self._cursor.execute(f"select * from information_schema.{where} limit 0")
-        has_number = any(name[0].lower() == "id" for name in getattr(self._cursor, "description", None) or ())
-        where = where if has_number else "collations"
-        self._cursor.execute(f"select id, character_set_name from information_schema.{where} where id is not null")
-        return {int(number): str(charset) for number, charset in self._cursor.fetchall() if charset}
-
     def _asked(self, query: str, *arguments: str) -> list[Any]:
         self._cursor.execute(query, arguments)
         return list(self._cursor.fetchall())
@@ -175,38 +185,10 @@ def _word(name: str, data_type: str, json: frozenset[str]) -> str:
 
 def _column(found: tuple[str, str, str, str | None, str], kind: int, size: int, json: frozenset[str]) -> BinlogColumn:
     name, data_type, column_type, charset, _ = found
-    labels = tuple(_labels(column_type)) if kind in (types.ENUM, types.SET) else ()
+    labels: tuple[str, ...] = ()
+    if kind in (types.ENUM, types.SET):  # enum('a','it''s')
+        labels = tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", column_type))
     declared = _word(name, data_type, json) if kind in (types.STRING, types.BLOB) else ""
     return BinlogColumn(
         name, kind, size, "unsigned" in column_type.lower(), charset or BINARY, labels, declared=declared
-    )
-
-
-def _labels(column_type: str) -> list[str]:
-    """The labels of `enum('a','it''s')`."""
-    return [text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", column_type)]
-
-
-def _changed(table: TableMap) -> str:
-    return (
-        f"The binlog does not name the columns of {table.name}, and the table has been changed or dropped since these rows "
-        "were written (or may have been: of InnoDB alone that is known), so the catalog cannot name them either. Set "
-        "binlog_row_metadata=FULL on the server, leave the table out (--tables), or start after the change (--from)."
-    )
-
-
-def _unnamed(table: TableMap) -> str:
-    return (
-        f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not say whether they "
-        "were changed "
-        "since (MariaDB's does). SET GLOBAL binlog_row_metadata=FULL on the server, and start after it (--from now)."
-    )
-
-
-def _doubt(table: TableMap, names: list[str]) -> str:
-    return (
-        f"{table.name}: the binlog does not say whether {', '.join(names)} is BINARY, UUID, INET6 or INET4, text or JSON, "
-        "and the table has been changed or dropped since these rows were written (or may have been: of InnoDB alone that "
-        "is known), so the catalog does not say either. Leave the table out (--tables), start after the change (--from) "
-        "or say it: --type DATABASE.TABLE.COLUMN=uuid."
     )

@@ -1,13 +1,17 @@
-"""A column as the binlog describes it, and what reads its values out of a row image: as JSON text, in Maxwell's form.
+"""A column as the binlog describes it, and what reads its values out of a row image: as JSON text, in Maxwell's form. Texts
+are decoded by the server's names for character sets, and Python's codecs.
 
 Rule 1: a reader takes (row image, where the value begins) and gives (JSON text, where the next one begins).
 Rule 2: what it writes is what SELECT shows. Numbers stand bare and with all their digits, bytes as base64, a SET as a
         list; BINARY keeps the zeros at its end, which the binlog leaves out.
 Rule 3: a type that no reader knows is refused; nothing is guessed.
+Rule 4: bytes that the character set does not know are refused, never replaced.
+Rule 5: a character set whose codec is not known to agree with the server's is not in the table, and refused by name.
 """
 
 from __future__ import annotations
 
+import codecs
 import struct
 from base64 import b64encode
 from collections.abc import Callable
@@ -15,14 +19,89 @@ from ipaddress import IPv4Address
 from typing import NamedTuple
 from uuid import UUID
 
-from waterclock.cdc.mysql import temporal
-from waterclock.cdc.mysql.charsets import decoder
-from waterclock.cdc.mysql.decimals import decimals
-from waterclock.cdc.mysql.geometry import as_text
-from waterclock.cdc.mysql.jsonb import json_of, jsonb_text
-from waterclock.cdc.mysql.temporal import Reader
-from waterclock.changes.maxwell_message import quoted
+from waterclock.cdc.mysql import values
+from waterclock.cdc.mysql.values import Reader, as_text, decimals, jsonb_text
+from waterclock.changes.maxwell import json_of, quoted
 from waterclock.errors import Unreadable
+
+Decode = Callable[[bytes], str]
+
+_CODECS = {
+    "utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "ascii",
+    "ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be",
+    "latin2": "iso8859-2", "latin5": "iso8859-9", "latin7": "iso8859-13", "greek": "iso8859-7", "hebrew": "iso8859-8",
+    "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256", "cp1257": "cp1257",
+    "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "koi8r": "koi8-r", "koi8u": "koi8-u", "tis620": "tis-620",
+    "gbk": "gbk", "gb2312": "gb2312", "gb18030": "gb18030", "big5": "big5", "ujis": "euc-jp",
+    "sjis": "shift-jis", "cp932": "cp932", "euckr": "cp949",
+}  # fmt: skip
+
+# if the server means another character than the codec does; each comes of one sequence of bytes only. Of Big5's seven
+# that the server shows as U+FFFD the codec's stay: two keys that differ would become one
+_SERVERS_OWN = {
+    "greek": {"\u2018": "\u02bd", "\u2019": "\u02bc"},
+    "hebrew": {"\u00af": "\u203e"},
+    "cp866": {"\u2116": "\u207f", "\u00a4": "\u00b2"},
+    "koi8u": {"\u2219": "\u2022"},
+    "ujis": {"\uff3c": "\\"},
+    "sjis": {"\uff3c": "\\"},
+}
+
+_ROW = range(0xA1, 0xFF)
+# what the codec lacks: characters that makers added to Big5, and the places for users' own characters in EUC-JP
+_MORE: dict[str, dict[bytes, str]] = {
+    "big5": {b"\xf9" + bytes([0xD6 + place]): letter for place, letter in enumerate("碁銹裏墻恒粧嫺")},
+    "ujis": {
+        before + bytes([row, cell]): chr(first + (row - 0xF5) * 94 + cell - 0xA1)
+        for before, first in ((b"", 0xE000), (b"\x8f", 0xE3AC))
+        for row in range(0xF5, 0xFF)
+        for cell in _ROW
+    },
+}
+
+# MySQL's latin1 is Windows' code page 1252, and if that has a hole it keeps the byte's own number
+_LATIN1 = "".join(
+    chr(byte) if byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else bytes([byte]).decode("cp1252") for byte in range(256)
+)
+
+
+def decoder(charset: str) -> Decode:
+    """What makes text of a value's bytes; Unreadable for a character set without a codec, or bytes that are not in it.
+
+    >>> decoder("latin1")(b"\\xe9\\x81")
+    'é\\x81'
+    """
+    if charset == "latin1":
+        return lambda raw: codecs.charmap_decode(raw, "strict", _LATIN1)[0]
+    if charset not in _CODECS:
+        raise Unreadable(
+            f"The character set {charset} has no codec here. Leave its tables out (--tables), or convert its columns: "
+            "ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4."
+        )
+    codec = codecs.lookup(_CODECS[charset])
+    errors = "strict"
+    if charset in _MORE:
+        errors = f"waterclock-{charset}"
+        codecs.register_error(errors, _more(_MORE[charset]))
+    if charset in _SERVERS_OWN:
+        own = str.maketrans(_SERVERS_OWN[charset])
+        return lambda raw: codec.decode(raw, errors)[0].translate(own)
+    return lambda raw: codec.decode(raw, errors)[0]
+
+
+def _more(letters: dict[bytes, str]) -> Callable[[UnicodeError], tuple[str, int]]:
+    """What a codec calls for bytes that it does not know."""
+
+    def known(error: UnicodeError) -> tuple[str, int]:
+        if isinstance(error, UnicodeDecodeError):
+            for size in (2, 3):
+                found = letters.get(error.object[error.start : error.start + size])
+                if found is not None:
+                    return found, error.start + size
+        raise error
+
+    return known
+
 
 TINY, SHORT, LONG, FLOAT, DOUBLE, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 7, 8, 9
 DATE, TIME, DATETIME, YEAR, NEWDATE, VARCHAR, BIT = 10, 11, 12, 13, 14, 15, 16
@@ -219,15 +298,15 @@ _READERS: dict[int, Callable[[BinlogColumn], Reader]] = {
     DOUBLE: _always(lambda data, at: (repr(struct.unpack_from("<d", data, at)[0]), at + 8)),
     NEWDECIMAL: lambda column: decimals(column.size >> 8, column.size & 255),
     BIT: _bits,
-    YEAR: _always(temporal.years),
-    DATE: _always(temporal.dates),
-    NEWDATE: _always(temporal.dates),
-    TIME: _always(temporal.old_times),
-    DATETIME: _always(temporal.old_datetimes),
-    TIMESTAMP: _always(temporal.old_timestamps),
-    TIME2: lambda column: temporal.times(column.size),
-    DATETIME2: lambda column: temporal.datetimes(column.size),
-    TIMESTAMP2: lambda column: temporal.timestamps(column.size),
+    YEAR: _always(values.years),
+    DATE: _always(values.dates),
+    NEWDATE: _always(values.dates),
+    TIME: _always(values.old_times),
+    DATETIME: _always(values.old_datetimes),
+    TIMESTAMP: _always(values.old_timestamps),
+    TIME2: lambda column: values.times(column.size),
+    DATETIME2: lambda column: values.datetimes(column.size),
+    TIMESTAMP2: lambda column: values.timestamps(column.size),
     ENUM: _enums,
     SET: _sets,
     VARCHAR: _strings,

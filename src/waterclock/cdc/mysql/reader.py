@@ -14,16 +14,23 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.letters import Refusal, stop
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
-from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, BinlogStream, MySqlLogin, connected, refused
-from waterclock.cdc.mysql.server import MySqlServer, inspected
+from waterclock.cdc.mysql.server import (
+    HEARTBEAT_S,
+    REFUSALS,
+    BinlogStream,
+    MySqlLogin,
+    MySqlServer,
+    connected,
+    inspected,
+    refused,
+)
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, SourceMark, TableFilter
+from waterclock.cdc.source import Item, Refusal, SourceMark, TableFilter, stop
 from waterclock.errors import ConnectionLost, UsageError
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
@@ -58,7 +65,7 @@ class BinlogReader:
     """A `Source` over one connection.
 
     `overrides` says what MariaDB's binlog does not (`shop.item.id` -> `uuid`), `skip` names transactions that are left out,
-    `queries` asks for the statements beside the rows, `refusal` says what is done about what cannot be read.
+    `queries` brings the statements beside the rows, `refusal` says what is done about what cannot be read.
     """
 
     def __init__(
@@ -125,7 +132,7 @@ class BinlogReader:
         return self._transactions.position()
 
     def reached(self, end: str) -> bool:
-        if self._end is None or self._end[0] != end:  # it is asked for after every transaction
+        if self._end is None or self._end[0] != end:  # this is called after every transaction
             self._end = (end, self._place_type(end))
         return self._transactions.covers(self._end[1])
 
@@ -148,7 +155,7 @@ class BinlogReader:
                 )
             if code == 1236:
                 raise UsageError(
-                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. Where its "
+                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. If its "
                     "binlogs are gone already, bring the target up to date by hand, and start anew under another --name "
                     "with --from now."
                 )

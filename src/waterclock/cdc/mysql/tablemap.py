@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import length_encoded
-from waterclock.cdc.mysql.charsets import decoder
-from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
+from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, decoder
 
 _SIGNS, _CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS, _KEY, _KEY_PREFIXES = 1, 2, 3, 4, 5, 6, 8, 9
 _LABEL_CHARSET, _LABEL_CHARSETS = 10, 11
@@ -30,15 +29,15 @@ _SIZE_BYTES = {
 }  # fmt: skip
 
 
-class Dialect(NamedTuple):
+class BinlogDialect(NamedTuple):
     """Which columns a server counts when it gives signs and character sets, one after the other: the map does not say."""
 
     signed: frozenset[int]
     texts: frozenset[int]
 
 
-MARIADB = Dialect(_SIGNED, _TEXTS | {types.GEOMETRY})
-MYSQL = Dialect(_SIGNED, _TEXTS)
+MARIADB = BinlogDialect(_SIGNED, _TEXTS | {types.GEOMETRY})
+MYSQL = BinlogDialect(_SIGNED, _TEXTS)
 
 
 class TableMap(NamedTuple):
@@ -74,20 +73,17 @@ def table_map(body: bytes) -> TableMap:
     size, at = length_encoded(body, at)
     real, sizes = _typed(raw_types, body[at : at + size])
     at += size + (count + 7) // 8  # the bits after the sizes say which columns may be NULL
-    return TableMap(database, table, real, sizes, dict(_fields(body, at)))
+    fields = {}
+    while at < len(body):
+        length, start = length_encoded(body, at + 1)
+        fields[body[at]] = body[start : start + length]
+        at = start + length
+    return TableMap(database, table, real, sizes, fields)
 
 
 def _named(body: bytes, at: int) -> tuple[str, int]:
     end = at + 1 + body[at]
     return body[at + 1 : end].decode(), end + 1  # a zero byte follows
-
-
-def _fields(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    while at < len(body):
-        kind = body[at]
-        length, start = length_encoded(body, at + 1)
-        at = start + length
-        yield kind, body[start:at]
 
 
 def _typed(raw_types: bytes, raw_sizes: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -109,7 +105,7 @@ def _typed(raw_types: bytes, raw_sizes: bytes) -> tuple[tuple[int, ...], tuple[i
     return tuple(real), tuple(sizes)
 
 
-def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str]) -> list[BinlogColumn]:
+def described(table: TableMap, dialect: BinlogDialect, charset_of: Callable[[int], str]) -> list[BinlogColumn]:
     """The columns of a map that is full; `charset_of` gives a collation's character set."""
     # a bit for every number's column, the high bits first
     bits = table.fields.get(_SIGNS, b"")

@@ -4,7 +4,7 @@ Rule 1: a plan belongs to the bytes of a table map: the same bytes, the same pla
         thrown away by the next statement that changes a table: its map may stay the same while its names do not.
 Rule 2: rows that do not end where their event ends were read with a wrong type: all of the event is refused. A row with a
         value that cannot be read is refused alone, for the next one begins where it ends.
-Rule 3: what is wrong with a table is said where the first of its rows comes, and not before.
+Rule 3: what is wrong with a table is said when the first of its rows comes, and not before.
 Rule 4: rows come whole (binlog_row_image=FULL). A column may be missing only if it is computed when it is read.
 """
 
@@ -32,9 +32,9 @@ from waterclock.cdc.mysql.binlog import (
 )
 from waterclock.cdc.mysql.catalog import ServerCatalog, doubtful
 from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader
-from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
-from waterclock.cdc.mysql.temporal import Reader
-from waterclock.changes.maxwell_message import JSON
+from waterclock.cdc.mysql.tablemap import BinlogDialect, TableMap, described, key_of, table_id, table_map
+from waterclock.cdc.mysql.values import Reader
+from waterclock.changes.maxwell import JSON
 from waterclock.errors import Unreadable
 
 Row = dict[str, str]
@@ -97,9 +97,9 @@ class TablePlan:
 
 
 class Tables:
-    """The tables that the binlog has introduced, and their rows. `wanted` says whose rows are asked for."""
+    """The tables that the binlog has introduced, and their rows. `wanted` says whose rows the capture wants."""
 
-    def __init__(self, catalog: ServerCatalog, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
+    def __init__(self, catalog: ServerCatalog, dialect: BinlogDialect, wanted: Callable[[str, str], bool]) -> None:
         self._catalog = catalog
         self._dialect = dialect
         self._wanted = wanted

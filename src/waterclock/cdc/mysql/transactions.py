@@ -17,14 +17,12 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 from uuid import UUID
 
-from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.mysql import binlog
-from waterclock.cdc.mysql.binlog import BinlogEvent
-from waterclock.cdc.mysql.statements import Statement, statement
+from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, Record, SourceMark
-from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
+from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, stop
+from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")
@@ -75,7 +73,7 @@ class Transactions:
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
         self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
-        self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # of those what the catalog was asked of
+        self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # those of which the catalog has said so
         self._takes: dict[int, Callable[[BinlogEvent], Iterator[Item]]] = {
             **dict.fromkeys((binlog.GTID, binlog.ANONYMOUS_GTID, binlog.MARIA_GTID), self._begin),
             binlog.TABLE_MAP: self._table_map,
@@ -222,11 +220,11 @@ class Transactions:
         self._harmless.clear()
 
     def _reaches_further(self, table: tuple[str, str], found: Statement) -> bool:
-        """The catalog is asked once for each table and its functions, and again once a statement has changed anything."""
-        asked = (table, frozenset(found.called()))
-        if asked not in self._harmless and not self._tables.reaches_further(table, found.called()):
-            self._harmless.add(asked)
-        return asked not in self._harmless
+        """The catalog says it once for each table and its functions, and again once a statement has changed anything."""
+        pair = (table, frozenset(found.called()))
+        if pair not in self._harmless and not self._tables.reaches_further(table, found.called()):
+            self._harmless.add(pair)
+        return pair not in self._harmless
 
     def _ended(self, found: Statement) -> Iterator[Item]:
         """A statement inside a transaction: its end, or one that changes a table, as CREATE TABLE ... SELECT does."""

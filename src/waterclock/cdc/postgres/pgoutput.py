@@ -1,10 +1,10 @@
 """PostgreSQL's messages of logical decoding (`pgoutput`, protocol 1), turned into row changes: no connection, no clock.
 
 Rule 1: what a message does not bring is left out of `data`, never made up: a large value that an update did not touch
-        (TOAST), and all but the key of a deleted row. REPLICA IDENTITY FULL brings them. Where no reader may have such
-        a value it is read by the row's key: of a row that is new under its key at once, of others as large.py says.
+        (TOAST), and all but the key of a deleted row. REPLICA IDENTITY FULL brings them. If no reader may have such
+        a value it is read by the row's key: of a row that is new under its key at once, of others as catalog.py says.
 Rule 2: messages come transaction by transaction in the order of their commits; the place moves at the commit.
-Rule 3: nothing is refused for a table that nobody asked for, nor in a transaction that is passed over.
+Rule 3: nothing is refused for a table that nobody wants, nor in a transaction that is passed over.
 Rule 4: records of a transaction have one order, however many wait for values that are read: a start that goes on inside
         of it counts them.
 """
@@ -14,18 +14,13 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.position import Position
-from waterclock.cdc.postgres.large import AT_ONCE, SMALL, LargeValues
+from waterclock.cdc.postgres.catalog import AT_ONCE, SMALL, LargeValues, TableCatalog
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, row_at, touched
-from waterclock.cdc.source import Item, SourceMark
-from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
+from waterclock.cdc.source import DeadLetter, Item, Refusal, SourceMark, stop
+from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
-
-if TYPE_CHECKING:
-    from waterclock.cdc.postgres.catalog import TableCatalog
 
 _EPOCH_S = 946_684_800  # 2000-01-01, from which PostgreSQL counts
 

@@ -12,8 +12,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from waterclock.cdc.mysql.jsonb import json_of
-from waterclock.changes.maxwell_message import JSON, NUMBER, quoted
+from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
 _JSON, _BOOLEAN = {114, 3802}, 16
@@ -40,7 +39,11 @@ class Relation(NamedTuple):
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
         types = dict(zip(self.names, self.types, strict=True))
-        return tuple(_plain(types[name], row[name]) for name in self.key)
+        return tuple(
+            str(json.loads(text)) if text.startswith('"') and types[name] not in _JSON else text
+            for name in self.key
+            for text in (row[name],)
+        )
 
     def as_json(self, name: str, printed: str | None) -> str:
         """The JSON text of a column's value that PostgreSQL printed."""
@@ -98,8 +101,3 @@ def _json(kind: int, text: str) -> str:
     if kind == _BOOLEAN:
         return "true" if text == "t" else "false"
     return json_of(text) if kind in _JSON else quoted(text)
-
-
-def _plain(kind: int, text: str) -> str:
-    """A value as PostgreSQL printed it, of its JSON text."""
-    return str(json.loads(text)) if text.startswith('"') and kind not in _JSON else text

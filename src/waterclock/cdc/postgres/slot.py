@@ -6,7 +6,7 @@
 
 A crash between 2 and 3 leaves Kafka ahead of the slot: what Kafka holds is passed over, and 3 is done at the next start.
 
-Rule 1: the slot is never ahead of Kafka. Where it is, somebody else reads from it, or it was made anew: what lies
+Rule 1: the slot is never ahead of Kafka. If it is, somebody else reads from it, or it was made anew: what lies
         between is lost, and that is said.
 Rule 2: what is printed depends on the session: character set, time zone, date style and digits are set here.
 """
@@ -22,12 +22,10 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from waterclock.cdc.letters import Refusal, stop
-from waterclock.cdc.older import COUNTED, OlderRows, sized
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
-from waterclock.cdc.source import Item, SourceMark, TableFilter
+from waterclock.cdc.source import COUNTED, Item, OlderRows, Refusal, SourceMark, TableFilter, sized, stop
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.kafka.patience import Backoff
@@ -128,7 +126,7 @@ class SlotReader:
                 most *= 2
                 continue
             if written > before:
-                self._decoding.lsn = written  # nothing that was asked for lies before it
+                self._decoding.lsn = written  # nothing that the capture wants lies before it
                 yield SourceMark.COMMITTED
             yield SourceMark.QUIET
             backoff.sleep()
@@ -221,7 +219,11 @@ def begun(slot: ReplicationSlot, tables: list[str], older: Older | None = None) 
             older.check(rows)
             older = None  # accepted
         if not connection.execute("select 1 from pg_publication where pubname = %s", (slot.publication,)).fetchone():
-            _publish(connection, slot.publication, tables)
+            which = sql.SQL("for all tables")
+            if tables:
+                listed = sql.SQL(", ").join(sql.Identifier(*table.split(".", 1)) for table in tables)
+                which = sql.SQL("for table {}").format(listed)
+            connection.execute(sql.SQL("create publication {} {}").format(sql.Identifier(slot.publication), which))
         if found is None and older is not None:
             return Position(_made_and_looked_at(connection, slot, older))
         if found is None:
@@ -261,22 +263,21 @@ def _older(
     connection: psycopg.Connection[Any], slot: ReplicationSlot, wanted: Callable[[str, str], bool]
 ) -> list[OlderRows]:
     """Wanted tables with rows: a slot that is made now brings none of them."""
-    tables = connection.execute(_TABLES, {"publication": slot.publication}).fetchall()
-    return [
-        rows
-        for schema, table, estimate, allowed, size in tables
-        if wanted(schema, table)
-        and size
-        and (rows := _sized(connection, schema, table, int(estimate), allowed)).rows != 0
-    ]
-
-
-def _sized(connection: psycopg.Connection[Any], schema: str, table: str, estimate: int, allowed: bool) -> OlderRows:
-    if not allowed:
-        return OlderRows(f"{schema}.{table}", estimate, True) if estimate > 0 else OlderRows(f"{schema}.{table}", None)
-    counting = sql.SQL("select count(*) from (select 1 from {} limit {}) as counted")
-    (counted,) = connection.execute(counting.format(sql.Identifier(schema, table), COUNTED + 1)).fetchone() or (0,)
-    return sized(f"{schema}.{table}", int(counted), estimate)
+    found = []
+    for schema, table, estimate, allowed, size in connection.execute(
+        _TABLES, {"publication": slot.publication}
+    ).fetchall():
+        if not wanted(schema, table) or not size:
+            continue
+        name = f"{schema}.{table}"
+        if not allowed:
+            found.append(OlderRows(name, int(estimate), True) if estimate > 0 else OlderRows(name, None))
+            continue
+        counting = sql.SQL("select count(*) from (select 1 from {} limit {}) as counted")
+        (counted,) = connection.execute(counting.format(sql.Identifier(schema, table), COUNTED + 1)).fetchone() or (0,)
+        if counted:
+            found.append(sized(name, int(counted), int(estimate)))
+    return found
 
 
 def tables(slot: ReplicationSlot) -> list[tuple[str, str]]:
@@ -291,14 +292,6 @@ def current(slot: ReplicationSlot) -> str:
     with _errors_of_postgres(slot), _connected(slot) as connection:
         found = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
     return str(found[0]) if found else lsn_text(0)
-
-
-def _publish(connection: psycopg.Connection[Any], name: str, tables: list[str]) -> None:
-    which = sql.SQL("for all tables")
-    if tables:
-        listed = sql.SQL(", ").join(sql.Identifier(*table.split(".", 1)) for table in tables)
-        which = sql.SQL("for table {}").format(listed)
-    connection.execute(sql.SQL("create publication {} {}").format(sql.Identifier(name), which))
 
 
 def _connected(slot: ReplicationSlot) -> psycopg.Connection[Any]:
@@ -320,7 +313,7 @@ def _errors_of_postgres(slot: ReplicationSlot) -> Iterator[None]:
             ) from None
         if isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState):
             raise UsageError(
-                f"The slot {slot.name} cannot be read: {_line(error)}. Where its WAL is gone (max_slot_wal_keep_size), "
+                f"The slot {slot.name} cannot be read: {_line(error)}. If its WAL is gone (max_slot_wal_keep_size), "
                 "bring the target up to date by hand, and start anew under another --name."
             ) from None
         if error.sqlstate is None and "connection failed" in str(error):

@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waterclock.changes.formats import reader_of
+from waterclock.changes import reader_of
 from waterclock.changes.packed import CHANGES, PackedChange, as_table, packed
 from waterclock.changes.row_change import Message
 from waterclock.errors import Unreadable

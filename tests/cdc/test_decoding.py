@@ -1,24 +1,40 @@
-"""Binlogs that were stored by MySQL 5.5 and 5.7 decode to the last row; damaged ones are refused."""
+"""Bytes without a server: binlogs that were stored by MySQL 5.5 and 5.7, MySQL's binary JSON, packets off a socket.
+
+Binlogs decode to the last row, and damaged ones are refused. Binary JSON is written by a small encoder of the tests, read
+by ours, and by the package where it is right. Packets are cut anywhere, larger than a packet may be, or late.
+"""
 
 from __future__ import annotations
 
 import gzip
+import json
+import socket
+import struct
+import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pymysql
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pymysqlreplication.json_binary import parse_json
 
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import BinlogEvent, EventFramer
 from waterclock.cdc.mysql.columns import BinlogColumn
+from waterclock.cdc.mysql.server import Wire, _StreamConnection, _StreamReady
 from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
+from waterclock.cdc.mysql.values import jsonb_text
 from waterclock.cdc.position import MySqlGtidSet, Position
 from waterclock.cdc.source import SourceMark
-from waterclock.changes.maxwell_message import MaxwellMessage
-from waterclock.errors import Unreadable
+from waterclock.changes.maxwell import MaxwellMessage, json_of
+from waterclock.errors import ConnectionLost, Unreadable
 
 
 class Unnamed:
@@ -191,3 +207,166 @@ def test_mysqls_create_table_as_select_is_one_transaction() -> None:
         assert list(taking.take(made)) == []
     assert list(taking.take(event(binlog.XID, bytes(8)))) == [SourceMark.COMMITTED]
     assert str(taking.position().place) == f"{ZERO}:1"
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text('abcä"', max_size=4), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+def length(size: int) -> bytes:
+    found = bytearray()
+    while size >= 0x80:
+        found.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*found, size])
+
+
+def number(value: int) -> tuple[int, bytes]:
+    for kind, code in ((5, "<h"), (6, "<H"), (7, "<i"), (8, "<I"), (9, "<q"), (10, "<Q")):
+        try:
+            return kind, struct.pack(code, value)
+        except struct.error:
+            continue
+    raise AssertionError(value)
+
+
+def encoded(value: Any, large: bool) -> tuple[int, bytes]:
+    """A value's kind and bytes, in the large or in the small form."""
+    if value is None or isinstance(value, bool):
+        return 4, bytes([0 if value is None else 1 if value else 2])
+    if isinstance(value, int):
+        return number(value)
+    if isinstance(value, float):
+        return 11, struct.pack("<d", value)
+    if isinstance(value, str):
+        return 12, length(len(value.encode())) + value.encode()
+    return container(value, large)
+
+
+def container(value: Any, large: bool) -> tuple[int, bytes]:
+    width, code = (4, "<I") if large else (2, "<H")
+    names = [name.encode() for name in value] if isinstance(value, dict) else []
+    members = [encoded(member, large) for member in (value.values() if isinstance(value, dict) else value)]
+    at = 2 * width + len(names) * (width + 2) + len(members) * (width + 1)
+    heads, tails = b"", b""
+    for name in names:
+        heads += struct.pack(code, at + len(tails)) + struct.pack("<H", len(name))
+        tails += name
+    for kind, raw in members:
+        if kind in (4, 5, 6) or (large and kind in (7, 8)):
+            heads += bytes([kind]) + raw.ljust(width, b"\0")
+        else:
+            heads += bytes([kind]) + struct.pack(code, at + len(tails))
+            tails += raw
+    whole = struct.pack(code, len(members)) + struct.pack(code, at + len(tails)) + heads + tails
+    return (0 if isinstance(value, dict) else 2) + large, whole
+
+
+@given(VALUES, st.booleans())
+def test_what_was_written_is_read(value: Any, large: bool) -> None:
+    kind, raw = encoded(value, large)
+    assert json.loads(jsonb_text(bytes([kind]) + raw)) == value
+
+
+@given(VALUES)
+def test_the_package_reads_the_same(value: Any) -> None:
+    kind, raw = encoded(value, False)
+
+    def text(found: Any) -> Any:
+        if isinstance(found, bytes):
+            return found.decode()
+        if isinstance(found, list):
+            return [text(member) for member in found]
+        return {text(name): text(member) for name, member in found.items()} if isinstance(found, dict) else found
+
+    assert json.loads(jsonb_text(bytes([kind]) + raw)) == text(parse_json(kind, raw))
+
+
+OPAQUE = {
+    "a decimal": (246, bytes([6, 3]) + bytes.fromhex("8001") + bytes.fromhex("01f4"), "1.500"),
+    "a date": (10, ((2024 * 13 + 2) << 46 | 29 << 41).to_bytes(8, "little"), '"2024-02-29"'),
+    "a datetime": (
+        12,
+        ((2024 * 13 + 2) << 46 | 29 << 41 | (12 << 12 | 34 << 6 | 56) << 24 | 78).to_bytes(8, "little"),
+        '"2024-02-29 12:34:56.000078"',
+    ),
+    "a time": (11, (-((12 << 12 | 34 << 6 | 56) << 24 | 78)).to_bytes(8, "little", signed=True), '"-12:34:56.000078"'),
+    "bytes": (253, b"\x00\xff", '"base64:type253:AP8="'),
+}
+
+
+@pytest.mark.parametrize("what", OPAQUE)
+def test_what_json_has_no_type_for_keeps_all_it_says(what: str) -> None:
+    kind, raw, expected = OPAQUE[what]
+    assert jsonb_text(bytes([15, kind]) + length(len(raw)) + raw) == expected
+
+
+@pytest.mark.parametrize("text", ["NaN", "{", "[1,]", "", "-Infinity"])
+def test_text_that_is_no_json_is_a_string(text: str) -> None:
+    assert json.loads(json_of(text)) == text
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, Wire]]:
+    server, client = socket.socketpair()
+    with server, client:
+        yield server, Wire(client)
+
+
+def packet(body: bytes) -> bytes:
+    return len(body).to_bytes(3, "little") + b"\0" + body
+
+
+def test_packets_come_whole_however_the_bytes_are_cut(ends: tuple[socket.socket, Wire]) -> None:
+    server, wire = ends
+    whole = packet(b"one") + packet(b"") + packet(b"x" * 60)
+    for place in range(len(whole)):
+        server.sendall(whole[place : place + 1])
+        if place == 2:
+            assert wire.packet(0.001) is None
+    assert [wire.packet(1) for _ in range(3)] == [b"one", b"", b"x" * 60]
+    assert wire.packet(0.001) is None
+
+
+@pytest.mark.parametrize("rest", [0, 5])
+def test_a_body_that_is_larger_than_a_packet_may_be_comes_as_one(rest: int, ends: tuple[socket.socket, Wire]) -> None:
+    server, wire = ends
+    sent = packet(b"a" * 0xFFFFFF) + packet(b"b" * rest) + packet(b"next")
+    sender = threading.Thread(target=server.sendall, args=(sent,))
+    sender.start()
+    found = wire.packet(10)
+    sender.join()
+    assert found is not None
+    assert (len(found), found[-1:]) == (0xFFFFFF + rest, b"b" if rest else b"a")
+    assert wire.packet(1) == b"next"
+
+
+def test_an_end_is_told(ends: tuple[socket.socket, Wire]) -> None:
+    server, wire = ends
+    server.sendall(packet(b"whole") + packet(b"torn")[:-1])
+    server.close()
+    assert wire.packet(1) == b"whole"
+    with pytest.raises(ConnectionLost, match="closed the connection"):
+        wire.packet(1)
+
+
+def test_bytes_of_a_password_are_not_taken_for_the_beginning_of_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer to a server's challenge in 128 begins like the command that asks for a binlog."""
+    monkeypatch.setattr(pymysql.connections.Connection, "_write_bytes", lambda self, data: None)
+    monkeypatch.setattr(pymysql.connections.Connection, "_read_packet", lambda self: "answer")
+    connection = _StreamConnection.__new__(_StreamConnection)
+    connection._write_bytes(packet(b"\x12 a scramble"))
+    assert connection._read_packet() == "answer"
+    connection.watching = True
+    connection._write_bytes(packet(b"\x03select 1"))
+    assert connection._read_packet() == "answer"
+    connection._write_bytes(packet(b"\x12 a binlog"))
+    with pytest.raises(_StreamReady):
+        connection._read_packet()
