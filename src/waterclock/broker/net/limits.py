@@ -3,11 +3,11 @@
 Memory is bounded by `queued.max.request.bytes` over all connections. There are two pools, of which none takes from the
 other: one for those who are let in, and one for those who have not yet said who they are. Time is bounded twice:
 
-    closed after                                                        is
-    `socket.request.timeout.ms`, and a second more for RATE bytes       a request that was begun and does not arrive
-    the same; an eighth of it while others wait for the memory          one that claims a hundred megabytes, and sends none
-    the same, from the connecting on                                    who does not finish TLS's handshake or the login
-    `connections.max.idle.ms`                                           one through which nothing goes: its client may be gone
+    closed after                                                   is
+    `socket.request.timeout.ms`, and a second more for RATE bytes  a request that was begun and does not arrive
+    the same; an eighth of it while others wait for the memory     one that claims a hundred megabytes, and sends none
+    the same, from the connecting on                               who does not finish TLS's handshake or the login
+    `connections.max.idle.ms`                                      one through which nothing goes: its client may be gone
 
 One timer for all: it turns STEPS times in that time, and a connection only notes in which turn something went through: no
 clock is read, and no timer set, for a request.
