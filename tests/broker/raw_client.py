@@ -9,7 +9,7 @@ from kio.schema.index import api_key_map
 
 from tests.conformance import batches
 from tests.conformance.wire import Wire
-from waterclock.broker.wire.names import KEYS
+from waterclock.broker.wire.codec import KEYS
 
 
 def batch(*values: bytes, timestamp_ms: int = 0) -> bytes:

@@ -21,10 +21,10 @@ from tests.broker.raw_client import RawClient
 from tests.broker.replication.pairs import PATIENCE_S, pair, until
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.folder.labels import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.folder.making import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.folder.topics import Topics
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.file import MARK
-from waterclock.broker.topics import Topics
 
 TOLD = logging.WARNING
 

@@ -17,10 +17,10 @@ from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker
 from tests.broker.transactions.client import Client
 from tests.broker.transactions.client import batch as transactional
 from waterclock.broker import Broker
-from waterclock.broker.buffers import Slice
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.net.outgoing import Slice
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 from waterclock.clock import ManualClock

@@ -21,8 +21,8 @@ from tests.broker.record_batches import stored
 from tests.broker.replication.pairs import PATIENCE_S, until
 from tests.processes import alone
 from waterclock.broker import Broker
+from waterclock.broker import upkeep as scrubbing
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.upkeep import scrub as scrubbing
 from waterclock.broker.wire.errors import Error
 from waterclock.clock import ManualClock
 

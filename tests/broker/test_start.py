@@ -20,7 +20,7 @@ from tests.broker.raw_client import RawClient
 from tests.processes import alone
 from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
-from waterclock.broker.folder.data_folder import locked
+from waterclock.broker.folder.inventory import locked
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from waterclock.broker.api.faults import Fault, Faults
     from waterclock.broker.broker import Broker
     from waterclock.broker.errors import DataInUse, LogDamaged
-    from waterclock.broker.faults import Fault, Faults
     from waterclock.broker.security.access import Access
     from waterclock.broker.security.link import LinkAccess
     from waterclock.broker.statistics import BrokerStatistics
@@ -23,8 +23,8 @@ _HOME = {
     "BrokerStatistics": "waterclock.broker.statistics",
     "DataInUse": "waterclock.broker.errors",
     "Error": "waterclock.broker.wire.errors",
-    "Fault": "waterclock.broker.faults",
-    "Faults": "waterclock.broker.faults",
+    "Fault": "waterclock.broker.api.faults",
+    "Faults": "waterclock.broker.api.faults",
     "LinkAccess": "waterclock.broker.security.link",
     "LogDamaged": "waterclock.broker.errors",
 }

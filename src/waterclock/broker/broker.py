@@ -16,8 +16,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
+from waterclock.broker.api.faults import Faults
 from waterclock.broker.core import Core
-from waterclock.broker.faults import Faults
 from waterclock.broker.follower import LEAD, STOP, Follower
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.deposing import whom_to_follow

@@ -16,31 +16,25 @@ from typing import Any
 
 from waterclock.broker.api import fetch, produce
 from waterclock.broker.api.acls import AclApis
-from waterclock.broker.api.configs import ConfigApis
-from waterclock.broker.api.envelopes import EnvelopeApi
+from waterclock.broker.api.configs import ConfigApis, Resources, advertised
+from waterclock.broker.api.elsewhere import EnvelopeApi
+from waterclock.broker.api.faults import FlushFreezer
 from waterclock.broker.api.fetch import FetchApi
 from waterclock.broker.api.groups import group_apis
-from waterclock.broker.api.logdirs import LogDirApis
-from waterclock.broker.api.metadata import MetadataApis
-from waterclock.broker.api.offsets import OffsetApis
-from waterclock.broker.api.overdue import EVERY_S, NotKept, Overdue
-from waterclock.broker.api.partitions import PartitionApis
+from waterclock.broker.api.metadata import LogDirApis, MetadataApis, PartitionApis
+from waterclock.broker.api.offsets import OffsetApis, RecordApis
 from waterclock.broker.api.produce import ProduceApi
-from waterclock.broker.api.records import RecordApis
-from waterclock.broker.api.resources import Resources, advertised
-from waterclock.broker.api.sasl import SaslApis
-from waterclock.broker.api.scram import ScramApis
-from waterclock.broker.api.single import SingleBrokerApis
+from waterclock.broker.api.sasl import SaslApis, ScramApis
 from waterclock.broker.api.table import ApiTable, FastApi
-from waterclock.broker.api.topics import TopicApis
-from waterclock.broker.api.transaction_views import TransactionViewApis
+from waterclock.broker.api.topics import SingleBrokerApis, TopicApis
+from waterclock.broker.api.transaction_admin import TransactionViewApis, TxnMarkerApi
 from waterclock.broker.api.transactions import TransactionApis
-from waterclock.broker.api.txn_markers import TxnMarkerApi
-from waterclock.broker.faults import FlushFreezer
+from waterclock.broker.api.waiting import EVERY_S, NotKept, Overdue
 from waterclock.broker.flusher import Flusher, HighWatermarks
-from waterclock.broker.folder.data_folder import DataFolder
 from waterclock.broker.folder.identity import Identity, node_of
-from waterclock.broker.folder.inventory import JOURNAL
+from waterclock.broker.folder.inventory import JOURNAL, DataFolder
+from waterclock.broker.folder.runtime import RuntimeSettings
+from waterclock.broker.folder.topics import Topic, Topics
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.log.durable import settle
 from waterclock.broker.log.memo import Memo
@@ -54,18 +48,15 @@ from waterclock.broker.replication.replica import begin_epoch, open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
 from waterclock.broker.rhythm import Rhythm
-from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access, listener_for
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.store import Entry
-from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.restart import take_up
-from waterclock.broker.upkeep.scrub import Scrub
-from waterclock.broker.upkeep.upkeep import Upkeep
+from waterclock.broker.upkeep import Scrub, Upkeep
 from waterclock.broker.worker import Worker
 from waterclock.clock import WallClock
 from waterclock.errors import TimerClosed

@@ -1,5 +1,16 @@
-"""What can go wrong with a broker outside of its protocol."""
+"""What can go wrong with a broker outside of its protocol, and how what nobody knows is moved aside.
 
+Rule 1: it goes into `unknown/` of the data folder; it is never deleted, and nothing reads it there.
+Rule 2: nothing that lies there already is replaced: what has its name gets a number behind it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from waterclock.disk import free_name, make_folder, write_whole
+from waterclock.disk import set_aside as renamed
 from waterclock.errors import UsageError, WaterclockError
 
 DAMAGED = ".damaged"
@@ -21,3 +32,26 @@ class LogDamaged(WaterclockError):
 
 class DataInUse(UsageError):
     """Another broker has the data folder open."""
+
+
+FOLDER: Final = "unknown"
+
+
+def set_aside(data: str, path: str) -> str:
+    """Move a file or folder aside within the data folder `data`, durably; where it lies now. OSError."""
+    return renamed(path, _place(data, os.path.basename(path)))
+
+
+def set_bytes_aside(data: str, path: str, at: int, size: int) -> str:
+    """Keep `size` bytes from byte `at` of a file; where they lie now. The file stays as it is. OSError."""
+    place = free_name(_place(data, f"{os.path.basename(path)}.{at}"))
+    with open(path, "rb") as file:
+        file.seek(at)
+        write_whole(place, file.read(size), 0o600)
+    return place
+
+
+def _place(data: str, name: str) -> str:
+    folder = os.path.join(data, FOLDER)
+    make_folder(folder)
+    return os.path.join(folder, name)

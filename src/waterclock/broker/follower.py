@@ -24,18 +24,17 @@ from typing import Any, Final
 from waterclock.broker.api.acls import DESCRIBE as DESCRIBE_ACLS
 from waterclock.broker.api.acls import AclApis
 from waterclock.broker.api.elsewhere import elsewhere
+from waterclock.broker.api.faults import CopyFreezer
 from waterclock.broker.api.fetch import VERSIONS as FETCH_VERSIONS
-from waterclock.broker.api.logdirs import LogDirApis
-from waterclock.broker.api.metadata import MetadataApis
-from waterclock.broker.api.overdue import NotKept
-from waterclock.broker.api.partitions import PartitionApis
+from waterclock.broker.api.metadata import LogDirApis, MetadataApis, PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.sasl import SaslApis
-from waterclock.broker.api.single import ELECT_LEADERS, NOTHING_THERE, answer_election
 from waterclock.broker.api.table import Api, ApiTable, FastApi
-from waterclock.broker.faults import CopyFreezer
-from waterclock.broker.folder.data_folder import DataFolder
+from waterclock.broker.api.topics import ELECT_LEADERS, NOTHING_THERE, answer_election
+from waterclock.broker.api.waiting import NotKept
 from waterclock.broker.folder.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
+from waterclock.broker.folder.inventory import DataFolder
+from waterclock.broker.folder.topics import Topics
 from waterclock.broker.log.durable import settle
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
@@ -52,8 +51,7 @@ from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry
-from waterclock.broker.topics import Topics
-from waterclock.broker.upkeep.scrub import Scrub
+from waterclock.broker.upkeep import Scrub
 from waterclock.broker.wire import fetch, produce
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error

@@ -6,16 +6,16 @@
     it raises               an interval later
 
     what looks (where)                    every                                      sleeps until
-    retention (upkeep/upkeep.py)          log.retention.check.interval.ms            news of a log, or a segment is too old
-    compaction (upkeep/upkeep.py)         log.cleaner.backoff.ms                     news, while no log has anything closed
+    retention (upkeep.py)                 log.retention.check.interval.ms            news of a log, or a segment is too old
+    compaction (upkeep.py)                log.cleaner.backoff.ms                     news, while no log has anything closed
     idle producers (coordinator.py)       producer.id.expiration.check.interval.ms   news, while nobody is known
     groups' offsets (coordinator.py)      offsets.retention.check.interval.ms        a group is there
     high watermarks (leader.py)           5 s                                        news
     a follower that lags (replicas.py)    half of replica.lag.time.max.ms            news, while there is no follower
-    requests that wait long (overdue.py)  1 s                                        one waits
-    silent connections (net/idle.py)      an eighth of connections.max.idle.ms       somebody connects
-    slow requests (net/arriving.py)       an eighth of socket.request.timeout.ms     one is on its way
-News of a log is a high watermark or a start that moved, or other settings. The scrub (upkeep/scrub.py) has its week;
+    requests that wait long (waiting.py)  1 s                                        one waits
+    silent connections (net/limits.py)    an eighth of connections.max.idle.ms       somebody connects
+    slow requests (net/limits.py)         an eighth of socket.request.timeout.ms     one is on its way
+News of a log is a high watermark or a start that moved, or other settings. The scrub (upkeep.py) has its week;
 transactions, sessions and names of transactions have a timer each, for the moment at which they are due.
 
 Rule 1: whoever makes work for a look wakes it. Twice is once, and costs a comparison.

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from tests.broker.groups.clients import DELETE, DELETE_TOPICS, Turned, people, stable_group
 from tests.broker.groups.consumer_members import FIRST, Reader, readers
-from waterclock.broker.groups.assignors import Division, by_range, uniform
-from waterclock.broker.groups.reconcile import ConsumerMember
+from waterclock.broker.groups.assignment import ConsumerMember, Division, by_range, uniform
 from waterclock.broker.groups.subscriptions import Subscriptions
 from waterclock.broker.wire.errors import Error
 

@@ -12,7 +12,7 @@ pytest.importorskip("kio")
 from tests.broker.net.test_limits import BIG, VERSIONS, connections, held, is_closed, is_served, plug, waiting
 from tests.conformance.waiting import until
 from waterclock.broker import Access, Broker
-from waterclock.broker.net.arriving import RATE
+from waterclock.broker.net.limits import RATE
 from waterclock.clock import ManualClock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from waterclock.broker.net.frame import LEAST, MOST_GROWTH, Frame
+from waterclock.broker.net.limits import LEAST, MOST_GROWTH, Frame
 
 MANY = 100 << 20
 

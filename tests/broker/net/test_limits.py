@@ -20,7 +20,7 @@ from tests.conformance.waiting import until
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
 from waterclock.broker.net.connection import INBOX, MOST_SLOTS, MOST_UNSENT, Connection
-from waterclock.broker.net.frame import LEAST
+from waterclock.broker.net.limits import LEAST
 from waterclock.broker.process import allow_many_files
 from waterclock.clock import ManualClock
 

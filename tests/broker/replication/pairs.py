@@ -11,9 +11,9 @@ from typing import Any
 from tests.broker.raw_client import RawClient
 from waterclock import ManualClock
 from waterclock.broker import Access, Broker
+from waterclock.broker.folder.topics import Topics
 from waterclock.broker.follower import Follower
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.topics import Topics
 
 PATIENCE_S = 20.0
 LAG_S = 30.0  # replica.lag.time.max.ms, unless a test says otherwise

@@ -23,7 +23,7 @@ from tests.broker.replication.pairs import LAG_S, Pair, client, has, pair, parti
 from tests.broker.transactions.client import Client, Id
 from waterclock import ManualClock
 from waterclock.broker import Broker
-from waterclock.broker.api.overdue import PATIENCE_S
+from waterclock.broker.api.waiting import PATIENCE_S
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.wire.errors import Error
 

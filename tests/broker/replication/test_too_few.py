@@ -17,7 +17,7 @@ from tests.broker.replication.pairs import LAG_S, Pair, pair, until
 from tests.conformance.acls import acl, filter_of
 from tests.conformance.wire import Wire
 from waterclock import ManualClock
-from waterclock.broker.api.overdue import ERRORS, PATIENCE_S, Overdue
+from waterclock.broker.api.waiting import ERRORS, PATIENCE_S, Overdue
 
 SETTINGS = {
     "min.insync.replicas": "2",

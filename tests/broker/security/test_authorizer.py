@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock.broker.security import authorizer as module
-from waterclock.broker.security.acl_index import AclIndex
 from waterclock.broker.security.acls import (
     Acl,
     AclFilter,
+    AclIndex,
     Operation,
     PatternType,
     Permission,

@@ -6,8 +6,7 @@ import base64
 
 import pytest
 
-from waterclock.broker.security.scram import AccessDenied, Credential, Scram
-from waterclock.broker.security.scram_client import ScramClient
+from waterclock.broker.security.scram import AccessDenied, Credential, Scram, ScramClient
 
 BOTH = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 

@@ -19,9 +19,9 @@ from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.net import turns
 from waterclock.broker.net.turns import MANY as MANY_STEPS
 from waterclock.broker.net.turns import LongAnswer
-from waterclock.broker.wire import portions
+from waterclock.broker.wire import answers
 
-TOPICS = portions.MANY + 20
+TOPICS = answers.MANY + 20
 LIMIT = timedelta(seconds=20)
 
 
@@ -29,7 +29,7 @@ def both(broker: Broker, api: str, version: int, monkeypatch: pytest.MonkeyPatch
     """The answer in slices, and in one piece."""
     found = []
     for many in (0, 10**9):
-        monkeypatch.setattr(portions, "MANY", many)
+        monkeypatch.setattr(answers, "MANY", many)
         with Wire(broker.bootstrap) as wire:
             wire.send(api, version, **fields)
             found.append(wire.receive_frame())
@@ -74,9 +74,9 @@ def offsets_of(name: str, count: int, offset: int = 5) -> dict[str, Any]:
     return {"name": name, "partitions": rows}
 
 
-@pytest.fixture(params=[0, portions.FEW])
+@pytest.fixture(params=[0, answers.FEW])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(portions, "FEW", request.param)
+    monkeypatch.setattr(answers, "FEW", request.param)
     return int(request.param)
 
 
@@ -187,7 +187,7 @@ def test_offsets_that_were_committed_together_are_fetched_together_in_however_ma
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit in the middle of the answer would show half of it."""
-    monkeypatch.setattr(portions, "MANY", 0)
+    monkeypatch.setattr(answers, "MANY", 0)
     offsets = broker.inside.groups.offsets
     changed = {("a", n): CommittedOffset(1000, -1, "", 0) for n in range(18)}
     slice_of, slices = LongAnswer.slice, itertools.count()
@@ -225,7 +225,7 @@ def test_create_grow_and_delete_topics(version: int) -> None:
 
 
 def test_a_client_that_goes_in_the_middle_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portions, "MANY", 0)
+    monkeypatch.setattr(answers, "MANY", 0)
     with Broker() as broker:
         broker.create_topic("t")
         with Wire(broker.bootstrap) as wire:
@@ -236,7 +236,7 @@ def test_a_client_that_goes_in_the_middle_ends_the_work(monkeypatch: pytest.Monk
 
 
 def test_requests_behind_one_that_takes_long_are_answered_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portions, "MANY", 0)
+    monkeypatch.setattr(answers, "MANY", 0)
     with Broker() as broker:
         for n in range(100):
             broker.create_topic(f"t{n}")

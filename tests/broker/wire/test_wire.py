@@ -20,9 +20,9 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from kio.schema.errors import ErrorCode  # noqa: E402
 
-from waterclock.broker.buffers import Slice  # noqa: E402
 from waterclock.broker.log.producers import AbortedTransaction  # noqa: E402
 from waterclock.broker.log.segment import Segment  # noqa: E402
+from waterclock.broker.net.outgoing import Slice  # noqa: E402
 from waterclock.broker.wire import fetch, produce  # noqa: E402
 from waterclock.broker.wire.errors import Error  # noqa: E402
 from waterclock.broker.wire.fetch import FetchedPartition, FetchPartition, FetchRequest  # noqa: E402

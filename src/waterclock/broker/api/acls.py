@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls. Who may ask stands in `demands.py`.
+"""DescribeAcls, CreateAcls, DeleteAcls. Who may make these requests stands in `table.py`.
 
 Rule 1: a change is answered once it is durable, and holds from then on.
 Rule 2: each ACL that is to be made is checked for itself; one that stands there already is made again, without an error.
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
 
-from waterclock.broker.api.overdue import NotKept
 from waterclock.broker.api.table import Api
+from waterclock.broker.api.waiting import NotKept
 from waterclock.broker.security.acls import (
     CLUSTER_NAME,
     Acl,

@@ -31,11 +31,11 @@ from waterclock.broker.wire.fetch import FetchedPartition, FetchPartition, Fetch
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
+    from waterclock.broker.folder.topics import Topics
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.outgoing import Slot
     from waterclock.broker.replication.leader import Leader
     from waterclock.broker.security.authorizer import Authorizer, Rights
-    from waterclock.broker.topics import Topics
 
 VERSIONS: Final = (4, 18)
 NOTHING: Final[frozenset[bytes]] = frozenset()

@@ -1,29 +1,32 @@
-"""Which topics there are, and who leads their partitions: always this broker.
+"""Which topics there are, who leads their partitions (always this broker), and how much of the disk each takes.
 
 Rule 1: a topic that a client's Metadata creates is answered once it is durable: what is appended to it
     would go at the next start otherwise, as the files of a topic that nobody knows.
 Rule 2: who may not describe a topic does not learn whether it is there: of all topics it is left out, by its name it is
     refused before anything is looked for.
+Rule 3: DescribeTopicPartitions describes topics with many partitions in portions, in the order of their names; each answer
+    has a cursor, the topic and partition with which the next begins.
+Source: KIP-966 (portions), KIP-113 and KIP-827 (DescribeLogDirs; there is one folder).
 """
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from waterclock.broker.api.countdown import Countdown
-from waterclock.broker.api.demands import may_with_cluster, may_with_topic, operations, operations_with_cluster
-from waterclock.broker.api.table import Api
+from waterclock.broker.api.table import Api, may_with_cluster, may_with_topic, operations, operations_with_cluster
+from waterclock.broker.api.waiting import Countdown
+from waterclock.broker.folder.topics import Topic, Topics, legal
+from waterclock.broker.log.partition import Partition
 from waterclock.broker.security.acls import Operation, ResourceType
-from waterclock.broker.topics import Topic, Topics, legal
-from waterclock.broker.wire import portions
+from waterclock.broker.wire import answers
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity
-    from waterclock.broker.log.partition import Partition
     from waterclock.broker.settings import Settings
 
 METADATA: Final = 3
@@ -93,7 +96,7 @@ class MetadataApis:
             for node, host, port in identity.brokers()
         )
         requested = getattr(body, "include_cluster_authorized_operations", False)
-        portions.answer(
+        answers.answer(
             request, "topics", rows, self._count(topics if everything else body.topics), brokers=brokers,
             cluster_id=identity.cluster, controller_id=identity.leader, error_code=Error.NONE,
             cluster_authorized_operations=operations_with_cluster(request) if requested else NOBODY_ASKED,
@@ -102,7 +105,7 @@ class MetadataApis:
     def _count(self, topics: Sequence[Any]) -> int:
         """How many rows there are of these topics, those of partitions included; of many topics less may be said."""
         count = len(topics)
-        if count <= portions.MANY:
+        if count <= answers.MANY:
             by_name, by_id = self._topics.by_name, self._topics.by_id
             known = (by_name.get(one.name) or by_id.get(getattr(one, "topic_id", None) or NO_ID) for one in topics)
             count += sum(len(topic.partitions) for topic in known if topic is not None)
@@ -141,10 +144,10 @@ class MetadataApis:
             )
             for p in list(topic.partitions)
         )  # fmt: skip
-        if len(topic.partitions) <= portions.FEW:
+        if len(topic.partitions) <= answers.FEW:
             return self._topic(request, topic.name, topic.id, Error.NONE, tuple(partitions))
         row = self._topic(request, topic.name, topic.id, Error.NONE)
-        return portions.Branch(row, "partitions", partitions, len(topic.partitions))
+        return answers.Branch(row, "partitions", partitions, len(topic.partitions))
 
     def _topic(
         self,
@@ -187,3 +190,111 @@ class MetadataApis:
             brokers=brokers, endpoint_type=BROKERS,
             cluster_authorized_operations=operations_with_cluster(request) if requested else NOBODY_ASKED,
         )  # fmt: skip
+
+
+DESCRIBE_PARTITIONS: Final = 75
+MOST: Final = 2000  # partitions in one answer
+
+
+class PartitionApis:
+    """DescribeTopicPartitions."""
+
+    def __init__(self, identity: Identity, topics: Topics, in_sync: InSync) -> None:
+        self._identity = identity
+        self._topics = topics
+        self._in_sync = in_sync
+
+    def apis(self) -> dict[int, Api]:
+        return {DESCRIBE_PARTITIONS: Api(self.describe, 0, 0)}
+
+    def describe(self, request: Request) -> None:
+        body = request.body
+        left = min(max(body.response_partition_limit, 1), MOST)
+        rows, following = [], None
+        portion = self._portion(body)
+        names = (name for name, _ in portion) if request.rights is not None else ()
+        refused = {name for name in names if not may_with_topic(request, Operation.DESCRIBE, name)}
+        for name, first in portion:
+            if name in refused:
+                continue
+            if not left:
+                following = request.make("Cursor", topic_name=name, partition_index=first)
+                break
+            partitions = self._of(name)[first : first + left]
+            rows.append(self._row(request, name, partitions))
+            left -= len(partitions)
+            if first + len(partitions) < len(self._of(name)):
+                following = request.make("Cursor", topic_name=name, partition_index=first + len(partitions))
+                break
+        hidden = sorted(refused & {requested.name for requested in body.topics})
+        rows += [self._row(request, name, [], Error.TOPIC_AUTHORIZATION_FAILED) for name in hidden]
+        request.answer(topics=tuple(rows), next_cursor=following)
+
+    def _portion(self, body: Any) -> list[tuple[str, int]]:
+        """The names from the cursor on, each with its first partition."""
+        names = sorted({requested.name for requested in body.topics} or self._topics.by_name)
+        if body.cursor is None:
+            return [(name, 0) for name in names]
+        start = body.cursor.topic_name
+        return [(name, max(body.cursor.partition_index, 0) if name == start else 0) for name in names if name >= start]
+
+    def _of(self, name: str) -> list[Partition]:
+        topic = self._topics.by_name.get(name)
+        return topic.partitions if topic is not None else []
+
+    def _row(self, request: Request, name: str, partitions: list[Partition], error: Error = Error.NONE) -> Any:
+        refused = error is Error.TOPIC_AUTHORIZATION_FAILED
+        topic = self._topics.by_name.get(name) if not error else None
+        if topic is None and not error:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION if legal(name) else Error.INVALID_TOPIC_EXCEPTION
+        return request.make(
+            "DescribeTopicPartitionsResponseTopic", error_code=error, name=name, topic_id=topic.id if topic else None,
+            is_internal=False, partitions=tuple(self._partition(request, p) for p in partitions),
+            topic_authorized_operations=operations(request, ResourceType.TOPIC, name) if not refused else NOBODY_ASKED,
+        )  # fmt: skip
+
+    def _partition(self, request: Request, partition: Partition) -> Any:
+        return request.make(
+            "DescribeTopicPartitionsResponsePartition", error_code=Error.NONE, partition_index=partition.number,
+            leader_id=self._identity.leader, leader_epoch=partition.memo.epoch,
+            replica_nodes=tuple(node for node, _, _ in self._identity.brokers()), isr_nodes=self._in_sync(partition),
+            eligible_leader_replicas=(), last_known_elr=(), offline_replicas=(),
+        )  # fmt: skip
+
+
+DESCRIBE_DIRS: Final = 35
+
+
+class LogDirApis:
+    """DescribeLogDirs, of the data folder `folder`."""
+
+    def __init__(self, folder: str, topics: Topics) -> None:
+        self._folder, self._topics = os.path.abspath(folder), topics
+
+    def apis(self) -> dict[int, Api]:
+        return {DESCRIBE_DIRS: Api(self.describe, 1, 5)}
+
+    def describe(self, request: Request) -> None:
+        disk = os.statvfs(self._folder)
+        if request.body.topics is None:
+            wanted = [(topic.name, topic.partitions) for topic in self._topics]
+        else:
+            at = self._topics.partition
+            found = ((one.topic, [at(one.topic, number) for number in one.partitions]) for one in request.body.topics)
+            wanted = [(name, [one for one in partitions if one is not None]) for name, partitions in found]
+        rows = tuple(self._topic(request, name, partitions) for name, partitions in wanted if partitions)
+        folder = request.make(
+            "DescribeLogDirsResult", error_code=Error.NONE, log_dir=self._folder, topics=rows,
+            total_bytes=disk.f_frsize * disk.f_blocks, usable_bytes=disk.f_frsize * disk.f_bavail, is_cordoned=False,
+        )  # fmt: skip
+        request.answer(error_code=Error.NONE, results=(folder,))
+
+    def _topic(self, request: Request, name: str, partitions: list[Partition]) -> Any:
+        rows = tuple(
+            request.make(
+                "DescribeLogDirsPartition", partition_index=partition.number, offset_lag=0, is_future_key=False,
+                partition_size=sum(segment.size for segment in partition.segments),
+            )
+            for partition in partitions
+        )  # fmt: skip
+        return request.make("DescribeLogDirsTopic", name=name, partitions=rows)

@@ -34,11 +34,11 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
+    from waterclock.broker.folder.topics import Topics
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.outgoing import Slot
     from waterclock.broker.replication.replicas import Replicas
     from waterclock.broker.security.authorizer import Authorizer, Rights
-    from waterclock.broker.topics import Topics
 
 ALL: Final = -1
 CODEC_AT: Final = 22  # the byte of a batch whose last bits name its compression

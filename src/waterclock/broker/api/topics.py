@@ -1,4 +1,8 @@
-"""Topics made, grown and deleted: each answer goes out once the change is durable."""
+"""Topics made, grown and deleted; and what one broker answers always alike: no election, no quota, no partition that moves.
+
+Rule 1: an answer goes out once the change is durable.
+Rule 2: a follower takes over at an election: broker/follower.py.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.api.countdown import Countdown
-from waterclock.broker.api.demands import may_with_cluster, may_with_topic
-from waterclock.broker.api.overdue import NotKept, Refusal
-from waterclock.broker.api.table import Api
+from waterclock.broker.api.table import Api, may_with_cluster, may_with_topic
+from waterclock.broker.api.waiting import Countdown, NotKept, Refusal
+from waterclock.broker.folder.topics import MOST_PARTITIONS, Topic, Topics, why_illegal
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
-from waterclock.broker.topics import MOST_PARTITIONS, Topic, Topics, why_illegal
-from waterclock.broker.wire import portions
+from waterclock.broker.wire import answers
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity
-    from waterclock.broker.runtime import RuntimeSettings
+    from waterclock.broker.folder.runtime import RuntimeSettings
 
 CREATE: Final = 19
 DELETE: Final = 20
@@ -65,13 +67,13 @@ class TopicApis:
     # CreateTopics
 
     def create(self, request: Request) -> None:
-        portions.do(request, self._create_all(request), len(request.body.topics))
+        answers.do(request, self._create_all(request), len(request.body.topics))
 
     def _create_all(self, request: Request) -> Iterator[None]:
         times = Counter(topic.name for topic in request.body.topics)
         requested = {topic.name: topic for topic in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Countdown(len(requested), lambda: portions.answer(request, "topics", rows.values(), len(rows)))
+        several = Countdown(len(requested), lambda: answers.answer(request, "topics", rows.values(), len(rows)))
         for name, topic in requested.items():
             may = may_with_cluster(request, Operation.CREATE) or may_with_topic(request, Operation.CREATE, name)
             refusal = TWICE if times[name] > 1 else self._create_refused(topic) if may else FORBIDDEN
@@ -196,11 +198,11 @@ class TopicApis:
         named = getattr(body, "topics", None)
         pairs = [(t.name, t.topic_id) for t in named] if named is not None else [(n, None) for n in body.topic_names]
         requested = [self._one_to_delete(request, *pair, times) for pair, times in Counter(pairs).items()]
-        portions.do(request, self._delete_all(request, requested), len(requested))
+        answers.do(request, self._delete_all(request, requested), len(requested))
 
     def _delete_all(self, request: Request, requested: list[ToDelete]) -> Iterator[None]:
         rows = [self._deleted(request, one) for one in requested]
-        several = Countdown(len(requested), lambda: portions.answer(request, "responses", rows, len(rows)))
+        several = Countdown(len(requested), lambda: answers.answer(request, "responses", rows, len(rows)))
 
         def failed(row_number: int) -> None:
             rows[row_number] = self._deleted(request, requested[row_number]._replace(refusal=self._not_kept.why()))
@@ -260,13 +262,13 @@ class TopicApis:
     # CreatePartitions
 
     def grow(self, request: Request) -> None:
-        portions.do(request, self._grow_all(request), len(request.body.topics))
+        answers.do(request, self._grow_all(request), len(request.body.topics))
 
     def _grow_all(self, request: Request) -> Iterator[None]:
         times = Counter(one.name for one in request.body.topics)
         requested = {one.name: one for one in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Countdown(len(requested), lambda: portions.answer(request, "results", rows.values(), len(rows)))
+        several = Countdown(len(requested), lambda: answers.answer(request, "results", rows.values(), len(rows)))
         for name, one in requested.items():
             yield
             may = may_with_topic(request, Operation.ALTER, name)
@@ -310,3 +312,44 @@ class TopicApis:
 
 def _given(requested: Any) -> dict[str, str]:
     return {config.name: config.value for config in requested.configs}
+
+
+ELECT_LEADERS: Final = 43
+LIST_REASSIGNMENTS: Final = 46
+DESCRIBE_QUOTAS: Final = 48
+NOTHING_THERE: Final = {
+    LIST_REASSIGNMENTS: Api(lambda r: r.answer(error_code=Error.NONE, error_message=None, topics=()), 0, 0),
+    DESCRIBE_QUOTAS: Api(lambda r: r.answer(error_code=Error.NONE, error_message="", entries=()), 0, 1),
+}
+
+
+class SingleBrokerApis:
+    """ElectLeaders, ListPartitionReassignments and DescribeClientQuotas of a leader: its partitions are led already."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    def apis(self) -> dict[int, Api]:
+        return {ELECT_LEADERS: Api(self.elect, 0, 2), **NOTHING_THERE}
+
+    def elect(self, request: Request) -> None:
+        def result(topic: str, number: int) -> Error:
+            there = self._topics.partition(topic, number) is not None
+            return Error.ELECTION_NOT_NEEDED if there else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+        answer_election(request, result)
+
+
+def answer_election(request: Request, result: Callable[[str, int], Error], error: Error = Error.NONE) -> None:
+    """Answer for each partition that was named `result(topic, number)`; if all were meant, `error` alone."""
+    rows = []
+    for requested in request.body.topic_partitions or ():
+        found = [(number, result(requested.topic, number)) for number in requested.partitions]
+        results = tuple(
+            request.make(
+                "PartitionResult", partition_id=number, error_code=one, error_message=one.name if one else None
+            )
+            for number, one in found
+        )
+        rows.append(request.make("ReplicaElectionResult", topic=requested.topic, partition_result=results))
+    request.answer(error_code=error, replica_election_results=tuple(rows))

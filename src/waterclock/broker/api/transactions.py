@@ -12,12 +12,11 @@ from collections.abc import Container
 from datetime import timedelta
 from typing import Any, Final
 
-from waterclock.broker.api.countdown import Countdown
-from waterclock.broker.api.demands import may_with_topic
-from waterclock.broker.api.table import Api
+from waterclock.broker.api.table import Api, may_with_topic
+from waterclock.broker.api.waiting import Countdown
+from waterclock.broker.folder.topics import TopicPartition, Topics
 from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.security.acls import Operation
-from waterclock.broker.topics import TopicPartition, Topics
 from waterclock.broker.transactions.coordinator import CommittingMember, TransactionCoordinator
 from waterclock.broker.transactions.record import NONE, ProducerId
 from waterclock.broker.wire.codec import Request

@@ -18,15 +18,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
+from waterclock.broker.groups.assignment import (
+    ASSIGNORS,
+    NO_PARTS,
+    STABLE,
+    ConsumerMember,
+    TopicIdPartition,
+    parts,
+    reconcile,
+    rows,
+)
 from waterclock.broker.groups.members import CONSUMER
-from waterclock.broker.groups.reconcile import NO_PARTS, STABLE, ConsumerMember, parts, reconcile, rows
 from waterclock.broker.groups.subscriptions import SeenTopic, Subscriptions
 from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import Topics
+    from waterclock.broker.folder.topics import Topics
 
 NAMESPACE: Final = "consumer_group"
 MEMBERS: Final = "consumer_member"

@@ -2,7 +2,7 @@
 
 Rule 1: a group that has offsets exists: if only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
-    then; what a consumer group has become is taken back if the store refuses it: handover.py.
+    then; what a consumer group has become is taken back if the store refuses it: migration.py.
 Rule 3: an empty group makes way for one of the other protocol. One with members goes over to it with them: migration.py.
 """
 
@@ -13,16 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups import consumer
+from waterclock.broker.groups.assignment import JOINS
 from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, ClassicState
 from waterclock.broker.groups.consumer import ConsumerGroup
-from waterclock.broker.groups.handover import Group, Handover
 from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
 from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest, MemberIdentity, Sync, SyncAnswer
+from waterclock.broker.groups.migration import Group, Handover
 from waterclock.broker.groups.mixed import ClassicMembers
 from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets
 from waterclock.broker.groups.rebalance import Rebalance
-from waterclock.broker.groups.reconcile import JOINS
-from waterclock.broker.groups.sessions import Sessions
+from waterclock.broker.groups.timeouts import Sessions
 from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.settings import Settings
 from waterclock.broker.store import Store, Then
@@ -31,7 +31,7 @@ from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import TopicPartition, Topics
+    from waterclock.broker.folder.topics import TopicPartition, Topics
 
 MINUTE_MS: Final = 60_000
 

@@ -5,8 +5,8 @@ A heartbeat of a member, in this order:
 1. Who is it? New (epoch 0), known in this epoch or in the one before, or fenced.
 2. What is new: its subscription, or the topics themselves? Then the group has a new epoch.
 3. Is the target older than the epoch? Then the assignor divides anew.
-4. Is the member not at its target? Then it lets go, takes, or waits: reconcile.py.
-5. Its session begins anew; and while it has something to let go of, the rebalance timeout runs: presence.py.
+4. Is the member not at its target? Then it lets go, takes, or waits: assignment.py.
+5. Its session begins anew; and while it has something to let go of, the rebalance timeout runs: timeouts.py.
 6. It is answered when all that is durable; with its partitions if they changed, or if it said everything anew.
 
 Rule 1: an older epoch is good only if our last answer may have been lost: one epoch back, and nothing read beyond.
@@ -22,16 +22,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
+from waterclock.broker.groups.assignment import ASSIGNORS, JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup
-from waterclock.broker.groups.patterns import matcher
-from waterclock.broker.groups.presence import Presence
-from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember
+from waterclock.broker.groups.subscriptions import matcher
+from waterclock.broker.groups.timeouts import Presence
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import Topics
+    from waterclock.broker.folder.topics import Topics
 
 
 SHOWN: Final = 249  # characters of a pattern, in an error's message

@@ -7,8 +7,8 @@ ConsumerGroupHeartbeat does for the others. The broker divides; nobody leads, an
     Heartbeat      it is to join again: there is a new target, or something to let go of, or to take
     LeaveGroup     these members are out, whichever protocol they speak
 
-Rule 1: the rest is as with the new protocol: a step towards the target with each JoinGroup (reconcile.py). One that lets go
-    of everything to join again has nothing in its subscription; one that reads on says what.
+Rule 1: the rest is as with the new protocol: a step towards the target with each JoinGroup (assignment.py). One that
+    lets go of everything to join again has nothing in its subscription; one that reads on says what.
 Rule 2: every member must speak a protocol that the others of the classic one speak too: they may be a classic group again.
 Source: KIP-848, KIP-345 (who is named by its instance).
 """
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from waterclock.broker.groups.assignment import UNRELEASED, UNREVOKED, ClassicSide, ConsumerMember
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.embedded import Subscription, read_subscription
 from waterclock.broker.groups.members import (
@@ -35,13 +36,12 @@ from waterclock.broker.groups.members import (
     check_member,
 )
 from waterclock.broker.groups.migration import POLICY, encoded, known
-from waterclock.broker.groups.presence import Presence
-from waterclock.broker.groups.reconcile import UNRELEASED, UNREVOKED, ClassicSide, ConsumerMember
+from waterclock.broker.groups.timeouts import Presence
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import Topics
+    from waterclock.broker.folder.topics import Topics
 
 
 class ClassicMembers:

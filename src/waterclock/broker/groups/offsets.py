@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from waterclock.broker.store import Entry, Store
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import TopicPartition, Topics
+    from waterclock.broker.folder.topics import TopicPartition, Topics
 
 NAMESPACE: Final = "offset"
 NEVER: Final = -1

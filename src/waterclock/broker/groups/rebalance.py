@@ -1,7 +1,7 @@
 """The classic protocol: members join, the leader divides, everybody asks for its share, heartbeats say who is there.
 
     request        by whom                       then
-    JoinGroup      nobody yet, or a member       it waits for the next generation (joins.py), or is answered with this one
+    JoinGroup      nobody yet, or a member       it waits for the next generation (timeouts.py), or answered with this one
     SyncGroup      a member of the generation    the leader's division becomes durable; the others wait for it
     Heartbeat      a member of the generation    its session begins anew; it hears of a rebalance here
     LeaveGroup     anybody                       those members are out, and the others divide anew
@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.groups.classic import ClassicGroup, ClassicState
-from waterclock.broker.groups.joins import DelayedJoin, DelayedSync, InitialJoin, wait
 from waterclock.broker.groups.members import (
     NOBODY,
     ClassicMember,
@@ -33,7 +32,7 @@ from waterclock.broker.groups.members import (
     Sync,
     SyncAnswer,
 )
-from waterclock.broker.groups.sessions import Sessions
+from waterclock.broker.groups.timeouts import DelayedJoin, DelayedSync, InitialJoin, Sessions, wait
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import Purgatory

@@ -1,21 +1,59 @@
 """What a consumer group subscribes to, by name and by pattern, against the topics that there are.
 
+Patterns are RE2's, as with Apache Kafka. Python's own may try for ever over one short name, and everybody would wait for
+the loop meanwhile. RE2 takes as long as the pattern is, times the name.
+
 Rule 1: names and patterns are counted, so that a heartbeat costs as much as there are topics, not members.
-Rule 2: a pattern must match the whole name (patterns.py).
+Rule 2: a pattern must match the whole name.
 Rule 3: a pattern finds the topics that its member may see; it is looked at anew when that changes.
+Rule 4: RE2 is imported with the first pattern: most brokers never see one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from waterclock.broker.groups.patterns import matcher
-from waterclock.broker.groups.reconcile import ConsumerMember
+from waterclock.broker.groups.assignment import ConsumerMember
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import Topics
+    from waterclock.broker.folder.topics import Topics
+
+LONGEST: Final = 32_767  # characters; a string of Kafka's protocol was never longer before its flexible versions
+MOST_BYTES: Final = 512 << 10  # for one pattern when it is compiled; RE2's module keeps the last 128
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """A function that says whether a name matches `pattern`. ValueError if RE2 refuses it, with RE2's reason.
+
+    >>> matches = matcher("orders-.*")
+    >>> matches("orders-1"), matches("my-orders-1")
+    (True, False)
+    """
+    import re2
+
+    if len(pattern) > LONGEST:
+        raise ValueError(f"{len(pattern)} characters, and {LONGEST} are allowed")
+    try:
+        compiled = re2.compile(pattern, _options())
+    except re2.error as error:
+        why = error.args[0] if error.args else ""
+        raise ValueError(why.decode(errors="replace") if isinstance(why, bytes) else str(why)) from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+@cache
+def _options() -> Any:
+    import re2
+
+    options = re2.Options()
+    options.max_mem = MOST_BYTES
+    options.never_capture = True
+    options.log_errors = False
+    return options
 
 
 class Pattern(NamedTuple):

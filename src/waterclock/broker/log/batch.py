@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from waterclock.broker.buffers import Buffer
+from waterclock.broker.net.outgoing import Buffer
 
 LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER: Final = LAYOUT.size  # 61 bytes

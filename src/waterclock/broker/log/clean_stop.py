@@ -14,7 +14,7 @@
 Rule 1: it names a partition only if all of it is durable and no compaction is in the midst of its files.
 Rule 2: if it holds, nothing was undurable: nothing need be read again, flushed or written.
 Rule 3: it names the run of the broker that was stopped, if the store had taken that: a number, new with each start
-    (folder/data_folder.py). One without a run is an earlier version's.
+    (folder/inventory.py). One without a run is an earlier version's.
 Rule 4: an end that any mark names, this one or one that was renamed, is an offset that no record is given again: `ends`.
 """
 

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
-from waterclock.broker.buffers import Buffer
+from waterclock.broker.net.outgoing import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 MOST_UNPACKED: Final = 32 << 20

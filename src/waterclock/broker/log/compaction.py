@@ -35,7 +35,6 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from waterclock.broker.buffers import Buffer
 from waterclock.broker.log.aborted import ROW
 from waterclock.broker.log.batch import Batch, commits
 from waterclock.broker.log.index import NEVER, Index
@@ -44,6 +43,7 @@ from waterclock.broker.log.producers import AbortedTransaction, Producer
 from waterclock.broker.log.records import A_FEW, Record, emptied, horizon_of, keys, records, rewritten
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import CLEANED, swap
+from waterclock.broker.net.outgoing import Buffer
 
 MAP_BYTES: Final = 64 << 20  # for keys and their offsets; if it is full, the rest waits for the next compaction
 ENTRY_BYTES: Final = 160  # what a key costs beside its own bytes

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from waterclock.broker.buffers import Buffer, Slice
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
@@ -38,6 +37,7 @@ from waterclock.broker.log.records import keyless
 from waterclock.broker.log.scrubbing import sound_bytes
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.snapshot import Snapshots, packed
+from waterclock.broker.net.outgoing import Buffer, Slice
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.worker import Do, at_once
 

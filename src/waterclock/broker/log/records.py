@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from waterclock.broker.buffers import Buffer
 from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, HORIZON, LAYOUT, Batch, header_of, sealed
 from waterclock.broker.log.codecs import at_once, compressed, in_portions, uncompressed
+from waterclock.broker.net.outgoing import Buffer
 
 A_FEW: Final = 256  # records between two pauses
 

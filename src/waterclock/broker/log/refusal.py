@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from waterclock.broker.buffers import Buffer
 from waterclock.broker.log.batch import CODEC, header_of
 from waterclock.broker.log.records import Record, records
+from waterclock.broker.net.outgoing import Buffer
 from waterclock.broker.settings import TopicSettings
 from waterclock.broker.wire.errors import Error
 

@@ -31,8 +31,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from waterclock.broker.aside import set_aside
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.errors import LogDamaged, set_aside
 from waterclock.broker.log.batch import BASE, HEADER, PREFIX, header_of
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.write_ahead import HEAD, MARK, NAMES, ROW, STANDS, SUMMED, remove

@@ -22,15 +22,15 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, StoredIndex, last_row
+from waterclock.broker.net.outgoing import Buffer
 from waterclock.disk import flush_file, flush_folder, write_all
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
-LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (folder/labels.py)
+LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (folder/making.py)
 log = logging.getLogger("waterclock.broker")
 FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
 

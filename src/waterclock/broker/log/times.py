@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from waterclock.broker.buffers import Slice
 from waterclock.broker.log.batch import PREFIX, Batch
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import timestamps
 from waterclock.broker.log.segment import Segment
+from waterclock.broker.net.outgoing import Slice
 
 
 class RecordTime(NamedTuple):

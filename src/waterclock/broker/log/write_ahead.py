@@ -18,7 +18,7 @@ Rule 3: the files are there from the first small append on until everything stan
 Rule 4: any thread may write a frame, one at a time. A flush that fails ends the process: durable.py. A frame that the disk
     does not take (reserved room is no promise if files are copied on write, or their size is limited) was not flushed:
     whoever hands it in gets OSError, and flushes the files themselves.
-Rule 5: each frame names the run of the broker that wrote it, a number that is new with each start (folder/data_folder.py):
+Rule 5: each frame names the run of the broker that wrote it, a number that is new with each start (folder/inventory.py):
     what lies here from before, or from another folder, is known by that.
 """
 

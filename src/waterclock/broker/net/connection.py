@@ -3,8 +3,8 @@
 asyncio's transports are not used: they refuse writes while a file is being sent, and copy what a socket did not take.
 
 Rule 1: requests that arrive in one read are served from one shared buffer without a copy: a handler keeps no view of it.
-    A request that does not fit a read gets a buffer of its own, which grows with what arrives (`memory.py`), in bounded
-    time (`arriving.py`).
+    A request that does not fit a read gets a buffer of its own, which grows with what arrives (`limits.py`), in bounded
+    time.
 Rule 2: a client that does not read its answers is not read from either: what it can make us hold is bounded.
 Rule 3: of many requests that came at once a few are served; the rest is kept as it came, and has its turn among others
     (`turns.py`). Nothing is read while something is kept: requests are served in their order.
@@ -20,10 +20,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from waterclock.broker.buffers import Slice
-from waterclock.broker.net.frame import SIZE, Frame
-from waterclock.broker.net.hub import Hub
-from waterclock.broker.net.outgoing import AnswerPart, Ready, Slot
+from waterclock.broker.net.limits import SIZE, Frame, Hub
+from waterclock.broker.net.outgoing import AnswerPart, Ready, Slice, Slot
 from waterclock.broker.net.turns import MANY, SLICE_NS
 
 INBOX: Final = 256 << 10  # bytes of one read
@@ -51,7 +49,7 @@ class Connection:
         self.login: Any = None  # how far it has come with saying so
         self.rights: Any = None  # what it may do, as far as the authorizer has decided
         self.client_id = ""
-        self.heard = hub.idle.turn  # when something last went through, by the turns of `idle.py`
+        self.heard = hub.idle.turn  # when something last went through, by the turns of `IdleWatch`
         self.unsent = 0  # bytes of answers, those in files not counted
         self._out: deque[AnswerPart | memoryview] = deque()
         self._frame: Frame | None = None  # the request that arrives, if it does not fit a read

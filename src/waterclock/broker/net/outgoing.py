@@ -7,11 +7,34 @@ Rule 3: whoever waits for something to answer with may hear that nobody waits fo
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
 
-from waterclock.broker.buffers import Slice
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+
+class OpenFile(Protocol):
+    """A file that is open as long as this is held."""
+
+    @property
+    def fd(self) -> int: ...
+
+
+class Slice:
+    """Bytes of a segment on their way to a reader: `size` bytes from byte `at`. Holds the file open."""
+
+    __slots__ = ("at", "segment", "size")
+
+    def __init__(self, segment: OpenFile, at: int, size: int) -> None:
+        self.segment = segment
+        self.at = at
+        self.size = size
+
+    def read(self) -> bytes:
+        return os.pread(self.segment.fd, self.size, self.at)
+
 
 AnswerPart: TypeAlias = "bytes | Slice"
 

@@ -1,7 +1,7 @@
 """A follower's side of requests that only its leader can serve: they are passed on, as Kafka's brokers do (KIP-590).
 
 1. The request is wrapped, with its client's name and address, into an Envelope.
-2. The leader is asked, as the link's user. What it does with it stands in api/envelopes.py.
+2. The leader is asked, as the link's user. What it does with it stands in api/elsewhere.py.
 3. Its answer is handed on.
 
 Rule 1: one after the other, in the order in which they came: a client may send several that build upon each other.
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.wire import client as asking
+from waterclock.broker.wire.answers import refuse
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity

@@ -19,8 +19,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from waterclock.broker.security.link import OPEN, PLAIN, LinkAccess
-from waterclock.broker.security.scram import AccessDenied
-from waterclock.broker.security.scram_client import ScramClient
+from waterclock.broker.security.scram import AccessDenied, ScramClient
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError, WaterclockError

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.folder.inventory import JOURNAL, NAMESPACE
+from waterclock.broker.folder.topics import Topics
 from waterclock.broker.log.batch import PREFIX, header_of
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import flush_files
@@ -25,7 +26,6 @@ from waterclock.broker.log.recovery import Said, open_partition
 from waterclock.broker.replication.journal import OWN, TOPIC, read
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
-from waterclock.broker.topics import Topics
 from waterclock.disk import make_folder
 from waterclock.errors import WaterclockError
 

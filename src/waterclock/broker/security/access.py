@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.net.connection import Connection
-from waterclock.broker.net.listener import Connect, Listener
+from waterclock.broker.net.listener import Connect, Listener, connector
 from waterclock.broker.security.link import OPEN, LinkAccess, check_private
 from waterclock.broker.security.users import parsed
 from waterclock.errors import UsageError
@@ -138,9 +138,7 @@ def listener_for(loop: Any, address: tuple[str, int], settings: Settings, timer:
     connect: Connect = Connection
     context = access.context()
     if context is not None:
-        from waterclock.broker.net import tls
-
-        connect = tls.connector(context)
+        connect = connector(context)
     listener = Listener(loop, address, settings, timer, connect)
     if access.users:
         listener.largest_unknown = min(listener.largest_request, LARGEST_UNKNOWN)

@@ -1,4 +1,4 @@
-"""ACLs as data: who may do what to which resources, and filters that find them. The numbers are the protocol's.
+"""ACLs as data: who may do what to which resources, filters and an index that find them. The numbers are the protocol's.
 
     pattern     is about
     LITERAL     the resource of that name; with the name *, every resource of the type
@@ -6,6 +6,7 @@
 
 Rule 1: an ACL is all of its fields: two with the same are one.
 Rule 2: a principal is TYPE:NAME; `User:*` is everybody, and so is the host *.
+Rule 3: in the index a question costs one look-up for the name, one for *, and one for each length that a prefix has.
 Source: KIP-11, KIP-290 (patterns), KIP-372 (filters), KIP-373 (users), KIP-939 (two-phase commit).
 """
 
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -149,3 +152,67 @@ def same_host(host: str) -> str:
         return host
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
+
+
+class AclIndex:
+    """A set of ACLs.
+
+    >>> index = AclIndex()
+    >>> index.add(Acl(2, "pay", PatternType.PREFIXED, "User:a", "*", 3, 3))
+    >>> [acl.name for acl in index.about(2, "payments")]
+    ['pay']
+    """
+
+    def __init__(self) -> None:
+        self._acls: dict[Acl, None] = {}  # in the order of their coming
+        self._about: dict[tuple[int, int, str], dict[Acl, None]] = {}
+        self._lengths: dict[int, Counter[int]] = {}  # of prefixes, by resource type
+
+    def __iter__(self) -> Iterator[Acl]:
+        return iter(self._acls)
+
+    def __len__(self) -> int:
+        return len(self._acls)
+
+    def replace(self, acls: Iterable[Acl]) -> None:
+        """Hold these and no others."""
+        self._acls = {}
+        self._about = {}
+        self._lengths = {}
+        for acl in acls:
+            self.add(acl)
+
+    def add(self, acl: Acl) -> None:
+        if acl in self._acls:
+            return
+        self._acls[acl] = None
+        self._about.setdefault(_pattern(acl), {})[acl] = None
+        if acl.pattern_type == PatternType.PREFIXED:
+            self._lengths.setdefault(acl.resource_type, Counter())[len(acl.name)] += 1
+
+    def discard(self, acl: Acl) -> None:
+        if acl not in self._acls:
+            return
+        del self._acls[acl]
+        rest = self._about[_pattern(acl)]
+        del rest[acl]
+        if not rest:
+            del self._about[_pattern(acl)]
+        if acl.pattern_type == PatternType.PREFIXED:
+            lengths = self._lengths[acl.resource_type]
+            lengths[len(acl.name)] -= 1
+            if not lengths[len(acl.name)]:
+                del lengths[len(acl.name)]
+
+    def about(self, resource_type: int, name: str) -> Iterator[Acl]:
+        """The ACLs about a resource, of anybody."""
+        yield from self._about.get((resource_type, PatternType.LITERAL, name), ())
+        if name != EVERY:
+            yield from self._about.get((resource_type, PatternType.LITERAL, EVERY), ())
+        for length in self._lengths.get(resource_type, ()):
+            if length <= len(name):
+                yield from self._about.get((resource_type, PatternType.PREFIXED, name[:length]), ())
+
+
+def _pattern(acl: Acl) -> tuple[int, int, str]:
+    return acl.resource_type, acl.pattern_type, acl.name

@@ -24,11 +24,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
-from waterclock.broker.security.acl_index import AclIndex
 from waterclock.broker.security.acls import (
     EVERY,
     EVERYBODY,
     Acl,
+    AclIndex,
     Operation,
     PatternType,
     Permission,

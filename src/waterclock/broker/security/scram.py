@@ -7,8 +7,12 @@
 
 Rule 1: only what is needed to check a proof is kept: StoredKey and ServerKey, from which no password and no proof follows.
 Rule 2: a user that is not known gets a salt all the same, always the same one, and fails at the proof: the exchange does
-    not tell who is known.
+    not show who is known.
 Rule 3: no channel binding; a client that could bind ("y") is let in, one that insists ("p=") is not.
+Rule 4: as a client, this broker does not speak to a server that does not prove that it has the user's keys: it may be
+    anybody who listens there.
+Rule 5: few iterations would let such a one find the password in what it was sent, and many would keep this one busy: both
+    are refused.
 Source: RFC 5802, RFC 7677; the text form of a credential is RFC 5803's. The names of the keys are theirs.
 """
 
@@ -150,3 +154,58 @@ class Scram:
             return False
         client_key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
         return hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
+
+
+TAKEN_ITERATIONS: Final = range(4096, 1_000_000)
+SERVERS_FIRST: Final = re.compile(r"r=([!-+\--~]+),s=([^,]+),i=(\d{1,7})(?:,.*)?")
+
+
+class ScramClient:
+    """The client's side of one exchange as `user`: `first()`, then `final(answer)`, then `check(answer)`.
+
+    >>> ScramClient("SCRAM-SHA-256", "a,b", "secret").first().startswith(b"n,,n=a=2Cb,r=")
+    True
+    """
+
+    def __init__(self, mechanism: str, user: str, password: str) -> None:
+        self._hash, self._password = HASHES[mechanism], password
+        self._nonce = secrets.token_urlsafe(18)
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        self._bare = f"n={name},r={self._nonce}"
+        self._signature = b""
+
+    def first(self) -> bytes:
+        """The first message."""
+        return f"n,,{self._bare}".encode()
+
+    def final(self, answer: bytes) -> bytes:
+        """The proof, after the server's first answer; AccessDenied if that is none."""
+        said = answer.decode(errors="replace")
+        nonce, salt, iterations = self._read(said)
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(errors="surrogateescape"), salt, iterations)
+        without = f"c=biws,r={nonce}"
+        whole = f"{self._bare},{said},{without}".encode()
+        client_key = hmac.digest(salted, b"Client Key", self._hash)
+        signed = hmac.digest(hashlib.new(self._hash, client_key).digest(), whole, self._hash)
+        proof = bytes(a ^ b for a, b in zip(client_key, signed, strict=True))
+        self._signature = hmac.digest(hmac.digest(salted, b"Server Key", self._hash), whole, self._hash)
+        return f"{without},p={base64.b64encode(proof).decode()}".encode()
+
+    def _read(self, said: str) -> tuple[str, bytes, int]:
+        match = SERVERS_FIRST.fullmatch(said)
+        if match is None or not match[1].startswith(self._nonce) or match[1] == self._nonce:
+            raise AccessDenied("the server's first message is not of SCRAM, or not for this client")
+        if int(match[3]) not in TAKEN_ITERATIONS:
+            raise AccessDenied(
+                f"the server asks for {match[3]} iterations; from {TAKEN_ITERATIONS.start} on they are taken"
+            )
+        try:
+            return match[1], base64.b64decode(match[2], validate=True), int(match[3])
+        except binascii.Error:
+            raise AccessDenied("the server's salt is not base64") from None
+
+    def check(self, answer: bytes) -> None:
+        """AccessDenied if the server did not prove that it knows the user. Rule 4."""
+        expected = b"v=" + base64.b64encode(self._signature)
+        if not self._signature or not hmac.compare_digest(answer.split(b",")[0], expected):
+            raise AccessDenied("the server did not prove that it knows this user")

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from waterclock.broker.buffers import Buffer
 from waterclock.broker.log.batch import HEADER, TRANSACTIONAL, header_of
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.net.outgoing import Buffer
 from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
 from waterclock.broker.transactions.states import DECIDED, TransactionState
 from waterclock.broker.wire.errors import Error

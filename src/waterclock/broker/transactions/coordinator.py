@@ -34,10 +34,10 @@ from waterclock.purgatory import Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
+    from waterclock.broker.folder.topics import TopicPartition, Topics
     from waterclock.broker.groups.offsets import CommittedOffset
     from waterclock.broker.settings import Settings
     from waterclock.broker.store import Store
-    from waterclock.broker.topics import TopicPartition, Topics
     from waterclock.timer import AsyncTimer
 
 UNAVAILABLE: Final = Error.COORDINATOR_NOT_AVAILABLE

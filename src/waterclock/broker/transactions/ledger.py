@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from waterclock.broker.folder.topics import TopicPartition
 from waterclock.broker.store import Entry, Store, Then
-from waterclock.broker.topics import TopicPartition
 from waterclock.broker.transactions.record import NONE, TransactionRecord, follows
 from waterclock.broker.transactions.states import TransactionState
 

@@ -31,8 +31,8 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
+    from waterclock.broker.folder.topics import Topics
     from waterclock.broker.groups.offsets import GroupOffsets
-    from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
 
 RETRY_S: Final = 1.0

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from waterclock.broker.folder.topics import TopicPartition
 from waterclock.broker.groups.offsets import CommittedOffset
-from waterclock.broker.topics import TopicPartition
 from waterclock.broker.transactions.states import BEFORE, DECIDED, TransactionState
 
 NONE: Final = -1

@@ -31,7 +31,7 @@ from waterclock.broker.transactions.record import NONE, ProducerId, TransactionR
 from waterclock.broker.transactions.states import DECIDED, TransactionState
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import TopicPartition
+    from waterclock.broker.folder.topics import TopicPartition
     from waterclock.broker.transactions.coordinator import TransactionCoordinator
 
 

@@ -9,8 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from waterclock.broker.buffers import Slice
-from waterclock.broker.net.outgoing import AnswerPart
+from waterclock.broker.net.outgoing import AnswerPart, Slice
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import (
     INT32,

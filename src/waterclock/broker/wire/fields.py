@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from waterclock.broker.buffers import Buffer
+from waterclock.broker.net.outgoing import Buffer
 
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")

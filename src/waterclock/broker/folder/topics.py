@@ -1,7 +1,7 @@
 """The topics: their names, ids, settings, and the folders of their partitions.
 
 Rule 1: a topic is kept in the store before anybody hears of it or can append to it, and its folders are made before
-    that, each with its label (folder/labels.py); so is a new partition. What a crash leaves of that,
+    that, each with its label (folder/making.py); so is a new partition. What a crash leaves of that,
     folder/inventory.py finds.
 Rule 2: a name is checked before it becomes a path.
 Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back. The store
@@ -23,8 +23,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from waterclock.broker.folder.inventory import DELETED, NAMESPACE, TOPICS
-from waterclock.broker.folder.labels import FolderLabel, begin_label, folder_of, write_label
-from waterclock.broker.folder.making import Maker
+from waterclock.broker.folder.making import FolderLabel, Maker, begin_label, folder_of, write_label
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import Said, begin_partition, open_partition

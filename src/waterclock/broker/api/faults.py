@@ -12,18 +12,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from waterclock.broker.net.outgoing import AnswerPart, Slot
-from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.answers import refuse, topics_of
+from waterclock.broker.wire.codec import KEYS, Request
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.names import KEYS
-from waterclock.broker.wire.refusal import refuse, topics_of
 from waterclock.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from waterclock.broker.api.table import ApiTable
     from waterclock.broker.flusher import Flusher
+    from waterclock.broker.folder.topics import Topics
     from waterclock.broker.log.partition import Partition
     from waterclock.broker.net.connection import Connection
-    from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
 
 T = TypeVar("T")

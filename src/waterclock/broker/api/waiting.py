@@ -1,4 +1,4 @@
-"""Changes that the store has not kept, or not yet: what their clients are answered, and when.
+"""Answers that wait for the store: about several changes, and about changes that it has not kept, or not yet.
 
     the change                                                      the answer
     was refused: too few brokers are in sync                        REQUEST_TIMED_OUT: as from Apache Kafka while too few
@@ -8,9 +8,9 @@
     stands in the store, and waits for a follower that dropped out  after PATIENCE_S an error after which clients try again
 
 What stands in the store cannot be taken back, and is done when the follower has it (replication/journal.py). That may
-take for ever; its client need not know. As Apache Kafka's coordinators do after offsets.commit.timeout.ms, it is answered
-with an error after which clients try again, while fewer brokers are in sync than min.insync.replicas asks for. The change
-may be made all the same, as after any request that timed out.
+take for ever; its client need not know. As Apache Kafka's coordinators do after offsets.commit.timeout.ms, the broker
+answers with an error after which clients try again, while fewer brokers are in sync than min.insync.replicas asks for.
+The change may be made all the same, as after any request that timed out.
 
 Rule 1: who waits for something else, such as the other members of a group, goes on waiting.
 Rule 2: an answer that comes after that goes nowhere: `Request.send`.
@@ -22,12 +22,37 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from waterclock.broker.wire.answers import refuse
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
     from waterclock.broker.replication.leader import Leader
     from waterclock.broker.wire.codec import Request
+
+
+class Countdown:
+    """Calls `answer()` once `settled` was called `count` times; at once if there is nothing to wait for."""
+
+    def __init__(self, count: int, answer: Callable[[], None]) -> None:
+        self._left, self._answer = count + 1, answer
+        self.settled()
+
+    def settled(self, done: bool = True) -> None:
+        """One more of them is."""
+        self._left -= 1
+        if not self._left:
+            self._answer()
+
+    def after(self, failed: Callable[[], None]) -> Callable[[bool], None]:
+        """A `then` for the store: `failed()` is called before this one is settled, if the disk refused it."""
+
+        def then(done: bool) -> None:
+            if not done:
+                failed()
+            self.settled()
+
+        return then
+
 
 Refusal = tuple[Error, str | None]
 BY_THE_DISK: Final = Error.KAFKA_STORAGE_ERROR, "The change could not be kept."
