@@ -63,7 +63,7 @@ from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.store import Entry
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
-from waterclock.broker.transactions.restart import take_up
+from waterclock.broker.transactions.markers import take_up
 from waterclock.broker.upkeep.scrub import Scrub
 from waterclock.broker.upkeep.upkeep import Upkeep
 from waterclock.broker.worker import Worker

@@ -14,7 +14,7 @@ from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.states import TransactionState
+from waterclock.broker.transactions.record import TransactionState
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 

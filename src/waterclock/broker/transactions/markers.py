@@ -1,41 +1,58 @@
-"""How a transaction ends, once somebody has asked for it and may.
+"""How a transaction ends, once a client has asked for it and may; and what a start makes of those that a crash cut off.
 
 1. The decision is written down: PrepareCommit with the offsets of its groups, or PrepareAbort; one commit of the store.
    Before it is durable nothing has happened; after it, nothing can change it.
 2. The groups see the offsets, or are let go.
 3. A marker is appended to each of its partitions. Readers of committed records may pass.
-4. The markers are durable, here and with the followers in sync. Complete: whoever asked is answered, and the next
+4. The markers are durable, here and with the followers in sync. Complete: the client is answered, and the next
    transaction may begin.
 
-Nobody is answered before 4: so a reader that asks after the answer finds the records, and the row of the store may be
+Nobody is answered before 4: so a reader that comes after the answer finds the records, and the row of the store may be
 overwritten by the next transaction without a marker getting lost.
 
 A crash before 1: the transaction is open; its producer goes on, or its timeout aborts it.
 A crash after 1, 2 or 3: the next start does 3 and 4 if no marker is found. Step 2 is in 1 already.
 
+    the store says       the log has the producer's transaction open    then a start (`take_up`)
+    PrepareCommit,       with an epoch of the decision                  writes its marker: committed or aborted
+    PrepareAbort         -                                              has the marker there already
+    Ongoing              in a partition that takes part                 goes on, with what is left of its timeout
+    anything             elsewhere, with the name's present epoch       goes on, and the partition takes part: the
+                                                                        producer was not answered, and will send again
+    anything else        -                                              aborts it: nobody can end it any more
+
+Which epochs a decision concerns: under protocol 1 its own; under protocol 2, and if the producer was shut out, those
+before, as the marker's epoch is the next one: what has the marker's epoch already belongs to the next transaction.
+
 Rule 1: a partition that cannot be appended to (the disk is full) is tried again, until it can.
 Rule 2: a partition that was deleted needs no marker.
+Rule 3: after a start every marker is on this disk before the first client is let in. Done twice, it does nothing the
+    second time.
+Rule 4: a decided transaction is complete when the followers in sync have its markers too: CONCURRENT_TRANSACTIONS until
+    then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from waterclock.broker.log.batch import marker
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
-from waterclock.broker.transactions.record import TransactionRecord
+from waterclock.broker.transactions.ledger import RETRY_S, Transaction, TransactionLedger
+from waterclock.broker.transactions.record import DECIDED, NONE, ProducerId, TransactionRecord, TransactionState
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
     from waterclock.broker.groups.offsets import GroupOffsets
-    from waterclock.broker.topics import Topics
+    from waterclock.broker.topics import TopicPartition, Topics
+    from waterclock.broker.transactions.coordinator import TransactionCoordinator
     from waterclock.timer import AsyncTimer
 
-RETRY_S: Final = 1.0
 COORDINATOR_EPOCH: Final = 0  # there has never been another one
 
 Then: TypeAlias = "Callable[[Error], Any]"
@@ -72,7 +89,7 @@ class DelayedMarkers:
 
 
 class MarkerWriter:
-    """`produces` is the purgatory that is asked when partitions become durable; `over(transaction)` is called for
+    """`produces` is the purgatory that looks whenever partitions become durable; `over(transaction)` is called for
     each whose end is decided.
     """
 
@@ -158,3 +175,68 @@ class MarkerWriter:
             return
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, None)
         self._produces.try_complete_else_watch(op, tuple(partition for partition, _ in waits))
+
+
+def take_up(
+    coordinator: TransactionCoordinator, partitions: Iterable[Partition], raise_high: Callable[[Partition], None]
+) -> None:
+    """Bring what the store says and what the logs have together."""
+    every, marked = list(partitions), dict[Transaction, list[Partition]]()
+    for transaction in coordinator.ledger.by_name.values():
+        transaction.durable = transaction.changed
+        coordinator.timeouts.expect(transaction)
+        if (record := transaction.record).state in DECIDED:
+            marked[transaction] = [p for p in coordinator.ending.partitions(record) if _concerns(record, p)]
+            for partition in marked[transaction]:
+                _mark(partition, *record.id, record.commits, coordinator.wall_ms())
+    joining, aborted = _undecided(coordinator, every)
+    for partition in dict.fromkeys([*aborted, *(p for several in marked.values() for p in several)]):
+        make_durable(partition)
+        raise_high(partition)
+    for transaction in coordinator.ledger.by_name.values():
+        waits = [(partition, partition.end) for partition in marked.get(transaction, ())]
+        coordinator.ending.wait(waits, partial(_go_on, coordinator, transaction, joining.get(transaction, [])))
+
+
+def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joining: list[TopicPartition]) -> None:
+    """What was decided is complete; what is open has its time."""
+    if transaction.record.state in DECIDED:
+        transaction.become(transaction.record.completed())
+    for tp in joining:  # the partition has it open, and the store did not know
+        transaction.become(transaction.record.joined_by((tp,), (), coordinator.wall_ms()))
+    if transaction.record.state is TransactionState.ONGOING:
+        coordinator.resume(transaction)
+
+
+def _concerns(record: TransactionRecord, partition: Partition) -> bool:
+    """Whether the partition has that very transaction open."""
+    if record.producer_id not in partition.producers.open:
+        return False
+    epoch = partition.producers.known[record.producer_id].epoch
+    return epoch < record.epoch or (epoch == record.epoch and record.protocol == 1)
+
+
+def _undecided(
+    coordinator: TransactionCoordinator, partitions: list[Partition]
+) -> tuple[dict[Transaction, list[TopicPartition]], list[Partition]]:
+    """What is open in the logs and was not decided: what takes part in which transaction, and where it was aborted."""
+    joining: dict[Transaction, list[TopicPartition]] = {}
+    known = [t for t in coordinator.ledger.by_name.values() if t.record.epoch != NONE]
+    owners = {(t.record.completed() if t.record.state in DECIDED else t.record).id: t for t in known}
+    aborted = []
+    for partition in partitions:
+        for producer_id in list(partition.producers.open):
+            epoch = partition.producers.known[producer_id].epoch
+            owner = owners.get(ProducerId(producer_id, epoch))
+            if owner is not None:
+                joining.setdefault(owner, []).append((partition.topic, partition.number))
+            else:
+                _mark(partition, producer_id, epoch, False, coordinator.wall_ms())
+                aborted.append(partition)
+    return joining, aborted
+
+
+def _mark(partition: Partition, producer_id: int, epoch: int, commit: bool, now_ms: int) -> None:
+    error, _ = partition.mark(marker(producer_id, epoch, commit, COORDINATOR_EPOCH, now_ms))
+    if error:
+        raise OSError(f"{partition.folder}: no marker can be written; make room on the disk and start again")
