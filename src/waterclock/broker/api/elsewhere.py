@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.envelopes import PASSED_ON
 from waterclock.broker.api.table import Api
-from waterclock.broker.replication.forwarder import Forwarder
-from waterclock.broker.replication.link import Link, LinkLost
+from waterclock.broker.replication.link import Forwarder, Link, LinkLost
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.refusal import refuse

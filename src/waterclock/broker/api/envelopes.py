@@ -2,7 +2,7 @@
 
 Clients take brokers for alike: Java's asks whichever has least to do to change ACLs and settings, and asks the same one
 again if that says NOT_CONTROLLER, until its time is up. So a follower wraps what only the leader can do into an Envelope
-(replication/forwarder.py), as Kafka's brokers do with what is their controller's business (KIP-590).
+(replication/link.py), as Kafka's brokers do with what is their controller's business (KIP-590).
 
 Rule 1: an envelope is taken from whoever may follow, and if there is an authorizer from who may do CLUSTER_ACTION.
 Rule 2: what is inside is decided by the rights of the client whose name and address stand on it.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import HEAD, Api
 from waterclock.broker.net.outgoing import Slot
-from waterclock.broker.replication.forwarder import ENVELOPE, VERSION
+from waterclock.broker.replication.link import ENVELOPE, ENVELOPE_VERSION
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -39,7 +39,7 @@ class EnvelopeApi:
         self.serve: Callable[[Request], object] = lambda request: None
 
     def apis(self) -> dict[int, Api]:
-        return {ENVELOPE: Api(self.open, VERSION, VERSION)}
+        return {ENVELOPE: Api(self.open, ENVELOPE_VERSION, ENVELOPE_VERSION)}
 
     def open(self, envelope: Request) -> None:
         """Serve what is inside."""
