@@ -42,7 +42,7 @@ from waterclock.broker.folder.data_folder import DataFolder
 from waterclock.broker.folder.identity import Identity, node_of
 from waterclock.broker.folder.inventory import JOURNAL
 from waterclock.broker.groups.coordinator import GroupCoordinator
-from waterclock.broker.log.durable import settle
+from waterclock.broker.log.durable import close_durably
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.write_ahead import WriteAheadLog
@@ -305,7 +305,7 @@ class Core:
         self._stop()
         partitions = self._partitions()
         for partition in partitions:
-            settle(partition)
+            close_durably(partition)
         self.ahead.close()
         self._data.stop.write(partitions)
         self._close_store()

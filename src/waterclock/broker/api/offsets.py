@@ -21,7 +21,7 @@ from waterclock.broker.api.demands import may_with_cluster, may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.times import NONE, RecordTime, first_at, latest
+from waterclock.broker.log.records import NONE, RecordTime, first_at, latest
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.replication.lease import ASKER

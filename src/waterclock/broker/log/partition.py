@@ -18,7 +18,6 @@ from crc32c import crc32c
 
 from waterclock.broker.buffers import Buffer, Slice
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
     BASE,
     CHECKED,
@@ -33,7 +32,7 @@ from waterclock.broker.log.batch import (
     header_of,
 )
 from waterclock.broker.log.memo import Memo
-from waterclock.broker.log.producers import AbortedTransaction, Producers
+from waterclock.broker.log.producers import AbortedTransaction, AbortedTransactions, Producers
 from waterclock.broker.log.records import keyless
 from waterclock.broker.log.scrubbing import sound_bytes
 from waterclock.broker.log.segment import Segment

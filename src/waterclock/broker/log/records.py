@@ -1,23 +1,54 @@
-"""The records of a batch: decoded if a moment inside a batch is asked for, if keys must be there, and by compaction, which
-writes a batch without those that it takes from it: the same offsets, sequence and producer.
+"""The records of a batch: decoded if a moment inside a batch is looked for, if keys must be there, to say why a batch was
+refused (KIP-467), and by compaction, which writes a batch without those that it takes from it: the same offsets, sequence
+and producer.
 
 Rule 1: what cannot be decoded is the sender's doing: ValueError, and the log stays as it is.
 Rule 2: a batch that loses nothing stays as it is, to the byte. One that loses some keeps its compression.
 Rule 3: one that loses all may stay as its header alone: a producer's last sequence stands in it.
+Rule 4: a moment's offset is that of the first record at or after it, to the record. A batch that its sender made unreadable
+    hides nothing else: its first offset and its latest timestamp count.
 Source: the record format of Kafka's documentation. KIP-534 for the horizon: the moment at which a batch's deletions may go
     stands in place of its first timestamp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waterclock.broker.buffers import Buffer
-from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, HORIZON, LAYOUT, Batch, header_of, sealed
-from waterclock.broker.log.codecs import at_once, compressed, in_portions, uncompressed
+from waterclock.broker.buffers import Buffer, Slice
+from waterclock.broker.log.batch import (
+    APPEND_TIME,
+    CODEC,
+    HEADER,
+    HORIZON,
+    LAYOUT,
+    PREFIX,
+    Batch,
+    at_once,
+    compressed,
+    header_of,
+    in_portions,
+    sealed,
+    uncompressed,
+)
+from waterclock.broker.settings import TopicSettings
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.log.partition import Partition
+    from waterclock.broker.log.segment import Segment
 
 A_FEW: Final = 256  # records between two pauses
+MOST_BLAMED: Final = 10_000  # records that are looked at: a small batch may unpack to millions, which takes long
+MOST_COMPRESSED: Final = 16 << 10  # bytes that are unpacked for it
+SENTENCES: Final = {
+    Error.INVALID_TIMESTAMP: "The timestamp of a record is out of the range that the topic allows.",
+    Error.INVALID_RECORD: "A batch was refused that is none, or a record that the topic cannot keep.",
+    Error.MESSAGE_TOO_LARGE: "The batch is larger than max.message.bytes allows.",
+    Error.RECORD_LIST_TOO_LARGE: "The batch is larger than a segment of the log (segment.bytes).",
+    Error.UNSUPPORTED_COMPRESSION_TYPE: "The compression is not known, or not in this version of Produce.",
+}
 
 
 class Record(NamedTuple):
@@ -190,3 +221,88 @@ def rewritten(batch: Batch, kept: Sequence[Record], horizon: int | None) -> byte
         body += as_varint(len(moved)) + moved
     head = batch._replace(attributes=attributes, records=len(kept), first_timestamp=first, max_timestamp=latest)
     return bytes(sealed(bytearray(LAYOUT.pack(*head)) + compressed(attributes & CODEC, bytes(body))))
+
+
+class RecordTime(NamedTuple):
+    """A record's timestamp in ms and its offset; (-1, -1) if there is none."""
+
+    timestamp: int
+    offset: int
+
+
+NONE = RecordTime(-1, -1)
+
+
+def first_at(partition: Partition, timestamp: int, upto: int) -> RecordTime:
+    """The first record before offset `upto` whose timestamp is `timestamp` or later."""
+    for segment in partition.segments:
+        if segment.base >= upto:
+            return NONE
+        if partition.latest_in(segment) >= timestamp:
+            found = _first_in(segment, timestamp, max(partition.start, segment.base), upto)
+            if found is not NONE:
+                return found
+    return NONE
+
+
+def latest(partition: Partition) -> RecordTime:
+    """The record with the latest timestamp of all, the first of those: what timestamp -3 asks for. KIP-734."""
+    best = NONE
+    for segment in partition.segments:
+        time, start = partition.latest_in(segment), max(partition.start, segment.base)
+        if time > best.timestamp:
+            found = _first_in(segment, time, start, partition.end)
+            if found is NONE:  # the latest of all lies before the start: the long way
+                found = _latest_in(segment, start, best.timestamp)
+            best = best if found is NONE else found
+    return best
+
+
+def _first_in(segment: Segment, timestamp: int, start: int, upto: int) -> RecordTime:
+    for at, batch in segment.headers(segment.lookup.before_time(timestamp)):
+        if batch.base >= upto:
+            return NONE
+        if batch.max_timestamp >= timestamp and batch.last >= start:
+            for moment in _moments(segment, at, batch):
+                if moment.timestamp >= timestamp and start <= moment.offset < upto:
+                    return moment
+    return NONE
+
+
+def _latest_in(segment: Segment, start: int, least: int) -> RecordTime:
+    """The first of the latest records of a segment that are later than `least`."""
+    best = RecordTime(least, -1)
+    for at, batch in segment.headers():
+        if batch.max_timestamp > best.timestamp and batch.last >= start:
+            for moment in _moments(segment, at, batch):
+                if moment.timestamp > best.timestamp and start <= moment.offset:
+                    best = moment
+    return best if best.offset >= 0 else NONE
+
+
+def _moments(segment: Segment, at: int, batch: Batch) -> list[RecordTime]:
+    try:
+        return [RecordTime(t, offset) for offset, t in timestamps(Slice(segment, at, PREFIX + batch.length).read())]
+    except ValueError:
+        return [RecordTime(batch.max_timestamp, batch.base)]
+
+
+def explain(error: Error, data: Buffer, settings: TopicSettings, now_ms: int) -> tuple[str | None, tuple[int, ...]]:
+    """A sentence, or None, and the numbers of the records within their batch."""
+    sentence = SENTENCES.get(error)
+    if error == Error.INVALID_TIMESTAMP:
+        after, before = now_ms + settings.timestamp_after_ms, now_ms - settings.timestamp_before_ms
+        return sentence, _those(data, lambda record: not before <= record.timestamp <= after)
+    if error == Error.INVALID_RECORD and settings.compact:
+        return sentence, _those(data, lambda record: record.key is None)
+    return sentence, ()
+
+
+def _those(data: Buffer, blamed: Callable[[Record], bool]) -> tuple[int, ...]:
+    head = header_of(data)
+    if head.records > MOST_BLAMED or (head.attributes & CODEC and len(data) > MOST_COMPRESSED):
+        return ()
+    try:
+        return tuple(number for number, record in enumerate(records(data)) if blamed(record))
+    except ValueError:
+        return ()

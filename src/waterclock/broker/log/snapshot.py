@@ -1,16 +1,25 @@
-"""A partition's producers as they stood at one offset, so that a start need not read the whole log.
+"""A partition's producers as they stood at one offset, so that a start need not read the whole log; and what a start learns
+of producers and aborted transactions: from the last snapshot, and from the log after it.
+
+    the files of aborted transactions    the snapshot      then
+    hold what it vouches for             a good one        they are right
+    hold something else                  a good one        they are written anew, from the markers in the log
+    any                                  without checksums (of an earlier version): held against the log, and written anew
+    any                                  none              the whole log is read: what they hold counts for nothing
 
 Rule 1: a snapshot is named after the offset that it was taken at: all batches before are in it, none after.
 Rule 2: it is written when everything before that offset is durable, and it carries its own checksum.
     One that is torn is passed over for the one before.
 Rule 3: whoever writes it does not flush it (not `write_whole`): a start that finds it torn only reads more of the log,
     and a stop would flush twice for each of its partitions, one after the other. What it is called is durable with the
-    next flush of the log, and before files go that it stands in for, `settle` is called.
+    next flush of the log, and before files go that it stands in for, `flush_last` is called.
 Rule 4: the aborted transactions before that offset are on the disk first. Once one of those flushes has failed, nobody
     can say that of any later snapshot: no more are written, and a start reads from the last good one on.
-Rule 5: it has a checksum of each file of aborted transactions, as far as it stands in for their markers (aborted.py).
+Rule 5: it has a checksum of each file of aborted transactions, as far as it stands in for their markers (producers.py).
 Rule 6: its offset and its folder's name have a part in its checksum: none stands in for another one, nor for another
     partition's.
+Rule 7: what a start learns of a batch was under its checksum: a damaged one is an error with the file and the byte.
+Rule 8: a start that finds a file wrong says so. A compaction that a crash cut off before the next snapshot looks the same.
 """
 
 from __future__ import annotations
@@ -20,14 +29,17 @@ import os
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from waterclock.broker.log.aborted import RowsChecksum
-from waterclock.broker.log.producers import Producers
+from waterclock.broker.log.batch import commits
+from waterclock.broker.log.producers import ABORTED, AbortedTransaction, Producers, RowsChecksum, read_rows, write_rows
 from waterclock.broker.log.segment import numbered
 from waterclock.disk import flush_file, flush_folder, replacing
+
+if TYPE_CHECKING:
+    from waterclock.broker.log.partition import Partition
 
 FORM: Final = b"WCS3"
 WITHOUT_FOLDER: Final = b"WCS2"  # of earlier versions
@@ -38,6 +50,8 @@ VOUCHED: Final = struct.Struct(">qiI")  # a segment's base, its rows, their chec
 KEPT: Final = 2
 ENDING: Final = ".snapshot"
 log = logging.getLogger("waterclock.broker")
+Rows: TypeAlias = "dict[int, list[AbortedTransaction]]"  # by the bases of the segments with their markers
+NO_FILES: Final[dict[int, RowsChecksum] | None] = {}
 
 
 class ProducerSnapshot(NamedTuple):
@@ -88,7 +102,7 @@ def write(folder: str, offset: int, data: bytes) -> None:
             os.unlink(_path(folder, old))
 
 
-def settle(folder: str) -> None:
+def flush_last(folder: str) -> None:
     """Make the last snapshot durable, name and bytes; OSError. What it has then needs no file from before."""
     for offset in offsets(os.listdir(folder))[-1:]:
         flush_file(_path(folder, offset))
@@ -146,3 +160,83 @@ def _unpacked(offset: int, data: bytes) -> ProducerSnapshot:
     rows = VOUCHED.iter_unpack(data[COUNT.size : after])
     vouched = {base: RowsChecksum(rows, crc) for base, rows, crc in rows}
     return ProducerSnapshot(offset, Producers.load(data[after:]), vouched)
+
+
+def learn(partition: Partition, names: Collection[str], known: ProducerSnapshot | None, end: int) -> None:
+    """Learn of everything up to offset `end`; `names` are those of the folder's files."""
+    first = partition.segments[0].base
+    since, vouched = first, NO_FILES
+    if known is not None and first <= known.offset <= end:
+        since, partition.producers, vouched = known
+        if vouched is not None and since == offsets(names)[-1]:
+            partition.snapped = since
+    partition.aborted.load(_aborted(partition, names, vouched, since))
+    for segment in partition.segments[partition.segment_of(since) :] if since < end else ():
+        for _, batch, data in segment.batches(segment.lookup.before_offset(since)):
+            if batch.base >= since:
+                partition.note(batch, data)
+
+
+def _aborted(partition: Partition, names: Collection[str], vouched: dict[int, RowsChecksum] | None, since: int) -> Rows:
+    """The aborted transactions with markers before offset `since`, all of them in their files, and no later ones."""
+    first, there = partition.segments[0].base, {segment.base for segment in partition.segments}
+    had = {base: read_rows(_segment_path(partition, base)) for base in numbered(names, ABORTED) if base >= first}
+    rows = {base: [row for row in some if row.last < since] for base, some in had.items()}
+    if vouched is None:
+        doubtful = {base for base, some in rows.items() if some}
+    else:
+        homes = rows.keys() | {base for base in vouched if base in there}
+        doubtful = {base for base in homes if RowsChecksum.of(rows.get(base, [])) != vouched.get(base, RowsChecksum())}
+    if doubtful:
+        rows = _mended(partition, rows, _in_the_log(partition, since), doubtful)
+    for base, some in rows.items():
+        if some != had.get(base, []):
+            write_rows(_segment_path(partition, base), some)
+    return rows
+
+
+def _mended(partition: Partition, rows: Rows, found: Rows, doubtful: set[int]) -> Rows:
+    """The rows of every file, those found in the log in place of those that are doubtful."""
+    there = {segment.base for segment in partition.segments}
+    mended = {base: some for base, some in rows.items() if base not in doubtful}
+    for base in sorted(doubtful):
+        if base not in there:
+            mended[base] = rows[base]
+            log.warning(
+                "%s%s is damaged, and the segment with its markers is gone: readers of committed records may get records "
+                "of transactions that were aborted there, or miss some", _segment_path(partition, base), ABORTED
+            )  # fmt: skip
+            continue
+        mended[base] = found.get(base, [])
+        # those with markers before the start concern no reader: earlier versions leave out some
+        seen = [[row for row in some if row.last >= partition.start] for some in (mended[base], rows.get(base, []))]
+        if seen[0] != seen[1]:
+            log.warning(
+                "%s%s was damaged, or of before a compaction: written anew from the markers in the log, with %d "
+                "transactions where it had %d",
+                _segment_path(partition, base), ABORTED, len(mended[base]), len(rows.get(base, [])),
+            )  # fmt: skip
+    return mended
+
+
+def _in_the_log(partition: Partition, since: int) -> Rows:
+    """The aborted transactions with markers before offset `since`, as the log itself has them."""
+    began: dict[int, int] = {}  # by producer
+    found: Rows = {}
+    for segment in partition.segments:
+        for _, batch, data in segment.batches():
+            if batch.base >= since:
+                return found
+            if not batch.transactional:
+                continue
+            if not batch.control:
+                began.setdefault(batch.producer_id, batch.base)
+                continue
+            first = began.pop(batch.producer_id, None)
+            if first is not None and batch.records and not commits(data):
+                found.setdefault(segment.base, []).append(AbortedTransaction(batch.producer_id, first, batch.base))
+    return found
+
+
+def _segment_path(partition: Partition, base: int) -> str:
+    return os.path.join(partition.folder, f"{base:020}")

@@ -26,7 +26,7 @@ from crc32c import crc32c
 from waterclock.broker.folder.identity import beside
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.truncation import begin_anew, begin_at, cut
+from waterclock.broker.log.removal import begin_anew, begin_at, cut
 from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.link import CannotFollow, LastSentence, Link, LinkLost
 from waterclock.broker.replication.replica import FollowerReplica, NoRoom, room_awaited

@@ -1,7 +1,7 @@
 """What becomes of old records: retention, compaction, deletion on request.
 
     every, while there may be work     is done
-    log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/retention.py)
+    log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/removal.py)
     log.cleaner.backoff.ms             the partition with most to compact is compacted, one at a time (log/compaction.py)
 
 Rule 1: both sleep while nothing can be due, and are woken by `news` (rhythm.py).
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import compaction, snapshot
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.retention import due_in_ms, retire
+from waterclock.broker.log.removal import due_in_ms, retire
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import abandon
 from waterclock.broker.rhythm import Rhythm
@@ -180,7 +180,7 @@ def _compactable(partition: Partition) -> bool:
 
 def _remove(folder: str, segments: list[Segment]) -> None:
     with suppress(FileNotFoundError):  # the topic was deleted meanwhile
-        snapshot.settle(folder)  # what they said of producers
+        snapshot.flush_last(folder)  # what they said of producers
     for segment in segments:
         segment.delete()
 
