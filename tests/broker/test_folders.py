@@ -16,7 +16,7 @@ from waterclock.broker import Broker
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.truncation import begin_at
+from waterclock.broker.log.removal import begin_at
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 from waterclock.disk import make_folder

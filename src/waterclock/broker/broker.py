@@ -20,7 +20,7 @@ from waterclock.broker.api.faults import Faults
 from waterclock.broker.core import Core
 from waterclock.broker.follower import LEAD, STOP, Follower
 from waterclock.broker.net.listener import Listener
-from waterclock.broker.replication.deposing import whom_to_follow
+from waterclock.broker.replication.tenure import whom_to_follow
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics

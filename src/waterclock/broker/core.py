@@ -36,7 +36,7 @@ from waterclock.broker.folder.inventory import JOURNAL, DataFolder
 from waterclock.broker.folder.runtime import RuntimeSettings
 from waterclock.broker.folder.topics import Topic, Topics
 from waterclock.broker.groups.coordinator import GroupCoordinator
-from waterclock.broker.log.durable import settle
+from waterclock.broker.log.durable import close_durably
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.write_ahead import WriteAheadLog
@@ -296,7 +296,7 @@ class Core:
         self._stop()
         partitions = self._partitions()
         for partition in partitions:
-            settle(partition)
+            close_durably(partition)
         self.ahead.close()
         self._data.stop.write(partitions)
         self._close_store()

@@ -35,7 +35,7 @@ from waterclock.broker.api.waiting import NotKept
 from waterclock.broker.folder.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.folder.inventory import DataFolder
 from waterclock.broker.folder.topics import Topics
-from waterclock.broker.log.durable import settle
+from waterclock.broker.log.durable import close_durably
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.net.outgoing import ClientConnection
@@ -231,7 +231,7 @@ class Follower:
 
     def _settle_logs(self) -> None:
         for partition in self.replica.partitions():
-            settle(partition)
+            close_durably(partition)
         self._data.stop.write(self.replica.partitions())
 
     async def lose_power(self) -> None:

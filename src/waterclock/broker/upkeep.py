@@ -1,7 +1,7 @@
 """What the broker does by itself with its logs: retention, compaction, deletion on request, and the scrub.
 
     every, while there may be work     is done
-    log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/retention.py)
+    log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/removal.py)
     log.cleaner.backoff.ms             the partition with most to compact is compacted, one at a time (log/compaction.py)
     a week, and once after a start     the scrub reads every segment again, before a reader meets its damage
 
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import compaction, snapshot
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.retention import due_in_ms, retire
+from waterclock.broker.log.removal import due_in_ms, retire
 from waterclock.broker.log.scrubbing import SegmentScrub
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import abandon
@@ -193,7 +193,7 @@ def _compactable(partition: Partition) -> bool:
 
 def _remove(folder: str, segments: list[Segment]) -> None:
     with suppress(FileNotFoundError):  # the topic was deleted meanwhile
-        snapshot.settle(folder)  # what they said of producers
+        snapshot.flush_last(folder)  # what they said of producers
     for segment in segments:
         segment.delete()
 

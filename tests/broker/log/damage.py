@@ -17,7 +17,7 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import compaction
 from waterclock.broker.log.clean_stop import NAME as MARK
 from waterclock.broker.log.clean_stop import CleanStop
-from waterclock.broker.log.durable import make_durable, settle
+from waterclock.broker.log.durable import close_durably, make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
 from waterclock.broker.log.recovery import Said, open_partition
@@ -134,7 +134,7 @@ def fill(data: Path, settings: TopicSettings, name: str = "log", first: int = 0)
     log.take_snapshot()
     _memo(log, 3)
     _compact(log)
-    settle(log)
+    close_durably(log)
     shutil.copytree(log.folder, data / "before")
     CleanStop(str(data)).write([log])
     shutil.copy(data / MARK, data / "before")
@@ -142,7 +142,7 @@ def fill(data: Path, settings: TopicSettings, name: str = "log", first: int = 0)
     _some(log, 14, 26)
     _memo(log, 7)
     _compact(log)
-    settle(log)
+    close_durably(log)
     return data
 
 
@@ -174,7 +174,7 @@ def _compact(log: Partition) -> None:
 def leave(data: Path, log: Partition, how: str) -> None:
     """Close the log as a stop does, or let it be as kill -9 does, with a little more behind the snapshot."""
     if how == "clean stop":
-        settle(log)
+        close_durably(log)
         CleanStop(str(data)).write([log])
         return
     _some(log, 26, 28)

@@ -18,11 +18,10 @@ from tests.broker.log.damage import COMPACTED, NOW, PLAIN, append, compact, end,
 from tests.broker.record_batches import TRANSACTIONAL, Rec, end_marker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import snapshot
-from waterclock.broker.log.aborted import ROW, read_rows, write_rows
 from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.producers import AbortedTransaction
+from waterclock.broker.log.producers import ROW, AbortedTransaction, read_rows, write_rows
 from waterclock.broker.log.records import emptied
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.settings import TopicSettings

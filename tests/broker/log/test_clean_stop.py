@@ -19,7 +19,7 @@ from tests.broker.replication.pairs import pair
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.clean_stop import CleanStop
-from waterclock.broker.log.durable import settle
+from waterclock.broker.log.durable import close_durably
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import Said, open_partition
 from waterclock.broker.settings import Settings, TopicSettings
@@ -37,7 +37,7 @@ def fill(log: Partition, count: int, *, idempotent: bool = False) -> None:
 
 
 def stop(data: Path, log: Partition) -> None:
-    settle(log)
+    close_durably(log)
     CleanStop(str(data)).write([log])
 
 
@@ -237,7 +237,7 @@ def test_a_log_that_the_mark_holds_for_is_neither_flushed_nor_written(
     again = open_partition("t", 0, log.folder, SETTINGS, Said(left.take(log.folder)))
     assert (again.end, list(again.producers.known)) == (50, [7] * idempotent)
     assert flushes.paths == []
-    settle(again)
+    close_durably(again)
     assert state(tmp_path / "log") == before
 
 

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from tests.broker.log.damage import NOW, append, flush
 from tests.broker.record_batches import Rec, stored
 from waterclock.broker.log import compaction
-from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.index import ENTRY, SALT, Index, StoredIndex, last_row
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.producers import AbortedTransaction
+from waterclock.broker.log.producers import AbortedTransaction, AbortedTransactions
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.times import first_at

@@ -16,7 +16,7 @@ from tests.broker.log.test_aborted import begin, transact
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.memo import COPY, NAME, Memo
-from waterclock.broker.log.truncation import cut
+from waterclock.broker.log.removal import cut
 from waterclock.disk import unsealed
 
 EPOCHS = [(0, 0), (3, 40), (4, 60)]

@@ -19,11 +19,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.broker.log.oracle import Kept, Oracle, among
 from tests.broker.record_batches import CONTROL, NONE, TRANSACTIONAL, Rec, batch, end_marker, stored
 from tests.campaign import examples
-from waterclock.broker.log import compaction, retention, times
+from waterclock.broker.log import compaction, removal
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
+from waterclock.broker.log.times import first_at, latest
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -47,7 +48,7 @@ class LogMachine(RuleBasedStateMachine):
     @initialize(segment_bytes=st.sampled_from([7_000, 20_000]))
     def begin(self, segment_bytes: int) -> None:
         self.folder = tempfile.mkdtemp(prefix="waterclock-log-")
-        given = {"cleanup.policy": "compact,delete", "retention.ms": "-1",
+        given = {"cleanup.policy": "compact,delete", "removal.ms": "-1",
                  "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": str(KEEP_MS)}  # fmt: skip
         self.settings = TopicSettings(Settings({"log.segment.bytes": str(segment_bytes)}))
         self.settings.replace(given)
@@ -203,10 +204,10 @@ class LogMachine(RuleBasedStateMachine):
     @rule(most=st.integers(0, 100_000))
     def keep_less(self, most: int) -> None:
         self.flush()
-        self.settings.replace({**self.settings.given, "retention.bytes": str(most)})
-        for segment in retention.retire(self.partition, self.now):
+        self.settings.replace({**self.settings.given, "removal.bytes": str(most)})
+        for segment in removal.retire(self.partition, self.now):
             segment.delete()
-        self.settings.replace({**self.settings.given, "retention.bytes": "-1"})
+        self.settings.replace({**self.settings.given, "removal.bytes": "-1"})
         self.oracle.start = self.partition.start
 
     @rule(later_ms=st.sampled_from([0, KEEP_MS - 1, KEEP_MS]), closed=st.booleans())
@@ -265,8 +266,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(ms=st.integers(NOW - 5, NOW + 5))
     def look_up_a_moment(self, ms: int) -> None:
         for upto in (self.partition.high, self.partition.stable):
-            assert times.first_at(self.partition, ms, upto) == self.oracle.first_at(ms, upto)
-        assert times.latest(self.partition) == self.oracle.latest()
+            assert first_at(self.partition, ms, upto) == self.oracle.first_at(ms, upto)
+        assert latest(self.partition) == self.oracle.latest()
 
     @invariant()
     def the_offsets_agree(self) -> None:

@@ -28,7 +28,7 @@ from tests.broker.log.test_clean_stop import SETTINGS, fill, offsets, path
 from tests.broker.record_batches import Rec, batch
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.clean_stop import CleanStop
-from waterclock.broker.log.durable import settle
+from waterclock.broker.log.durable import close_durably
 from waterclock.broker.log.index import Index
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.swap import CLEANED
@@ -237,7 +237,7 @@ def test_a_new_file_beside_a_log_that_was_closed_belongs_to_nothing(tmp_path: Pa
     """No stop leaves one: it was put back from before, and would bring back what was compacted since."""
     log = begin(tmp_path, COMPACTED)
     compact(log)
-    settle(log)
+    close_durably(log)
     first = Path(log.segments[0].path + ".log")
     CleanStop(str(tmp_path)).write([log])
     (first.parent / f"{0:020}-{log.segments[-1].base:020}.swap").write_bytes(first.read_bytes())

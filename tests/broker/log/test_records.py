@@ -14,8 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.record_batches import CONTROL, Rec, batch, end_marker, stored, whole
-from waterclock.broker.log.batch import at_append_time, commits, header_of, marker
-from waterclock.broker.log.codecs import GZIP, LZ4, MOST_UNPACKED, SNAPPY, ZSTD, compressed, uncompressed
+from waterclock.broker.log.batch import (
+    GZIP,
+    LZ4,
+    MOST_UNPACKED,
+    SNAPPY,
+    ZSTD,
+    at_append_time,
+    commits,
+    compressed,
+    header_of,
+    marker,
+    uncompressed,
+)
 from waterclock.broker.log.index import ENTRY
 from waterclock.broker.log.records import emptied, keyless, keys, records, rewritten, timestamps
 from waterclock.broker.log.segment import Segment

@@ -14,7 +14,7 @@ from tests.broker.log.damage import NOW, append, flush
 from tests.broker.record_batches import TRANSACTIONAL, Rec
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.retention import retire
+from waterclock.broker.log.removal import retire
 from waterclock.broker.settings import Settings, TopicSettings
 
 KEEP_MS = 10_000

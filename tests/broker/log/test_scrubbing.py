@@ -20,8 +20,7 @@ from waterclock.broker.log import scrubbing
 from waterclock.broker.log.batch import BASE
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.scrubbing import SegmentScrub, sound_bytes
-from waterclock.broker.log.segment import Damage, Segment
+from waterclock.broker.log.scrubbing import Damage, Segment, SegmentScrub, sound_bytes
 from waterclock.broker.settings import Settings, TopicSettings
 
 SETTINGS = TopicSettings(Settings({"log.segment.bytes": "30000"}))

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("crc32c")
 
 from tests.broker.record_batches import stored
-from waterclock.broker.log import truncation
+from waterclock.broker.log import removal
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed
@@ -84,19 +84,19 @@ def test_a_log_killed_at_any_step_of_a_cut_opens_and_can_be_cut_again(
 ) -> None:
     for step in count():
         folder = tmp_path / str(step)
-        if not killed_before(step, partial(truncation.cut, filled(folder), end), monkeypatch):
+        if not killed_before(step, partial(removal.cut, filled(folder), end), monkeypatch):
             break
         log = opened(folder)
         assert end <= log.end <= END
         assert offsets(log) == list(range(log.end))
-        log = truncation.cut(log, end)
+        log = removal.cut(log, end)
         assert (log.end, offsets(log)) == (end, list(range(end)))
     assert step > len(CHANGES)
 
 
 def begun_at(folder: Path, start: int) -> Partition:
     """A durable log whose first segments are gone: three segments from `start` on, of two leaders."""
-    log = truncation.begin_anew(opened(folder), start)
+    log = removal.begin_anew(opened(folder), start)
     log.memo.epochs = [(0, 0), (2, start - 20)]
     log.memo.save()
     for number in range(5):
@@ -112,7 +112,7 @@ def test_a_log_cut_to_before_its_start_begins_anew_there(
     tmp_path: Path, end: int, epochs: list[tuple[int, int]]
 ) -> None:
     """It stayed at its own start, ahead of what it had been cut to, and its leader took that for a copy of everything."""
-    log = truncation.cut(begun_at(tmp_path, 100), end)
+    log = removal.cut(begun_at(tmp_path, 100), end)
     assert (log.start, log.end, log.durable, log.memo.epochs) == (end, end, end, epochs)
     log.mark(packed([b"next"], 1))
     again = opened(tmp_path)
@@ -120,9 +120,9 @@ def test_a_log_cut_to_before_its_start_begins_anew_there(
 
 
 def test_a_log_that_has_no_epoch_left_after_a_cut_takes_the_first_that_comes(tmp_path: Path) -> None:
-    log = truncation.begin_anew(opened(tmp_path), 100)
+    log = removal.begin_anew(opened(tmp_path), 100)
     log.memo.epochs = [(5, 100)]
-    assert truncation.cut(log, 50).memo.epochs == [(0, 50)]
+    assert removal.cut(log, 50).memo.epochs == [(0, 50)]
 
 
 def test_a_log_killed_at_any_step_of_a_cut_to_before_its_start_still_shows_that_it_must_be_cut(
@@ -130,12 +130,12 @@ def test_a_log_killed_at_any_step_of_a_cut_to_before_its_start_still_shows_that_
 ) -> None:
     for step in count():
         folder = tmp_path / str(step)
-        if not killed_before(step, partial(truncation.cut, begun_at(folder, 100), 50), monkeypatch):
+        if not killed_before(step, partial(removal.cut, begun_at(folder, 100), 50), monkeypatch):
             break
         log = opened(folder)
         assert log.memo.epochs == [(0, 0), (2, 80)] or (log.start, log.end) == (50, 50)
         assert log.end in range(100, 106) or (log.start, log.end) == (50, 50)
-        log = truncation.cut(log, 50)
+        log = removal.cut(log, 50)
         assert (log.start, log.end, log.memo.epochs) == (50, 50, [(0, 0)])
     assert step > len(CHANGES)
 
@@ -145,12 +145,12 @@ def test_a_log_killed_at_any_step_of_beginning_anew_opens_and_takes_what_comes_n
 ) -> None:
     for step in count():
         folder = tmp_path / str(step)
-        if not killed_before(step, partial(truncation.begin_anew, filled(folder), 100), monkeypatch):
+        if not killed_before(step, partial(removal.begin_anew, filled(folder), 100), monkeypatch):
             break
         log = opened(folder)
         if log.start == 0:  # nothing has happened yet
             assert offsets(log) == list(range(END))
-            log = truncation.begin_anew(log, 100)
+            log = removal.begin_anew(log, 100)
         assert (log.start, log.end) == (100, 100)
         log.mark(packed([b"next"], 1))
         again = opened(folder)

@@ -17,7 +17,7 @@ from waterclock.broker import Broker
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.truncation import begin_anew
+from waterclock.broker.log.removal import begin_anew
 from waterclock.broker.replication import fetcher
 from waterclock.broker.replication.fetcher import ReplicaFetcher
 from waterclock.broker.replication.journal import TOPIC

@@ -34,7 +34,7 @@ from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.truncation import begin_anew, begin_at, cut
+from waterclock.broker.log.removal import begin_anew, begin_at, cut
 from waterclock.broker.replication import journal
 from waterclock.broker.replication.fetcher import _append
 from waterclock.broker.replication.link import LinkLost

@@ -19,7 +19,7 @@ from tests.conformance.acls import CLUSTER, Granting, acl, filter_of
 from tests.conformance.wire import Wire
 from waterclock.bench.servers import apache
 from waterclock.broker import Access, Broker, LinkAccess
-from waterclock.broker.replication.forwarder import ENVELOPE, Forwarder
+from waterclock.broker.replication.link import ENVELOPE, Forwarder
 from waterclock.broker.security.link import OPEN
 from waterclock.broker.wire.errors import Error
 

@@ -19,8 +19,8 @@ from tests.broker.replication.frozen import Asker, check, committed
 from tests.broker.replication.pairs import Pair, client, pair, until, values
 from waterclock import SystemClock
 from waterclock.broker import Broker
-from waterclock.broker.replication import deposing, lease, question
-from waterclock.broker.replication.question import LeadershipReply, Question, Word
+from waterclock.broker.replication import lease, tenure
+from waterclock.broker.replication.lease import LeadershipReply, Question, Word
 from waterclock.broker.security.link import OPEN
 
 
@@ -29,10 +29,10 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     """A pair with a short lease."""
     for module, name, value in (
         (lease, "LEASE_S", 0.4),
-        (deposing, "OVER_S", 0.5),
-        (question, "EVERY_S", 0.1),
-        (question, "PATIENCE_S", 0.1),
-        (question, "SILENT_S", 0.3),
+        (tenure, "OVER_S", 0.5),
+        (lease, "EVERY_S", 0.1),
+        (lease, "PATIENCE_S", 0.1),
+        (lease, "SILENT_S", 0.3),
     ):
         monkeypatch.setattr(module, name, value)
     with pair(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as brokers:
@@ -77,13 +77,13 @@ def test_a_promoted_leader_lets_nobody_in_before_the_lease_of_a_silent_one_is_ov
     with stopped(both.one):
         began_s = clock.monotonic_s()
         both.two.promote()
-        assert clock.monotonic_s() - began_s >= deposing.OVER_S
+        assert clock.monotonic_s() - began_s >= tenure.OVER_S
 
 
 def test_a_promoted_leader_does_not_wait_for_one_that_hears_of_it_or_is_gone(
     both: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deposing, "OVER_S", 3600.0)
+    monkeypatch.setattr(tenure, "OVER_S", 3600.0)
     both.two.promote()
     until(lambda: not both.one.leads)
     both.synced(both.two)
@@ -101,7 +101,7 @@ def test_who_starts_as_a_promoted_leader_waits_for_a_silent_one_too(both: Pair) 
         began_s = clock.monotonic_s()
         both.again("two").start()
         assert both.two.leads
-        assert clock.monotonic_s() - began_s >= deposing.OVER_S
+        assert clock.monotonic_s() - began_s >= tenure.OVER_S
 
 
 def test_who_was_promoted_and_died_leads_again_though_the_old_leader_leads_too(both: Pair) -> None:
@@ -157,7 +157,7 @@ def test_a_leader_whose_follower_is_silent_goes_on_after_a_while_and_says_so(
         for _ in range(10):
             assert Asker(raw).answer() == -1
             threading.Event().wait(0.05)
-    until(lambda: both.one.call(lambda: both.one.inside.tenure.watch.says) == "")
+    until(lambda: both.one.call(lambda: both.one.inside.tenure.watch.says.last) == "")
 
 
 def test_the_follower_is_not_dropped_from_the_in_sync_set_while_nobody_knows_who_leads(both: Pair) -> None:
@@ -201,7 +201,7 @@ def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(
     both: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who does not answer is silent after the patience, which is short for that one question alone."""
-    monkeypatch.setattr(question, "PATIENCE_S", 30.0)
+    monkeypatch.setattr(lease, "PATIENCE_S", 30.0)
 
     async def ask(asked: Question) -> LeadershipReply:
         said = await asked.ask()
@@ -226,7 +226,7 @@ def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(
         return words
 
     assert asyncio.run(twice()) == [Word.FOLLOWS, Word.GONE]
-    monkeypatch.setattr(question, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(lease, "PATIENCE_S", 0.1)
     with stopped(both.one):
         assert word(both.one.bootstrap, 2, cluster).word is Word.SILENT
 
@@ -234,7 +234,7 @@ def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(
 def test_a_follower_that_is_promoted_says_so_on_the_connection_that_it_was_asked_on(
     both: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(question, "PATIENCE_S", 30.0)
+    monkeypatch.setattr(lease, "PATIENCE_S", 30.0)
 
     async def twice() -> list[LeadershipReply]:
         asked = Question(both.two.bootstrap, 1, None, OPEN)

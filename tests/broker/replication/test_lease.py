@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from waterclock import ManualClock
-from waterclock.broker.replication.lease import ASKER, LEASE_S, MOST_HELD, LeaderLease
-from waterclock.broker.replication.question import LATER, FollowerWatch, LeadershipReply, Word
+from waterclock.broker.replication.lease import (
+    ASKER,
+    LATER,
+    LEASE_S,
+    MOST_HELD,
+    FollowerWatch,
+    LeaderLease,
+    LeadershipReply,
+    Word,
+)
 
 FETCH = 1
 FOLLOWER = "waterclock-follower@127.0.0.1:1/" + "0" * 32

@@ -16,8 +16,8 @@ from tests.broker.replication.campaign import FETCHED, commit_of
 from tests.broker.replication.pairs import Pair, client, end, following, has, high, log_bytes, partition, until, values
 from tests.broker.transactions.client import Client, batch
 from waterclock.broker import Broker
-from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.leader import KnownFollower
+from waterclock.broker.replication.tenure import depose
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 

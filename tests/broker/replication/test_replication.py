@@ -132,7 +132,7 @@ def test_a_single_broker_is_enough_for_itself_whatever_min_insync_says(tmp_path:
 
 def test_a_second_follower_is_refused_while_the_first_is_there(both: Pair, tmp_path: Path) -> None:
     with Broker(tmp_path / "three", follow=both.one.bootstrap) as three:
-        until(lambda: "another broker follows it" in following(three).fetcher.says)
+        until(lambda: "another broker follows it" in following(three).fetcher.says.last)
         with client(both.one) as raw:
             assert raw.produce("t", b"x") == (Error.NONE, 0)
         assert end(both.two) == 1

@@ -24,11 +24,11 @@ from tests.conformance.batches import batch
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker, LinkAccess
-from waterclock.broker.replication import deposing
-from waterclock.broker.replication.deposing import shut_out
+from waterclock.broker.replication import tenure
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import JOURNAL_KEYS, KnownFollower
 from waterclock.broker.replication.link import Link, LinkLost
+from waterclock.broker.replication.tenure import shut_out
 from waterclock.broker.security.link import login_of
 from waterclock.broker.security.scram import Credential, Scram
 from waterclock.broker.security.users import change
@@ -99,7 +99,7 @@ def test_leadership_goes_to_and_fro_over_a_link_that_logs_in(both: Pair) -> None
         follower.promote()
         until(partial(follows, leader))
         both.synced(follower)
-        assert follower.inside.tenure.watch.says == ""
+        assert follower.inside.tenure.watch.says.last == ""
     assert log_bytes(both.one) == log_bytes(both.two)
 
 
@@ -132,7 +132,7 @@ def test_inside_of_tls_too(tmp_path: Path, files: tuple[str, str], mechanism: st
 def test_tls_alone_is_enough_for_a_pair_without_users(tmp_path: Path, files: tuple[str, str]) -> None:
     access = Access(tls_cert=files[0], tls_key=files[1], link=LinkAccess(ca=files[0]))
     with pair(tmp_path, access=(access, access)) as both:
-        assert both.one.call(lambda: both.one.inside.tenure.watch.says) == ""
+        assert both.one.call(lambda: both.one.inside.tenure.watch.says.last) == ""
 
 
 def test_a_user_who_is_not_the_links_may_not_follow_depose_or_see_the_journal(
@@ -160,7 +160,7 @@ def test_a_leader_with_users_and_without_a_login_is_followed_by_nobody(
 ) -> None:
     leader = Broker(tmp_path / "one", access=Access(users=USERS)).start()
     with closing(leader), Broker(tmp_path / "two", follow=leader.bootstrap, access=SECURED) as two:
-        until(lambda: "its --link-login is another" in two.inside_follower.fetcher.says)
+        until(lambda: "its --link-login is another" in two.inside_follower.fetcher.says.last)
     assert "this broker has no --link-login" in caplog.text
 
 
@@ -175,7 +175,7 @@ def test_a_leader_with_users_and_without_a_login_is_followed_by_nobody(
 def test_who_cannot_log_in_copies_nothing_and_says_why(tmp_path: Path, link: LinkAccess, says: str) -> None:
     leader = Broker(tmp_path / "one", access=SECURED).start()
     with closing(leader), Broker(tmp_path / "two", follow=leader.bootstrap, access=Access(link=link)) as two:
-        until(lambda: says in two.inside_follower.fetcher.says)
+        until(lambda: says in two.inside_follower.fetcher.says.last)
         assert two.call(lambda: two.inside_follower.replica.applied) is None
 
 
@@ -213,7 +213,7 @@ def test_a_link_that_wants_tls_never_goes_without(tmp_path: Path, files: tuple[s
     with Broker() as leader:
         access = Access(link=LinkAccess(ca=files[0]))
         with Broker(tmp_path, follow=leader.bootstrap, access=access) as two:
-            until(lambda: "cannot be reached" in two.inside_follower.fetcher.says)
+            until(lambda: "cannot be reached" in two.inside_follower.fetcher.says.last)
 
 
 def test_a_follower_with_users_serves_nobody_else(both: Pair) -> None:
@@ -253,7 +253,7 @@ def test_a_client_that_knows_the_follower_only_gets_a_producers_id_over_the_link
 def test_the_promoted_one_is_not_heard_by_an_old_leader_that_it_cannot_log_in_at(
     both: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deposing, "OVER_S", 0.3)
+    monkeypatch.setattr(tenure, "OVER_S", 0.3)
     us = KnownFollower(both.two.bootstrap, "1" * 32).name()
     for access in (replace(LOGIN, password="wrong"), LinkAccess("alice", "secret")):
         assert asyncio.run(shut_out(both.one.bootstrap, 2, us, 9, access)) is False

@@ -8,8 +8,7 @@ pytest.importorskip("kio")
 
 from tests.broker.transactions.client import Client, Id, Stored, batch, frozen, refusing
 from waterclock.broker import Broker
-from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord
-from waterclock.broker.transactions.states import TransactionState
+from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord, TransactionState
 
 
 def begun(client: Client, text: str = "a") -> Id:

@@ -10,8 +10,7 @@ from tests.broker.transactions.client import Client, Described, Id, batch
 from waterclock.broker import Broker
 from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord, follows
-from waterclock.broker.transactions.states import BEFORE, TransactionState
+from waterclock.broker.transactions.record import BEFORE, LAST_EPOCH, TransactionRecord, TransactionState, follows
 
 
 def listed(client: Client, **asked: object) -> list[str]:

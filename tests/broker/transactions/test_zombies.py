@@ -15,9 +15,7 @@ pytest.importorskip("kio")
 
 from tests.broker.transactions.client import Client, Id, batch
 from waterclock.broker import Broker
-from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord
-from waterclock.broker.transactions.states import TransactionState
-from waterclock.broker.transactions.verdicts import verdict
+from waterclock.broker.transactions.record import LAST_EPOCH, TransactionRecord, TransactionState, verdict
 from waterclock.broker.wire.errors import Error
 
 PROTOCOL = {1: 4, 2: 5}  # versions of EndTxn

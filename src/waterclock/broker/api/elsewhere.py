@@ -3,7 +3,7 @@
 Clients take the brokers of one cluster for alike: they ask any of them for a coordinator or for a producer's id, and
 Java's ask whichever has least to do to change ACLs and settings, the same one again if that says NOT_CONTROLLER, until
 their time is up. So the follower knows the same APIs in the same versions, says who the leader is, and wraps what only the
-leader can do into an Envelope (replication/forwarder.py), as Kafka's brokers do with their controller's business.
+leader can do into an Envelope (replication/link.py), as Kafka's brokers do with their controller's business.
 
     a request about                     the answer
     the coordinator                     the leader's address
@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import HEAD, Api
 from waterclock.broker.net.outgoing import Slot
-from waterclock.broker.replication.forwarder import ENVELOPE, VERSION, Forwarder
-from waterclock.broker.replication.link import Link, LinkLost
+from waterclock.broker.replication.link import ENVELOPE, ENVELOPE_VERSION, Forwarder, Link, LinkLost
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.wire.answers import refuse
 from waterclock.broker.wire.codec import Request
@@ -56,7 +55,7 @@ class EnvelopeApi:
         self.serve: Callable[[Request], object] = lambda request: None
 
     def apis(self) -> dict[int, Api]:
-        return {ENVELOPE: Api(self.open, VERSION, VERSION)}
+        return {ENVELOPE: Api(self.open, ENVELOPE_VERSION, ENVELOPE_VERSION)}
 
     def open(self, envelope: Request) -> None:
         """Serve what is inside."""

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from waterclock.broker.log.batch import CODEC, HEADER, header_of
 from waterclock.broker.log.partition import ZSTD, Partition
-from waterclock.broker.log.records import keyless_in_steps
-from waterclock.broker.log.refusal import explain
+from waterclock.broker.log.records import explain, keyless_in_steps
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.transactions.admission import Admission, transactional
 from waterclock.broker.wire import produce

@@ -27,7 +27,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.states import TransactionState
+from waterclock.broker.transactions.record import TransactionState
 from waterclock.broker.wire.answers import refuse
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error

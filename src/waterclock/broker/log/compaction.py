@@ -35,11 +35,10 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from waterclock.broker.log.aborted import ROW
 from waterclock.broker.log.batch import Batch, commits
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.producers import AbortedTransaction, Producer
+from waterclock.broker.log.producers import ROW, AbortedTransaction, Producer
 from waterclock.broker.log.records import A_FEW, Record, emptied, horizon_of, keys, records, rewritten
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import CLEANED, swap

@@ -31,7 +31,7 @@ def make_durable(partition: Partition) -> None:
     partition.flushed(partition.end, files)
 
 
-def settle(partition: Partition) -> None:
+def close_durably(partition: Partition) -> None:
     """Put all of it onto the disk, and keep what is known of its producers for the next start: the end of a partition."""
     make_durable(partition)
     if partition.snapped < partition.end and (partition.producers.known or partition.aborted):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
     BASE,
     CHECKED,
@@ -32,7 +31,7 @@ from waterclock.broker.log.batch import (
     header_of,
 )
 from waterclock.broker.log.memo import Memo
-from waterclock.broker.log.producers import AbortedTransaction, Producers
+from waterclock.broker.log.producers import AbortedTransaction, AbortedTransactions, Producers
 from waterclock.broker.log.records import keyless
 from waterclock.broker.log.scrubbing import sound_bytes
 from waterclock.broker.log.segment import Segment

@@ -1,5 +1,6 @@
-"""The records of a batch: decoded if a moment inside a batch is asked for, if keys must be there, and by compaction, which
-writes a batch without those that it takes from it: the same offsets, sequence and producer.
+"""The records of a batch: decoded if keys must be there, to say why a batch was
+refused (KIP-467), and by compaction, which writes a batch without those that it takes from it: the same offsets, sequence
+and producer.
 
 Rule 1: what cannot be decoded is the sender's doing: ValueError, and the log stays as it is.
 Rule 2: a batch that loses nothing stays as it is, to the byte. One that loses some keeps its compression.
@@ -10,14 +11,37 @@ Source: the record format of Kafka's documentation. KIP-534 for the horizon: the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, HORIZON, LAYOUT, Batch, header_of, sealed
-from waterclock.broker.log.codecs import at_once, compressed, in_portions, uncompressed
+from waterclock.broker.log.batch import (
+    APPEND_TIME,
+    CODEC,
+    HEADER,
+    HORIZON,
+    LAYOUT,
+    Batch,
+    at_once,
+    compressed,
+    header_of,
+    in_portions,
+    sealed,
+    uncompressed,
+)
 from waterclock.broker.net.outgoing import Buffer
+from waterclock.broker.settings import TopicSettings
+from waterclock.broker.wire.errors import Error
 
 A_FEW: Final = 256  # records between two pauses
+MOST_BLAMED: Final = 10_000  # records that are looked at: a small batch may unpack to millions, which takes long
+MOST_COMPRESSED: Final = 16 << 10  # bytes that are unpacked for it
+SENTENCES: Final = {
+    Error.INVALID_TIMESTAMP: "The timestamp of a record is out of the range that the topic allows.",
+    Error.INVALID_RECORD: "A batch was refused that is none, or a record that the topic cannot keep.",
+    Error.MESSAGE_TOO_LARGE: "The batch is larger than max.message.bytes allows.",
+    Error.RECORD_LIST_TOO_LARGE: "The batch is larger than a segment of the log (segment.bytes).",
+    Error.UNSUPPORTED_COMPRESSION_TYPE: "The compression is not known, or not in this version of Produce.",
+}
 
 
 class Record(NamedTuple):
@@ -190,3 +214,24 @@ def rewritten(batch: Batch, kept: Sequence[Record], horizon: int | None) -> byte
         body += as_varint(len(moved)) + moved
     head = batch._replace(attributes=attributes, records=len(kept), first_timestamp=first, max_timestamp=latest)
     return bytes(sealed(bytearray(LAYOUT.pack(*head)) + compressed(attributes & CODEC, bytes(body))))
+
+
+def explain(error: Error, data: Buffer, settings: TopicSettings, now_ms: int) -> tuple[str | None, tuple[int, ...]]:
+    """A sentence, or None, and the numbers of the records within their batch."""
+    sentence = SENTENCES.get(error)
+    if error == Error.INVALID_TIMESTAMP:
+        after, before = now_ms + settings.timestamp_after_ms, now_ms - settings.timestamp_before_ms
+        return sentence, _those(data, lambda record: not before <= record.timestamp <= after)
+    if error == Error.INVALID_RECORD and settings.compact:
+        return sentence, _those(data, lambda record: record.key is None)
+    return sentence, ()
+
+
+def _those(data: Buffer, blamed: Callable[[Record], bool]) -> tuple[int, ...]:
+    head = header_of(data)
+    if head.records > MOST_BLAMED or (head.attributes & CODEC and len(data) > MOST_COMPRESSED):
+        return ()
+    try:
+        return tuple(number for number, record in enumerate(records(data)) if blamed(record))
+    except ValueError:
+        return ()

@@ -2,9 +2,9 @@
 
 1. What a compaction had begun is finished or thrown away (swap.py).
 2. The segments are listed. Those that a later one proves durable must end with a whole batch, before the next one's first.
-3. The others, most often the last alone, are read from their index's last row on (scanning.py): what the index names was
+3. The others, most often the last alone, are read from their index's last row on (tail.py): what the index names was
    durable. The first batch that is not whole ends the log: it and all after it were never acknowledged.
-4. Producers and aborted transactions are learned of (replaying.py).
+4. Producers and aborted transactions are learned of (snapshot.py).
 
     proves what was durable             how far
     the mark of a clean stop            everything: its end, and the bytes of each segment (clean_stop.py)
@@ -17,7 +17,7 @@ Rule 1: what was durable is never cut off. Damage there is said with the file, t
 Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process. What is proved durable
     is not flushed again.
 Rule 3: a segment's file that is gone is taken for deleted by whoever heard of its damage: a line in the log names its
-    records, and the log goes on behind every offset that may have been given (lost.py). Its start stays: who stands among
+    records, and the log goes on behind every offset that may have been given (tail.py). Its start stays: who stands among
     what is lost gets the first record behind. A follower's log goes on where it ends: what it lacks is copied again.
 """
 
@@ -31,17 +31,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import LogDamaged, renaming
-from waterclock.broker.log import lost, snapshot
+from waterclock.broker.log import snapshot, tail
 from waterclock.broker.log.batch import HEADER, header_of
 from waterclock.broker.log.clean_stop import LeftBehind
 from waterclock.broker.log.index import INDEX_EVERY
-from waterclock.broker.log.lost import Witness
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.replaying import learn
-from waterclock.broker.log.scanning import scan
 from waterclock.broker.log.segment import Segment, numbered
 from waterclock.broker.log.swap import finish
+from waterclock.broker.log.tail import Witness, scan
 from waterclock.disk import flush_folder, set_aside
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class Recovery:
         self._strays: dict[str, int] = {}  # indexes without a log, and the last offsets that they name
         # so many records at most follow the start of an index's last row: each takes a byte at least
         self._unseen = partition.settings.max_message_bytes + INDEX_EVERY
-        self._witnesses = lost.renamed(folder, names, self._unseen)
+        self._witnesses = tail.renamed(folder, names, self._unseen)
         self._gone = self._missing(logs, numbered(names, ".index"))
         ends = (self._left.end if self._left is not None else None, said.stopped_at)
         self._witnesses += [Witness(None, end) for end in ends if end is not None]
@@ -124,7 +123,7 @@ class Recovery:
         gone |= {witness.base for witness in self._witnesses if witness.base is not None}
         for base in {*indexes} - {*logs}:
             path = os.path.join(self._partition.folder, f"{base:020}.index")
-            witness = lost.of_index(path, base, self._unseen)
+            witness = tail.of_index(path, base, self._unseen)
             if witness is not None or base < self._proved:
                 gone.add(base)
             if witness is not None:
@@ -157,7 +156,7 @@ class Recovery:
             segments.append(Segment(partition.folder, partition.start))
             unproved, end, self._undurable = 0, partition.start, []
         self._learn(end)
-        self._settle(unproved, end)
+        self._flush_what_is_unproved(unproved, end)
         return partition
 
     def _first_unproved(self) -> int:
@@ -208,7 +207,7 @@ class Recovery:
             elif segment.size < size or end != following:  # a file between may be gone with its name
                 for later in segments[number + 1 :]:  # nothing proves that anything of them was durable
                     if later.size:
-                        place = set_aside(later.path + ".log", later.path + ".log" + lost.UNKNOWN)
+                        place = set_aside(later.path + ".log", later.path + ".log" + tail.UNKNOWN)
                         log.warning(
                             "%s.log lies in %s from now on: what came before it is not there", later.path, place
                         )
@@ -246,7 +245,7 @@ class Recovery:
         return Segment(self._partition.folder, begin)
 
     def _begins(self, first: int) -> int:
-        """Where readers may begin: if the log's first records are lost, from `first` on, they may stand among those."""
+        """Where readers may begin: if the log's first records are tail, from `first` on, they may stand among those."""
         memo, base = self._partition.memo, self._partition.segments[0].base
         emptied = not self._gone and self._proved < 0 and self._goes_on
         if self._said.named is not None and first < base and (self._gone or emptied):
@@ -282,7 +281,7 @@ class Recovery:
         if torn and (whole.size <= whole.row or whole.end < self._proved):  # it was durable
             raise segment.broken(whole.size)
         if torn:
-            kept = lost.keep_batches(segment, whole.size)
+            kept = tail.keep_batches(segment, whole.size)
             log.warning(
                 "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write%s",
                 segment.path, whole.size, segment.size,
@@ -322,7 +321,7 @@ class Recovery:
         )  # fmt: skip
         partition.memo.save()
 
-    def _settle(self, unproved: int, end: int) -> None:
+    def _flush_what_is_unproved(self, unproved: int, end: int) -> None:
         """What was found is durable from here on, and the readers' end."""
         partition = self._partition
         for segment in self._undurable:

@@ -18,9 +18,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from waterclock.broker.log import snapshot
-from waterclock.broker.log.aborted import ENDING, RowsChecksum, read_rows, write_rows
 from waterclock.broker.log.batch import commits
-from waterclock.broker.log.producers import AbortedTransaction
+from waterclock.broker.log.producers import ABORTED, AbortedTransaction, RowsChecksum, read_rows, write_rows
 from waterclock.broker.log.segment import numbered
 
 if TYPE_CHECKING:
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from waterclock.broker.log.snapshot import ProducerSnapshot
 
 Rows: TypeAlias = "dict[int, list[AbortedTransaction]]"  # by the bases of the segments with their markers
-NONE: Final[dict[int, RowsChecksum] | None] = {}
+NO_FILES: Final[dict[int, RowsChecksum] | None] = {}
 log = logging.getLogger("waterclock.broker")
 
 
 def learn(partition: Partition, names: Collection[str], known: ProducerSnapshot | None, end: int) -> None:
     """Learn of everything up to offset `end`; `names` are those of the folder's files."""
     first = partition.segments[0].base
-    since, vouched = first, NONE
+    since, vouched = first, NO_FILES
     if known is not None and first <= known.offset <= end:
         since, partition.producers, vouched = known
         if vouched is not None and since == snapshot.offsets(names)[-1]:
@@ -50,7 +49,7 @@ def learn(partition: Partition, names: Collection[str], known: ProducerSnapshot 
 def _aborted(partition: Partition, names: Collection[str], vouched: dict[int, RowsChecksum] | None, since: int) -> Rows:
     """The aborted transactions with markers before offset `since`, all of them in their files, and no later ones."""
     first, there = partition.segments[0].base, {segment.base for segment in partition.segments}
-    had = {base: read_rows(_path(partition, base)) for base in numbered(names, ENDING) if base >= first}
+    had = {base: read_rows(_segment_path(partition, base)) for base in numbered(names, ABORTED) if base >= first}
     rows = {base: [row for row in some if row.last < since] for base, some in had.items()}
     if vouched is None:
         doubtful = {base for base, some in rows.items() if some}
@@ -61,7 +60,7 @@ def _aborted(partition: Partition, names: Collection[str], vouched: dict[int, Ro
         rows = _mended(partition, rows, _in_the_log(partition, since), doubtful)
     for base, some in rows.items():
         if some != had.get(base, []):
-            write_rows(_path(partition, base), some)
+            write_rows(_segment_path(partition, base), some)
     return rows
 
 
@@ -74,7 +73,7 @@ def _mended(partition: Partition, rows: Rows, found: Rows, doubtful: set[int]) -
             mended[base] = rows[base]
             log.warning(
                 "%s%s is damaged, and the segment with its markers is gone: readers of committed records may get records "
-                "of transactions that were aborted there, or miss some", _path(partition, base), ENDING
+                "of transactions that were aborted there, or miss some", _segment_path(partition, base), ABORTED
             )  # fmt: skip
             continue
         mended[base] = found.get(base, [])
@@ -83,7 +82,8 @@ def _mended(partition: Partition, rows: Rows, found: Rows, doubtful: set[int]) -
         if seen[0] != seen[1]:
             log.warning(
                 "%s%s was damaged, or of before a compaction: written anew from the markers in the log, with %d "
-                "transactions where it had %d", _path(partition, base), ENDING, len(mended[base]), len(rows.get(base, []))
+                "transactions where it had %d",
+                _segment_path(partition, base), ABORTED, len(mended[base]), len(rows.get(base, [])),
             )  # fmt: skip
     return mended
 
@@ -107,5 +107,5 @@ def _in_the_log(partition: Partition, since: int) -> Rows:
     return found
 
 
-def _path(partition: Partition, base: int) -> str:
+def _segment_path(partition: Partition, base: int) -> str:
     return os.path.join(partition.folder, f"{base:020}")

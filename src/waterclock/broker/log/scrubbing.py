@@ -41,7 +41,7 @@ File = TypeVar("File", bound="Segment | RenamedLog")
 
 
 class RenamedLog(NamedTuple):
-    """A segment's file that was renamed, and is still read (lost.py)."""
+    """A segment's file that was renamed, and is still read (tail.py)."""
 
     fd: int
     path: str

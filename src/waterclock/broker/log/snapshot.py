@@ -5,10 +5,10 @@ Rule 2: it is written when everything before that offset is durable, and it carr
     One that is torn is passed over for the one before.
 Rule 3: whoever writes it does not flush it (not `write_whole`): a start that finds it torn only reads more of the log,
     and a stop would flush twice for each of its partitions, one after the other. What it is called is durable with the
-    next flush of the log, and before files go that it stands in for, `settle` is called.
+    next flush of the log, and before files go that it stands in for, `flush_last` is called.
 Rule 4: the aborted transactions before that offset are on the disk first. Once one of those flushes has failed, nobody
     can say that of any later snapshot: no more are written, and a start reads from the last good one on.
-Rule 5: it has a checksum of each file of aborted transactions, as far as it stands in for their markers (aborted.py).
+Rule 5: it has a checksum of each file of aborted transactions, as far as it stands in for their markers (producers.py).
 Rule 6: its offset and its folder's name have a part in its checksum: none stands in for another one, nor for another
     partition's.
 """
@@ -24,8 +24,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from waterclock.broker.log.aborted import RowsChecksum
-from waterclock.broker.log.producers import Producers
+from waterclock.broker.log.producers import Producers, RowsChecksum
 from waterclock.broker.log.segment import numbered
 from waterclock.disk import flush_file, flush_folder, replacing
 
@@ -88,7 +87,7 @@ def write(folder: str, offset: int, data: bytes) -> None:
             os.unlink(_path(folder, old))
 
 
-def settle(folder: str) -> None:
+def flush_last(folder: str) -> None:
     """Make the last snapshot durable, name and bytes; OSError. What it has then needs no file from before."""
     for offset in offsets(os.listdir(folder))[-1:]:
         flush_file(_path(folder, offset))

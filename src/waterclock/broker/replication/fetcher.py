@@ -26,9 +26,9 @@ from crc32c import crc32c
 from waterclock.broker.folder.identity import beside
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.truncation import begin_anew, begin_at, cut
+from waterclock.broker.log.removal import begin_anew, begin_at, cut
 from waterclock.broker.replication.leader import JOURNAL_KEYS
-from waterclock.broker.replication.link import CannotFollow, Link, LinkLost
+from waterclock.broker.replication.link import CannotFollow, LastSentence, Link, LinkLost
 from waterclock.broker.replication.replica import FollowerReplica, NoRoom, room_awaited
 from waterclock.broker.store import Entry
 from waterclock.broker.wire import client as asking
@@ -62,8 +62,8 @@ class ReplicaFetcher:
         self._identity = identity
         self._chosen = chosen
         self.rounds = 0
-        self.says = ""
-        """What it logged last: whom it follows, or why it cannot."""
+        self.says = LastSentence()
+        """Whom it follows, or why it cannot."""
         self._no_room = False
         self._thawed = asyncio.Event()
         self._thawed.set()
@@ -81,11 +81,11 @@ class ReplicaFetcher:
                 while await self._round([self._replica.journal], 0):
                     pass
                 await self._agree(list(self._replica.topics.partitions()))  # 3
-                self._say(f"following {self._link.address}")
+                self.says.log(f"following {self._link.address}")
                 while True:
                     await self._round(self._replica.partitions(), WAIT_MS)  # 4
             except LinkLost as lost:
-                self._say(str(lost))
+                self.says.log(str(lost))
                 self._link.close()
                 await asyncio.sleep(AGAIN_S)
             except NoRoom as full:
@@ -103,11 +103,6 @@ class ReplicaFetcher:
     def close(self) -> None:
         """Drop the connection."""
         self._link.close()
-
-    def _say(self, what: str) -> None:
-        if what != self.says:
-            self.says = what
-            log.warning("%s", what)
 
     def _say_room(self, lacks: str = "") -> None:
         if bool(lacks) != self._no_room:

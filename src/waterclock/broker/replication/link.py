@@ -1,34 +1,55 @@
-"""A broker's connection to the other one: one request at a time.
+"""A broker's connection to the other one: one request at a time. A follower passes on by it what only its leader can serve,
+as Kafka's brokers do (KIP-590).
 
 1. Connect, inside of TLS if there are certificates to check the other's against.
 2. Say one's name, which is the client id of every request: ApiVersions.
 3. Log in, if there is a user.
 
+4. To pass a request on, it is wrapped, with its client's name and address, into an Envelope.
+5. The leader gets that, as the link's user. What it does with it stands in api/elsewhere.py.
+6. Its answer is handed on.
+
 Rule 1: every failure is a LinkLost, whatever its kind: who follows waits a moment and connects again.
 Rule 2: a broker that is silent for SILENT_S is lost too: its machine may be gone without a word.
+Rule 3: requests are passed on one after the other, in the order in which they came: a client may send several that build
+    upon each other.
+Rule 4: if the leader cannot be reached the answer is NOT_CONTROLLER, for it got nothing; if it does not answer,
+    REQUEST_TIMED_OUT, for it may have done it. Either is for clients to try again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import itertools
+import logging
 import re
 import struct
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.security.link import OPEN, PLAIN, LinkAccess
 from waterclock.broker.security.scram import AccessDenied, ScramClient
 from waterclock.broker.wire import client as asking
+from waterclock.broker.wire.answers import refuse
+from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError, WaterclockError
+
+if TYPE_CHECKING:
+    from waterclock.broker.folder.identity import Identity
 
 API_VERSIONS: Final = 18
 HANDSHAKE, AUTHENTICATE = 17, 36
 METADATA, METADATA_VERSION = 3, 4
 LEADER_EPOCH, LEADER_EPOCH_VERSION = 23, 3
 SILENT_S: Final = 10.0
+ENVELOPE: Final = 58
+ENVELOPE_VERSION: Final = 0
+PATIENCE_S: Final = 30.0  # some changes wait for the follower, and thousands of topics take seconds
+log = logging.getLogger("waterclock.broker")
 
 
 class LinkLost(WaterclockError):
@@ -41,6 +62,20 @@ class NobodyListens(LinkLost):
 
 class CannotFollow(WaterclockError):
     """Who was to be followed cannot be, however often it is tried."""
+
+
+class LastSentence:
+    """A sentence for the log: it stands there once for as long as it stays the same. An empty one means all is well."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def log(self, sentence: str) -> None:
+        """Log it if it is another than the last."""
+        if sentence != self.last:
+            self.last = sentence
+            if sentence:
+                log.warning("%s", sentence)
 
 
 class Link:
@@ -153,3 +188,64 @@ def _refused(error: Exception) -> bool:
     codes = re.findall(r"\[Errno (\d+)\]", str(error))
     refused = [code for code in codes if int(code) == errno.ECONNREFUSED]
     return isinstance(error, ConnectionRefusedError) or (bool(codes) and refused == codes)
+
+
+class Forwarder:
+    """`start` runs what asks the leader, with `access`."""
+
+    def __init__(
+        self, identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], access: LinkAccess
+    ) -> None:
+        self._identity = identity
+        self._start = start
+        self._access = access
+        self._turn = asyncio.Lock()
+        self._says = LastSentence()
+
+    def forward(self, request: Request) -> None:
+        """Ask the leader, and answer when it has."""
+
+        async def forwarded() -> None:
+            async with self._turn:
+                said = None if request.slot.gone else await self._asked(request)
+                if said is None or request.slot.gone:
+                    return
+                if isinstance(said, Error):  # 6
+                    refuse(request, said)
+                else:
+                    request.send([said])
+
+        self._start(forwarded())
+
+    async def _asked(self, request: Request) -> bytes | Error:
+        """The answer without its header, or why there is none."""
+        link = Link(self._identity.peer_at, "waterclock", self._access, PATIENCE_S)
+        error = Error.NOT_CONTROLLER
+        try:
+            await link.connect()
+            error = Error.REQUEST_TIMED_OUT
+            said = await link.ask(ENVELOPE, ENVELOPE_VERSION, **_wrapped(request))
+        except LinkLost as lost:
+            self._says.log(f"what clients ask of the leader did not get through: {lost}")
+            return error
+        finally:
+            link.close()
+        if said.error_code.value:
+            self._says.log(
+                f"the leader does not take what clients ask of this follower: {Error(said.error_code.value).name}. "
+                f"Whoever the link's user is there must be a super user"
+            )
+            return Error.NOT_CONTROLLER
+        self._says.log("")
+        return bytes(said.response_data)[request.schema.answer.__header_schema__.__flexible__ :]  # no tagged fields
+
+
+def _wrapped(request: Request) -> dict[str, Any]:
+    """Step 4."""
+    client = request.slot.connection
+    name, host = client.principal, client.peer().rpartition(":")[0]
+    return {
+        "request_data": asking.written(request.key, request.version, 0, client.client_id, request.body),
+        "request_principal": None if name is None else name.encode(),
+        "client_host_address": ipaddress.ip_address(host).packed,
+    }

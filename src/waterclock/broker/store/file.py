@@ -1,4 +1,5 @@
 """The store's file: one frame for what was committed together, one after the other; now and then all of it written anew.
+Beside it the number of the last commit, in a file of its own: a store that is older, or shorter, is known by it.
 
     frame   MARK | number (8) | length of its rows (4) | checksum of those two and the rows (4) | rows
     row     lengths of namespace (2), key (4) and value (4) | namespace | key | value, in JSON
@@ -11,12 +12,17 @@ Rule 3: what is in no good frame is neither used nor thrown away: whoever reads 
     and the numbers that are missing.
 Rule 4: a renewal writes a new file, which takes the old one's place once it is whole and durable.
 Rule 5: room is reserved, since a flush of a file that grew takes longer: zeros behind the last frame are no damage.
+Rule 6: the number's file (number (8) | its checksum (4)) is written when the commit is durable, and is not flushed itself.
+    A kill leaves it as it was; after a power cut it may be lower than the store's own number, which says nothing. It is
+    never higher unless commits were lost. What is no number with its checksum is said, and counts as none; a disk that
+    refuses it costs nothing but this.
 Source: the metadata log of Apache Kafka (KIP-595, KIP-630), which keeps the same things in the same way.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import struct
 from collections.abc import Iterable, Iterator
@@ -41,6 +47,10 @@ RENEW: Final = 4 << 20  # a file below this is never written anew
 SHARE: Final = 4  # nor one that is less than so many times what it holds
 
 Contents: TypeAlias = "dict[str, dict[str, bytes]]"  # namespace -> key -> value, in JSON
+NUMBER_NAME: Final = "store.number"
+NUMBER: Final = struct.Struct(">Q")
+SUM: Final = struct.Struct(">I")
+log = logging.getLogger("waterclock.broker")
 
 
 class Row(NamedTuple):
@@ -246,3 +256,31 @@ def _in_portions(contents: Contents) -> Iterator[bytes]:
                 yield bytes(portion)
                 portion.clear()
     yield bytes(portion)
+
+
+class LastCommit:
+    """The file in `folder`, made if there is none; OSError if it cannot be opened."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, NUMBER_NAME)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, PRIVATE)
+        self.found = 0
+        """The number that an earlier process left; 0 if none is known."""
+        data = os.pread(self._fd, 1 << 10, 0)
+        number, checksum = data[: NUMBER.size], data[NUMBER.size :]
+        if checksum == SUM.pack(crc32c(number)) and len(number) == NUMBER.size:
+            self.found = int(NUMBER.unpack(number)[0])
+        elif data:
+            log.warning(
+                "%s is damaged: whether the store beside it is whole to its last commit is not known", self._path
+            )
+
+    def note(self, number: int) -> None:
+        """This is the last one now."""
+        packed = NUMBER.pack(number)
+        with suppress(OSError):
+            write_all(self._fd, packed + SUM.pack(crc32c(packed)), 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)

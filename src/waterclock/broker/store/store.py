@@ -29,8 +29,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.errors import set_aside, set_bytes_aside
-from waterclock.broker.store.file import ALL_BUT, Row, StoreContents, StoreFile, apply, read
-from waterclock.broker.store.last_commit import LastCommit
+from waterclock.broker.store.file import ALL_BUT, LastCommit, Row, StoreContents, StoreFile, apply, read
 from waterclock.broker.store.sqlite import kept_by_sqlite
 
 NAME: Final = "store.log"

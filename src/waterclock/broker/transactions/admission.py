@@ -24,7 +24,7 @@ from waterclock.broker.log.batch import HEADER, TRANSACTIONAL, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.outgoing import Buffer
 from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
-from waterclock.broker.transactions.states import DECIDED, TransactionState
+from waterclock.broker.transactions.record import DECIDED, TransactionState
 from waterclock.broker.wire.errors import Error
 
 ABORTABLE: Final = 11  # from here on Produce knows TRANSACTION_ABORTABLE
@@ -74,6 +74,6 @@ class Admission:
         if transaction.record.state is not TransactionState.ONGOING:
             return None
         if transaction.sent != transaction.changed:
-            self._ledger.keep(transaction, lambda done: None)  # the question below is asked again by the ledger
+            self._ledger.keep(transaction, lambda done: None)  # the ledger has the question below answered again
         count = transaction.changed
         return lambda: transaction.durable >= count

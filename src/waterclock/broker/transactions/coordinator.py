@@ -1,13 +1,13 @@
 """The transaction coordinator: who may do what to which transaction, after Apache Kafka's own.
 
-    asked of a transaction that is     AddPartitions, AddOffsets   EndTxn                        InitProducerId
+    the transaction is                 AddPartitions, AddOffsets   EndTxn                        InitProducerId
     unknown                            INVALID_PRODUCER_ID_MAPPING INVALID_PRODUCER_ID_MAPPING   made
     another producer's                 INVALID_PRODUCER_ID_MAPPING INVALID_PRODUCER_ID_MAPPING   PRODUCER_FENCED
     of another epoch                   PRODUCER_FENCED             PRODUCER_FENCED               PRODUCER_FENCED
     busy (a step is being written)     CONCURRENT_TRANSACTIONS     CONCURRENT_TRANSACTIONS       CONCURRENT_TRANSACTIONS
-    Empty, Complete...                 Ongoing                     verdicts.py                   a new epoch
+    Empty, Complete...                 Ongoing                     record.py                     a new epoch
     Ongoing                            more of it                  ended                         aborted; CONCURRENT_...
-    Prepare...                         CONCURRENT_TRANSACTIONS     verdicts.py                   CONCURRENT_TRANSACTIONS
+    Prepare...                         CONCURRENT_TRANSACTIONS     record.py                     CONCURRENT_TRANSACTIONS
 
 Older clients get INVALID_PRODUCER_EPOCH for PRODUCER_FENCED: api/transactions.py sees to that.
 
@@ -22,13 +22,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.transactions.admission import Admission
-from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
-from waterclock.broker.transactions.markers import RETRY_S, Groups, MarkerWriter, Then
-from waterclock.broker.transactions.producer_ids import ProducerIds
-from waterclock.broker.transactions.record import NOBODY, NONE, ProducerId, TransactionRecord
-from waterclock.broker.transactions.states import DECIDED, IDLE, TransactionState
-from waterclock.broker.transactions.timeouts import Timeouts
-from waterclock.broker.transactions.verdicts import verdict
+from waterclock.broker.transactions.ledger import RETRY_S, ProducerIds, Timeouts, Transaction, TransactionLedger
+from waterclock.broker.transactions.markers import Groups, MarkerWriter, Then
+from waterclock.broker.transactions.record import (
+    DECIDED,
+    IDLE,
+    NOBODY,
+    NONE,
+    ProducerId,
+    TransactionRecord,
+    TransactionState,
+    verdict,
+)
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import Purgatory
 
@@ -72,7 +77,7 @@ class TransactionCoordinator:
         self.admission = Admission(self.ledger, self._join)
 
     def open(self, topics: Topics, flusher: Flusher, groups: Groups) -> None:
-        """Ready for requests, once there is somebody to flush; restart.py then takes up what was left."""
+        """Ready for requests, once there is somebody to flush; markers.py then takes up what was left."""
         self._groups, self._topics = groups, topics
         every_s = self._settings["producer.id.expiration.check.interval.ms"] / 1000
         self.forgetting = Rhythm(self._timer, every_s, self._forget_producers)
@@ -287,7 +292,7 @@ class TransactionCoordinator:
 
         def again() -> None:
             if transaction.record.state is TransactionState.PREPARE_EPOCH_FENCE and not transaction.busy:
-                self.fence(transaction, _nobody_asked)
+                self.fence(transaction, _nobody_waits)
 
         def aborted(error: Error) -> None:
             if error:
@@ -301,8 +306,8 @@ class TransactionCoordinator:
         if transaction.busy:
             self.timeouts.again(transaction)
         else:
-            self.fence(transaction, _nobody_asked)
+            self.fence(transaction, _nobody_waits)
 
 
-def _nobody_asked(error: Error) -> None:
+def _nobody_waits(error: Error) -> None:
     """A timeout's abort: nobody waits for its end."""

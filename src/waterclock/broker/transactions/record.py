@@ -1,22 +1,75 @@
-"""What is known of one transactional id: a value, and each step of its life a new one.
+"""A transaction as a value: its state, what is known of its transactional id, and what EndTxn is answered by these.
+
+    state               leaves it by                                                          for
+    Empty               the first partition or group added                                    Ongoing
+                        EndTxn 5, abort of nothing: the epoch rises                           PrepareAbort
+    Ongoing             EndTxn, its decision durable                                          PrepareCommit, PrepareAbort
+                        its timeout, or InitProducerId of a newer producer: epoch raised      PrepareEpochFence
+    PrepareEpochFence   the decision to abort, durable                                        PrepareAbort
+    PrepareCommit       every partition's marker durable                                      CompleteCommit
+    PrepareAbort        every partition's marker durable                                      CompleteAbort
+    CompleteCommit,     the first partition or group added                                    Ongoing
+    CompleteAbort       InitProducerId                                                        Empty
+                        EndTxn 5, abort of nothing: the epoch rises                           PrepareAbort
+    Empty, Complete...  nobody heard of for transactional.id.expiration.ms                    Dead, then forgotten
+
+PrepareEpochFence and the Complete states are not written down: the row of the store then still says Ongoing, or what was
+decided. A start finds out the rest from the logs (markers.py), so a transaction costs two commits of the store.
 
 Rule 1: nothing here waits or writes: a step gives the next record, who takes it makes it durable first.
 Rule 2: an epoch is used up to 32766: the last one (32767) is for markers that fence. Then comes another producer id.
-Rule 3: under protocol 2 (KIP-890) the epoch rises with every end; the markers already have the new one.
+Rule 3: under protocol 2 (KIP-890) the epoch rises with every end; the markers already have the new one. So it distinguishes
+    an EndTxn that is sent again (the epoch before) from a new one; under protocol 1 both have the transaction's epoch.
+Rule 4: the epoch before is the same producer's only if the last end raised the epoch, by protocol 2. After an end by
+    protocol 1 it is a replaced one's: PRODUCER_FENCED. Apache Kafka does not look, and gives it its successor's epoch.
+Source: the transaction coordinator of Apache Kafka 4.3, whose answers these are; KIP-98, KIP-360, KIP-890.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from waterclock.broker.folder.topics import TopicPartition
 from waterclock.broker.groups.offsets import CommittedOffset
-from waterclock.broker.transactions.states import BEFORE, DECIDED, TransactionState
+from waterclock.broker.wire.errors import Error
 
 NONE: Final = -1
 LAST_EPOCH: Final = 0x7FFE
+WRONG: Final = Error.INVALID_TXN_STATE
+FENCED: Final = Error.PRODUCER_FENCED
+GOES_ON: Final = Error.CONCURRENT_TRANSACTIONS
+ENDED: Final = Error.NONE  # as it was to be
+
+
+class TransactionState(StrEnum):
+    """Under Kafka's names."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    DEAD = "Dead"
+
+
+IDLE: Final = frozenset((TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT))
+DECIDED: Final = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
+BEFORE: Final = {
+    TransactionState.EMPTY: IDLE,
+    TransactionState.ONGOING: IDLE | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset((TransactionState.ONGOING,)),
+    TransactionState.PREPARE_ABORT: IDLE | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
+    TransactionState.COMPLETE_COMMIT: frozenset((TransactionState.PREPARE_COMMIT,)),
+    TransactionState.COMPLETE_ABORT: frozenset((TransactionState.PREPARE_ABORT,)),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset((TransactionState.ONGOING,)),
+    TransactionState.DEAD: IDLE,
+}
+"""The states that each may come from."""
 
 
 class ProducerId(NamedTuple):
@@ -189,3 +242,50 @@ def follows(before: TransactionState, after: TransactionState) -> bool:
     (True, False)
     """
     return before in BEFORE[after]
+
+
+PROTOCOL_1: Final[dict[TransactionState, tuple[Error | None, Error | None]]] = {
+    # Dead is not there: its name is forgotten with it
+    #                                      commit   abort
+    TransactionState.EMPTY: (              WRONG,   WRONG),
+    TransactionState.ONGOING: (            None,    None),
+    TransactionState.PREPARE_EPOCH_FENCE: (WRONG,   ENDED),
+    TransactionState.PREPARE_COMMIT: (     GOES_ON, WRONG),
+    TransactionState.PREPARE_ABORT: (      WRONG,   GOES_ON),
+    TransactionState.COMPLETE_COMMIT: (    ENDED,   WRONG),
+    TransactionState.COMPLETE_ABORT: (     WRONG,   ENDED),
+}  # fmt: skip
+PROTOCOL_2: Final[dict[TransactionState, tuple[Error | None, Error | None, Error, Error]]] = {
+    #                                      new: commit, abort   again: commit, abort
+    TransactionState.EMPTY: (              WRONG,   None,       FENCED,  FENCED),
+    TransactionState.ONGOING: (            None,    None,       FENCED,  FENCED),
+    TransactionState.PREPARE_EPOCH_FENCE: (WRONG,   None,       FENCED,  FENCED),
+    TransactionState.PREPARE_COMMIT: (     FENCED,  FENCED,     GOES_ON, WRONG),
+    TransactionState.PREPARE_ABORT: (      FENCED,  FENCED,     WRONG,   GOES_ON),
+    TransactionState.COMPLETE_COMMIT: (    WRONG,   None,       ENDED,   WRONG),
+    TransactionState.COMPLETE_ABORT: (     WRONG,   None,       WRONG,   ENDED),
+}  # fmt: skip
+
+
+def verdict(record: TransactionRecord, busy: bool, producer: ProducerId, commit: bool, protocol: int) -> Error | None:
+    """None if the transaction is to be ended; NONE if it has been, as this one wants; else why not.
+
+    >>> open_one = TransactionRecord(1000, 5, 0, state=TransactionState.ONGOING)
+    >>> verdict(open_one, False, ProducerId(5, 0), True, 1) is None
+    True
+    """
+    rotated = again = False
+    if protocol == 2 and record.protocol == 2:  # Rule 4
+        rotated = record.epoch == 0 and producer == ProducerId(record.previous_id, LAST_EPOCH)
+        again = rotated or record.epoch == producer.epoch + 1
+    if busy and protocol == 2:
+        return Error.CONCURRENT_TRANSACTIONS
+    if record.producer_id != producer.producer_id and not rotated:
+        return Error.INVALID_PRODUCER_ID_MAPPING
+    if record.epoch != producer.epoch and not again:
+        return Error.PRODUCER_FENCED
+    if busy:
+        return Error.CONCURRENT_TRANSACTIONS
+    if protocol != 2:
+        return PROTOCOL_1[record.state][not commit]
+    return PROTOCOL_2[record.state][2 * again + (not commit)]

@@ -27,8 +27,7 @@ from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ledger import Transaction
 from waterclock.broker.transactions.markers import COORDINATOR_EPOCH
-from waterclock.broker.transactions.record import NONE, ProducerId, TransactionRecord
-from waterclock.broker.transactions.states import DECIDED, TransactionState
+from waterclock.broker.transactions.record import DECIDED, NONE, ProducerId, TransactionRecord, TransactionState
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.topics import TopicPartition
