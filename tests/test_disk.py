@@ -239,6 +239,7 @@ def test_the_manifest_of_a_relays_files_is_read_as_earlier_versions_wrote_it(tmp
     assert stored["next"] == 7
 
 
+@pytest.fixture
 def fd(file: Path) -> Iterator[int]:
     fd = os.open(file, os.O_RDWR)
     yield fd

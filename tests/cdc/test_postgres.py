@@ -282,7 +282,7 @@ def test_a_slot_without_its_wal_is_said_at_once(slot: ReplicationSlot) -> None:
             *["select pg_switch_wal()", "insert into t values (1)"] * 6,
             "checkpoint",
         )
-        with pytest.raises(UsageError, match="Where its WAL is gone"):
+        with pytest.raises(UsageError, match="If its WAL is gone"):
             changes(slot, start)
     finally:
         run(slot.conninfo, "alter system reset max_slot_wal_keep_size", "select pg_reload_conf()")

@@ -48,7 +48,7 @@ class LogMachine(RuleBasedStateMachine):
     @initialize(segment_bytes=st.sampled_from([7_000, 20_000]))
     def begin(self, segment_bytes: int) -> None:
         self.folder = tempfile.mkdtemp(prefix="waterclock-log-")
-        given = {"cleanup.policy": "compact,delete", "removal.ms": "-1",
+        given = {"cleanup.policy": "compact,delete", "retention.ms": "-1",
                  "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": str(KEEP_MS)}  # fmt: skip
         self.settings = TopicSettings(Settings({"log.segment.bytes": str(segment_bytes)}))
         self.settings.replace(given)
@@ -204,10 +204,10 @@ class LogMachine(RuleBasedStateMachine):
     @rule(most=st.integers(0, 100_000))
     def keep_less(self, most: int) -> None:
         self.flush()
-        self.settings.replace({**self.settings.given, "removal.bytes": str(most)})
+        self.settings.replace({**self.settings.given, "retention.bytes": str(most)})
         for segment in removal.retire(self.partition, self.now):
             segment.delete()
-        self.settings.replace({**self.settings.given, "removal.bytes": "-1"})
+        self.settings.replace({**self.settings.given, "retention.bytes": "-1"})
         self.oracle.start = self.partition.start
 
     @rule(later_ms=st.sampled_from([0, KEEP_MS - 1, KEEP_MS]), closed=st.booleans())

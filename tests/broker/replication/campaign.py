@@ -252,7 +252,9 @@ def check(folder: Path, seed: int, kills: int) -> str:
     campaign.run(kills)
     story = f"seed {seed}: {' '.join(campaign.done)}"
     logs = [log_of(node, "t") for node in (campaign.leader, campaign.follower)]
-    assert numbers(logs[0]) == list(range(campaign.load.total)), story  # nothing lost, nothing twice, all in order
+    found, wanted = numbers(logs[0]), list(range(campaign.load.total))
+    wrong = f"lost {sorted({*wanted} - {*found})}, there {found}" if found != wanted else ""
+    assert not wrong, f"{story}: {wrong}"  # nothing lost, nothing twice, all in order
     assert logs[0] == logs[1], story
     risky = [log_of(node, "risky") for node in (campaign.leader, campaign.follower)]
     shorter = min(len(log) for log in risky)
