@@ -1,0 +1,138 @@
+"""`python -m docsite [FOLDER]`: build the site; a warning is an error.
+
+1. The documents become pages in build/docs/pages (pages.py), and the reference is made of the code beside them.
+2. mkdocs.yml's `nav` is expanded: FOLDER/* stands for the folder's pages that are named nowhere else.
+3. Zensical makes the HTML of it, strictly: a page, file or heading that a link names has to be there.
+4. Each page's Markdown is put beside its HTML, and llms.txt lists them by the sections of `nav`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from docsite import files, pages, python, tables
+
+STAGE = pages.ROOT / "build" / "docs"
+SITE = pages.ROOT / "out" / "docs"
+Nav = list[Any]  # as YAML has it: "page.md", {"Title": "page.md"}, {"Title": [...]}
+
+
+def reference() -> dict[str, str]:
+    """Every generated page, by its path in the site."""
+    found = {f"reference/{name}": text for each in (tables, files, python) for name, text in each.pages().items()}
+    return found | {"reference/index.md": _contents(found)}
+
+
+def _contents(found: dict[str, str]) -> str:
+    """The reference's first page: what is in it, and which of it is made of the code."""
+    lines = [
+        "# Reference",
+        "",
+        "Reference says what is. These pages are made of the code when the site is built: of the commands' parsers, of",
+        "what the loader of a pipeline's file asks for, of the records behind each metric, of signatures and docstrings.",
+        "So they cannot say what the code does not do. The guides by part are written by hand; tests hold what they name.",
+        "",
+    ]
+    for heading, start in (("Commands", "commands/"), ("Tables", ""), ("Python, by module", "python/")):
+        lines += [f"## {heading}", ""]
+        for page, text in found.items():
+            name = page.removeprefix("reference/")
+            if name.startswith(start) and name.count("/") == bool(start):
+                lines.append(f"- [{pages.title_and_summary(text)[0]}]({name})")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def expanded(nav: Nav, there: list[str]) -> Nav:
+    """`nav` with the pages of `there` in the place of each FOLDER/*.
+
+    >>> expanded(["a.md", {"Two": [{"b/*": ["y"]}]}], ["a.md", "b/x.md", "b/y.md"])
+    ['a.md', {'Two': ['b/y.md', 'b/x.md']}]
+    """
+    named = {page for _, page in flat(nav)}
+
+    def of(entry: Any) -> Nav:
+        if isinstance(entry, str):
+            return [entry]
+        [(name, value)] = entry.items()
+        if not name.endswith("/*"):
+            return [{name: [each for inner in value for each in of(inner)] if isinstance(value, list) else value}]
+        found = [page for page in there if page.rpartition("/")[0] == name[:-2] and page not in named]
+        rank = {f"{name[:-1]}{first}.md": place for place, first in enumerate(value)}
+        return sorted(found, key=lambda page: (rank.get(page, len(rank)), page))
+
+    return [each for entry in nav for each in of(entry)]
+
+
+def flat(nav: Nav, section: str = "") -> Iterator[tuple[str, str]]:
+    """(first heading above it, page) of each page."""
+    for entry in nav:
+        for name, value in entry.items() if isinstance(entry, dict) else [("", entry)]:
+            if isinstance(value, list) and not name.endswith("/*"):
+                yield from flat(value, section or name)
+            elif isinstance(value, str):
+                yield section, value
+
+
+def llms(nav: Nav, texts: dict[str, str], name: str, summary: str) -> str:
+    """llms.txt: what it is, then each page's Markdown with the first sentence of it, by section."""
+    lines, last = [f"# {name}", "", f"> {summary}", "", "Every page of the site is here as plain Markdown."], ""
+    for section, page in flat(nav):
+        if section != last:
+            lines, last = [*lines, "", f"## {section}", ""], section
+        title, first = pages.title_and_summary(texts[page])
+        lines.append(f"- [{title}]({page}): {first}" if first else f"- [{title}]({page})")
+    return "\n".join(lines) + "\n"
+
+
+def build(site: Path = SITE) -> None:
+    """The four steps. What lay in `site` goes."""
+    for folder in (STAGE, site):
+        shutil.rmtree(folder, ignore_errors=True)
+    staged = STAGE / "pages"
+    pages.stage(staged)
+    generated = reference()
+    for page, text in generated.items():
+        (staged / page).parent.mkdir(parents=True, exist_ok=True)
+        (staged / page).write_text(text, encoding="utf-8")
+
+    settings = yaml.safe_load((pages.ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    there = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*.md"))
+    nav = settings["nav"] = expanded(settings["nav"], there)
+    settings["plugins"][1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(pages.ROOT / "src")]
+    settings |= {"docs_dir": "pages", "site_dir": "site"}
+    (STAGE / "mkdocs.yml").write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    done = subprocess.run(
+        command,
+        cwd=STAGE,
+        env={**os.environ, "PYTHONPATH": str(pages.ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        print(done.stdout, done.stderr.partition("Traceback")[0], sep="\n", file=sys.stderr)
+        raise SystemExit("The site was not built: mend what stands above, and run `make docs` again.")
+
+    plain = python.plain()
+    texts = {page: plain.get(page) or (staged / page).read_text(encoding="utf-8") for page in there}
+    shutil.copytree(STAGE / "site", site)
+    for page, text in texts.items():
+        (site / page).write_text(text, encoding="utf-8")
+    about = llms(nav, texts, settings["site_name"], settings["site_description"])
+    (site / "llms.txt").write_text(about, encoding="utf-8")
+    print(f"{len(there)} pages: {site / 'index.html'}")
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else SITE)
