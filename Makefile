@@ -33,7 +33,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench clean
+.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -116,6 +116,9 @@ format: .venv/ready-check  ## put the code into its format
 
 bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); ARGS=wheel for one; into bench/results
 	@$(BIN)/python -m bench.run $(ARGS)
+
+pictures: .venv/ready-run  ## README's wheel, and the pictures of the records in bench/results, drawn anew; nothing is measured
+	@$(BIN)/python -m bench.pictures
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info

@@ -103,39 +103,15 @@ def test_a_pipeline_in_a_document_is_a_pipeline(content: str, tmp_path: Path) ->
     assert load(file).rules == (rules_from(rules) if rules else None)
 
 
-def test_the_sinks_that_there_are_stand_in_readme_and_in_the_guide() -> None:
+def test_the_sinks_that_there_are_stand_in_the_guide() -> None:
     pytest.importorskip("pyspark")
     from waterclock.streaming.toml import sink
 
-    table = README.split("| `format` of the sink |")[1].split("\n\n")[0]
     guide = (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
     row = next(line for line in guide.splitlines() if line.startswith('| `format` | `"sqlite"` |'))
     parts = re.findall(r'^With `format = "(\w+)"', guide, re.M)
-    assert re.findall(r'`"(\w+)"`', table) == list(sink.FORMATS)
     assert re.findall(r'`"(\w+)"`', row.rpartition("| `")[2].join(["`", ""])) == list(sink.FORMATS)
     assert parts == list(sink.FORMATS)
-
-
-def test_the_pipeline_of_readme_takes_ten_lines() -> None:
-    assert len(next(blocks(ROOT / "README.md", "toml"))[1].splitlines()) == 10
-
-
-def test_what_trace_prints_in_readme_is_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    from waterclock.cli import main
-
-    shown = README.split("shows it after each step:\n\n```\n")[1].split("```")[0]
-    assert main(["trace", "seven-tasks"]) == 0
-    assert shown in capsys.readouterr().out
-
-
-def test_the_first_30_lines_say_what_it_is_show_it_and_promise() -> None:
-    top = "\n".join(README.splitlines()[:30])
-    for piece in (" is Kafka's way with time", "It is not ", "```python\n", "Rules(", "TimingWheel()", "Promises, "):
-        assert piece in top
-    assert re.search(r"\d+ ns; .*\d+ ns\..*\nMachine: .*CPython", top)
-    promises = re.findall(r"^- (.+)$", top, re.M)
-    assert len(promises) >= 4
-    assert all(re.search(r"\(`test_\w+`\)", promise) for promise in promises)
 
 
 def test_the_two_commands_stand_in_the_makefile() -> None:
