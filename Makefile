@@ -33,7 +33,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench docs clean
+.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench docs pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -119,6 +119,9 @@ bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); 
 
 docs: .venv/ready-docs  ## the site of the documents, into out/docs; a warning is an error (seconds)
 	@$(BIN)/python -m docsite
+
+pictures: .venv/ready-run  ## README's wheel, and the pictures of the records in bench/results, drawn anew; nothing is measured
+	@$(BIN)/python -m bench.pictures
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info

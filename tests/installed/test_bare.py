@@ -54,15 +54,16 @@ def test_without_a_compiler_the_plain_wheel_is_there_and_says_so(environment: En
 
 
 def test_readmes_first_sample_gives_what_stands_there(environment: Environment, tmp_path: Path) -> None:
-    (sample,) = re.findall(r"```python\n(>>> .+?)```", README, re.S)
-    (tmp_path / "sample.txt").write_text(sample)
-    done = environment.run("python", "-m", "doctest", "sample.txt", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "")
+    (sample,) = re.findall(r"```python\n(import asyncio\n.+?)```", README, re.S)
+    (tmp_path / "sample.py").write_text(sample)
+    done = environment.run("python", "sample.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "a tenth of a second\ncancelled: True\n")
 
 
 def test_trace_prints_what_stands_in_readme(environment: Environment, tmp_path: Path) -> None:
-    done = environment.run("waterclock", "trace", "seven-tasks", cwd=tmp_path)
-    assert README.split("shows it after each step:\n\n```\n")[1].split("```")[0] in done.stdout
+    ((command, shown),) = re.findall(r"^\$ (waterclock trace [^\n]+)\n\.\.\.\n(.+?)\.\.\.\n```", README, re.M | re.S)
+    done = environment.run(*command.split(), cwd=tmp_path)
+    assert shown in done.stdout
 
 
 @pytest.mark.parametrize("command", ["demo order", "bench timers"])
