@@ -152,7 +152,7 @@ class Terminals:
             self._interrupt(place, self._latest(terminal), before.removeprefix("^C\n"))
         elif before or not found:
             raise AssertionError(f"{place}: a console begins with `$ command` or with ^C")
-        for text, next_one in zip(found, [*found[1:], ""], strict=True):
+        for text, next_one in zip(found, [*found[1:], ""], strict=False):
             command, shown = COMMAND.fullmatch(text).groups()  # type: ignore[union-attr]
             goes_on = command.endswith(" &") or (not next_one and block.title.endswith(STAYS))
             where = f"{place}: `{command}`"

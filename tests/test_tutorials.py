@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,13 @@ def empty(tmp_path: Path) -> Path:
     return folder
 
 
+def free_port() -> int:
+    """The pages have Kafka's usual port, which a test must not take."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def test_a_page_that_keeps_its_word_is_walked_to_its_end(tmp_path: Path, empty: Path) -> None:
     assert run_page(page(tmp_path, CONSOLE), empty) == 7
 
@@ -110,3 +118,12 @@ def test_a_timer(empty: Path) -> None:
 def test_a_test_with_a_kafka_in_it(empty: Path) -> None:
     pytest.importorskip("confluent_kafka")
     assert run_page(TUTORIALS / "kafka-test.md", empty) == 11
+
+
+@pytest.mark.long(seconds=15)
+def test_a_delayed_message(empty: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    here = f"127.0.0.1:{free_port()}"
+    put = {f"relay {verb} ": f"relay {verb} --bootstrap {here} " for verb in ("send", "read", "show", "cancel")}
+    put |= {"127.0.0.1:9092": here, "relay --embedded": f"relay --port {here.rpartition(':')[2]} --embedded"}
+    assert run_page(TUTORIALS / "delayed-message.md", empty, put=put) == 9
