@@ -1,0 +1,112 @@
+"""Each tutorial runs from its first block to its last in an empty folder, and prints what it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.samples import run_page
+
+TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
+CONSOLE = """
+```python title="app.py"
+import time
+try:
+    print("ready", 4711)
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("closed")
+```
+```console title="Terminal 1, leave it running"
+$ mkdir inside; cd inside
+$ python ../app.py
+ready ...
+```
+```console title="Terminal 2"
+$ export WHO=ada
+$ echo $WHO; ls
+ada
+app.py
+inside
+$ python app.py
+ready ...
+^C
+closed
+$ python -c 'import sys; sys.exit("no such thing")'
+no such thing
+$ echo $?
+1
+$ echo one \\
+  two
+one two
+```
+```console title="Terminal 1"
+^C
+closed
+$ echo on
+on
+```
+```python
+from pathlib import Path
+assert Path("inside").is_dir()
+```
+```console title="Terminal 2: it fails"
+$ cat missing
+cat: missing: ...
+```
+```bash
+rmdir inside
+test ! -e inside
+```
+"""
+
+
+def page(folder: Path, text: str) -> Path:
+    file = folder / "page.md"
+    file.write_text(text)
+    return file
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """Where a page is tried; what stands beside it is not seen."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
+
+
+def test_a_page_that_keeps_its_word_is_walked_to_its_end(tmp_path: Path, empty: Path) -> None:
+    assert run_page(page(tmp_path, CONSOLE), empty) == 7
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "told"),
+    [
+        ("ada\napp", "bob\napp", "is shown to print"),
+        ("one two", "one two three", "is shown to print"),
+        ("^C\nclosed\n$ python -c", "^C\n$ python -c", "is shown to print"),
+        ("^C\nclosed\n$ echo on", "^C\nstill there\n$ echo on", r"\^C is shown to print"),
+        ("$ echo $?\n1\n", "", "ended with 1"),
+        ('print("ready"', 'raise ValueError("ready"', "is shown to print"),
+        ("is_dir()", "is_file()", None),
+        ("$ cat missing\ncat: missing: ...\n", "$ true\n", "did not fail"),
+        ("test ! -e", "test -e", "ended with 1"),
+    ],
+)
+def test_a_page_that_does_not_is_noticed(
+    there: str, instead: str, told: str | None, tmp_path: Path, empty: Path
+) -> None:
+    assert there in CONSOLE
+    with pytest.raises(AssertionError, match=told):
+        run_page(page(tmp_path, CONSOLE.replace(there, instead)), empty)
+
+
+def test_a_timer(empty: Path) -> None:
+    assert run_page(TUTORIALS / "timer.md", empty) == 9
+
+
+@pytest.mark.long(seconds=7)
+def test_a_test_with_a_kafka_in_it(empty: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    assert run_page(TUTORIALS / "kafka-test.md", empty) == 11
