@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -52,33 +54,39 @@ def _contents(found: dict[str, str]) -> str:
 
 
 def expanded(nav: Nav, there: list[str]) -> Nav:
-    """`nav` with the pages of `there` in the place of each FOLDER/*.
+    """`nav` with the pages of `there` in the place of each pattern; a page that several patterns fit is the longest one's.
 
-    >>> expanded(["a.md", {"Two": [{"b/*": ["y"]}]}], ["a.md", "b/x.md", "b/y.md"])
-    ['a.md', {'Two': ['b/y.md', 'b/x.md']}]
+    >>> expanded(["a.md", {"Two": [{"b/x*": []}, {"b/*": ["z"]}]}], ["a.md", "b/x.md", "b/y.md", "b/z.md"])
+    ['a.md', {'Two': ['b/x.md', 'b/z.md', 'b/y.md']}]
     """
-    named = {page for _, page in flat(nav)}
+    entries = list(flat(nav))
+    patterns = [page for _, page in entries if page.endswith("*")]
+    pages_of: dict[str, list[str]] = {}
+    for page in set(there) - {page for _, page in entries}:
+        fit = [each for each in patterns if fnmatch(page, each) and page.count("/") == each.count("/")]
+        pages_of.setdefault(max(fit, key=len, default=""), []).append(page)
 
     def of(entry: Any) -> Nav:
         if isinstance(entry, str):
             return [entry]
         [(name, value)] = entry.items()
-        if not name.endswith("/*"):
+        if not name.endswith("*"):
             return [{name: [each for inner in value for each in of(inner)] if isinstance(value, list) else value}]
-        found = [page for page in there if page.rpartition("/")[0] == name[:-2] and page not in named]
-        rank = {f"{name[:-1]}{first}.md": place for place, first in enumerate(value)}
-        return sorted(found, key=lambda page: (rank.get(page, len(rank)), page))
+        rank = {f"{name.rpartition('/')[0]}/{first}.md": place for place, first in enumerate(value)}
+        return sorted(pages_of.get(name, ()), key=lambda page: (rank.get(page, len(rank)), page))
 
     return [each for entry in nav for each in of(entry)]
 
 
 def flat(nav: Nav, section: str = "") -> Iterator[tuple[str, str]]:
-    """(first heading above it, page) of each page."""
+    """(first heading above it, page or pattern) of each entry."""
     for entry in nav:
         for name, value in entry.items() if isinstance(entry, dict) else [("", entry)]:
-            if isinstance(value, list) and not name.endswith("/*"):
+            if name.endswith("*"):
+                yield section, name
+            elif isinstance(value, list):
                 yield from flat(value, section or name)
-            elif isinstance(value, str):
+            else:
                 yield section, value
 
 
@@ -121,7 +129,7 @@ def build(site: Path = SITE) -> None:
         check=False,
     )
     if done.returncode:
-        print(done.stdout, done.stderr.partition("Traceback")[0], sep="\n", file=sys.stderr)
+        print(re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr.partition("Traceback")[0]), file=sys.stderr)
         raise SystemExit("The site was not built: mend what stands above, and run `make docs` again.")
 
     plain = python.plain()

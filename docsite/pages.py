@@ -32,12 +32,14 @@ _LINK = re.compile(
 
 
 def documents(root: Path = ROOT) -> dict[str, str]:
-    """Each document's path in the repository -> its path in the site."""
+    """Each document's path in the repository -> its path in the site. Of README the site has its own: docs/index.md."""
     found = {
         path.relative_to(root).as_posix(): path.relative_to(root / "docs").as_posix() for path in _docs(root, ".md")
     }
-    beside = (path.name for path in sorted(root.glob("*.md")) if path.name != "README.md")
-    return found | {name: f"project/{name}" for name in beside}
+    results = root / "bench" / "results"
+    records = ((path, path.relative_to(results).as_posix()) for path in sorted(results.rglob("*.md")))
+    found |= {path.relative_to(root).as_posix(): f"records/{name.replace('README', 'index')}" for path, name in records}
+    return found | {path.name: f"project/{path.name}" for path in sorted(root.glob("*.md")) if path.name != "README.md"}
 
 
 def _docs(root: Path, ending: str) -> Iterator[Path]:
@@ -63,6 +65,8 @@ def linked(text: str, source: str, page: str, known: dict[str, str], folder: Pat
         at = os.path.normpath(os.path.join(os.path.dirname(source), to))
         if at in known:
             return known[at]
+        if at == "README.md":
+            return "index.md"
         return None if at.startswith("..") or not (root / at).exists() else _shown(at, folder, root)
 
     def link(found: re.Match[str]) -> str:
