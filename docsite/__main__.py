@@ -101,45 +101,52 @@ def llms(nav: Nav, texts: dict[str, str], name: str, summary: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def build(site: Path = SITE) -> None:
-    """The four steps. What lay in `site` goes."""
-    for folder in (STAGE, site):
-        shutil.rmtree(folder, ignore_errors=True)
-    staged = STAGE / "pages"
+def stage(folder: Path) -> Nav:
+    """Steps 1 and 2: the pages and the settings; the expanded `nav`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    staged = folder / "pages"
     pages.stage(staged)
-    generated = reference()
-    for page, text in generated.items():
+    for page, text in reference().items():
         (staged / page).parent.mkdir(parents=True, exist_ok=True)
         (staged / page).write_text(text, encoding="utf-8")
-
     settings = yaml.safe_load((pages.ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    there = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*.md"))
-    nav = settings["nav"] = expanded(settings["nav"], there)
+    nav: Nav = expanded(settings["nav"], list(markdown(staged)))
     settings["plugins"][1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(pages.ROOT / "src")]
-    settings |= {"docs_dir": "pages", "site_dir": "site"}
-    (STAGE / "mkdocs.yml").write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    settings |= {"nav": nav, "docs_dir": "pages", "site_dir": "site"}
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return nav
 
+
+def make(folder: Path) -> None:
+    """Step 3: HTML in folder/site."""
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    done = subprocess.run(
-        command,
-        cwd=STAGE,
-        env={**os.environ, "PYTHONPATH": str(pages.ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    there = {**os.environ, "PYTHONPATH": str(pages.ROOT)}
+    done = subprocess.run(command, cwd=folder, env=there, capture_output=True, text=True, check=False)
     if done.returncode:
-        print(re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr.partition("Traceback")[0]), file=sys.stderr)
-        raise SystemExit("The site was not built: mend what stands above, and run `make docs` again.")
+        told = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr.partition("Traceback")[0])
+        raise SystemExit(f"{told}The site was not built: mend what stands above, and run `make docs` again.")
 
+
+def markdown(staged: Path) -> dict[str, str]:
+    """Every page's Markdown; that of the Python names stands for itself, without mkdocstrings."""
     plain = python.plain()
-    texts = {page: plain.get(page) or (staged / page).read_text(encoding="utf-8") for page in there}
-    shutil.copytree(STAGE / "site", site)
+    found = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*.md"))
+    return {page: plain.get(page) or (staged / page).read_text(encoding="utf-8") for page in found}
+
+
+def build(site: Path = SITE, folder: Path = STAGE) -> None:
+    """The four steps. What lay in `site` goes."""
+    nav = stage(folder)
+    make(folder)
+    texts = markdown(folder / "pages")
+    shutil.rmtree(site, ignore_errors=True)
+    shutil.copytree(folder / "site", site)
     for page, text in texts.items():
         (site / page).write_text(text, encoding="utf-8")
+    settings = yaml.safe_load((folder / "mkdocs.yml").read_text(encoding="utf-8"))
     about = llms(nav, texts, settings["site_name"], settings["site_description"])
     (site / "llms.txt").write_text(about, encoding="utf-8")
-    print(f"{len(there)} pages: {site / 'index.html'}")
+    print(f"{len(texts)} pages: {site / 'index.html'}")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Asked(tables.FileTable):
         super().check(known)
 
     def get(self, name: str, default: Any = None) -> Any:
-        if default is not None:
+        if default is not None or (self.where, name) not in self._get:
             self._get[self.where, name] = default
         return super().get(name, default)
 
@@ -133,7 +133,10 @@ def keys() -> dict[str, dict[str, tuple[Any, str, str]]]:
             asked.pop("format")  # it stands with the first ones
         parts[f"[source] with {heading}"] = _with(asked, "[source]", module, config, steps)
     parts |= _of_rules()
-    more = [{"columns": ["kind"], "takes": ["results", "late", "dead_letters"]}, {"query": "SELECT 1"}]
+    more = [
+        {"columns": ["kind"], "takes": ["results", "late", "dead_letters"]},
+        {"query": "SELECT 1", "transform": "m:f"},
+    ]
     every = Asked.of(*(file_of(_FILES, {**SINKS["sqlite"], **each}) for each in more))["[sink]"]
     every = {name: fact for name, fact in every.items() if name not in sink.FORMATS["sqlite"].keys}
     parts["[sink] with every format"] = _with(every, "[sink]", sink, steps)

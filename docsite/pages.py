@@ -3,7 +3,8 @@
 Rule 1: a document is read in the repository too, so its links are relative to it there. In the site a link to a document
         leads to its page, one to another file of the repository to a page that shows it (a picture stays a picture).
 Rule 2: a document that is named in backticks, `docs/rules.md`, is a link in the site.
-Rule 3: a link that leads nowhere is left as it is: the strict build reports it, with its line.
+Rule 3: a link to a page that is not there is left as it is: the strict build reports it, with its line. Of other files it
+        does not look, so they are looked for here.
 """
 
 from __future__ import annotations
@@ -67,7 +68,11 @@ def linked(text: str, source: str, page: str, known: dict[str, str], folder: Pat
             return known[at]
         if at == "README.md":
             return "index.md"
-        return None if at.startswith("..") or not (root / at).exists() else _shown(at, folder, root)
+        if not at.startswith("..") and (root / at).exists():
+            return _shown(at, folder, root)
+        if not at.endswith(".md"):
+            raise SystemExit(f"{source} links to {to}, which is not there: mend the link, and run `make docs` again.")
+        return None
 
     def link(found: re.Match[str]) -> str:
         if (code := found["code"]) is not None:
