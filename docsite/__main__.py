@@ -48,7 +48,8 @@ def _contents(found: dict[str, str]) -> str:
         for page, text in found.items():
             name = page.removeprefix("reference/")
             if name.startswith(start) and name.count("/") == bool(start):
-                lines.append(f"- [{pages.title_and_summary(text)[0]}]({name})")
+                title, first = pages.title_and_summary(text)
+                lines.append(f"- [{title}]({name}): {first}")
         lines.append("")
     return "\n".join(lines)
 

@@ -26,7 +26,7 @@ SHOWN = {
     ".sql": "sql",
 }
 RAW = {".png", ".svg", ".gif", ".gz", ".ico", ".css", ".html"}  # taken as they are
-_FENCED = re.compile(r"(^ *(?P<fence>```+|~~~+).*?^ *(?P=fence)[ ]*$)", re.M | re.S)
+FENCED = re.compile(r"(^ *(?P<fence>```+|~~~+).*?^ *(?P=fence)[ ]*$)", re.M | re.S)
 _LINK = re.compile(
     r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\]\([^)]*\))*\])\((?P<to>[^)\s#]*)(?P<rest>[^)]*)\)|`(?P<code>[^`\n]+)`"
 )
@@ -82,7 +82,7 @@ def linked(text: str, source: str, page: str, known: dict[str, str], folder: Pat
             return found[0]
         return f"{found['text']}({_relative(at, page)}{found['rest']})"
 
-    parts = _FENCED.split(text)  # a text, a block, its fence, a text, ...
+    parts = FENCED.split(text)  # a text, a block, its fence, a text, ...
     parts[::3] = [_LINK.sub(link, part) for part in parts[::3]]
     del parts[2::3]
     return "".join(parts)
@@ -125,7 +125,7 @@ def title_and_summary(text: str) -> tuple[str, str]:
     >>> title_and_summary("# Timers\\n\\nCall it later. Or never.\\n")
     ('Timers', 'Call it later.')
     """
-    text = _FENCED.sub("", re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S))
+    text = FENCED.sub("", re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S))
     title = re.search(r"^# (.+)$", text, re.M)
     first = next(
         (each for each in re.split(r"\n\s*\n", text) if each.strip() and each.strip()[0] not in "#|>!-<:*"), ""

@@ -87,6 +87,7 @@ def _command(parser: argparse.ArgumentParser) -> str:
 
 def _described(parser: argparse.ArgumentParser) -> Iterator[str]:
     parser.formatter_class = partial(parser.formatter_class, width=WIDTH)  # type: ignore[assignment]  # argparse calls it
+    parser.color = False  # Python 3.14 would colour it in a terminal
     said = prose(parser.description or "").removeprefix(f"`{parser.prog}`: ")
     yield said[:1].upper() + said[1:]
     yield "```text\n" + parser.format_usage().removeprefix("usage: ").strip().replace("\n       ", "\n") + "\n```"
@@ -98,7 +99,7 @@ def _described(parser: argparse.ArgumentParser) -> Iterator[str]:
         ]
         if rows:
             yield f"**{TITLES.get(group.title or '', group.title)}**"
-            yield table(("", "meaning"), rows)
+            yield table(("option" if group._group_actions[0].option_strings else "argument", "meaning"), rows)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield table(

@@ -17,7 +17,7 @@ pytest.importorskip("zensical")
 pytest.importorskip("pyarrow")
 
 from docsite import __main__ as site
-from docsite import files, pages, python, tables
+from docsite import files, pages, promises, python, tables
 
 from waterclock import cli, errors, pytest_plugin
 from waterclock.broker.settings import SETTINGS
@@ -228,7 +228,32 @@ def test_a_page_fetches_nothing_from_elsewhere(built: Path) -> None:
         assert fetched == [], page
 
 
+def test_a_promise_names_tests_of_ours_outside_of_samples(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("It never fails (`test_it`).\n\n```python\ndef test_yours(): ...\n```\n")
+    (tmp_path / "docs" / "a.md").write_text("`test_it`, `test_that`, test_file.py\n")
+    assert promises.named(tmp_path) == {"test_it": ["README.md", "docs/a.md"], "test_that": ["docs/a.md"]}
+    assert set(promises.named()) <= promises.ours()
+    assert len(promises.named()) > 150
+
+
+@pytest.mark.parametrize(
+    ("forms", "outcome"),
+    [
+        ("", "passed"),
+        ('<skipped type="pytest.skip" message="no server"/>', "not run"),
+        ('<skipped type="pytest.xfail" message="on purpose"/>', "differs"),
+        ('<error message="no such fixture"/>', "failed"),
+    ],
+)
+def test_what_came_of_a_promise_is_what_pytest_reports(forms: str, outcome: str) -> None:
+    report = f'<suite><testcase name="test_it[a]">{forms}</testcase><testcase name="test_other"/></suite>'
+    assert promises.outcomes(report, ["test_it"])["test_it"][0] == outcome
+    passed_too = report.replace("<suite>", '<suite><testcase name="test_it[b]"/>')
+    assert promises.outcomes(passed_too, ["test_it"])["test_it"][0] == ("failed" if outcome == "failed" else "passed")
+
+
 def test_what_the_generator_says_in_its_docstrings_is_so() -> None:
-    modules = (site, pages, tables, files, python)
+    modules = (site, pages, tables, files, python, promises)
     assert [each.__name__ for each in modules if doctest.testmod(each).failed] == []
     assert sum(doctest.testmod(each).attempted for each in modules) > 3
