@@ -127,3 +127,10 @@ def test_a_delayed_message(empty: Path) -> None:
     put = {f"relay {verb} ": f"relay {verb} --bootstrap {here} " for verb in ("send", "read", "show", "cancel")}
     put |= {"127.0.0.1:9092": here, "relay --embedded": f"relay --port {here.rpartition(':')[2]} --embedded"}
     assert run_page(TUTORIALS / "delayed-message.md", empty, put=put) == 9
+
+
+@pytest.mark.spark
+@pytest.mark.long(seconds=35)
+def test_a_pipeline_from_a_csv_file(empty: Path) -> None:
+    pytest.importorskip("pyspark")
+    assert run_page(TUTORIALS / "pipeline.md", empty) == 9
