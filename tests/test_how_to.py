@@ -33,7 +33,9 @@ LONG: Final[Mapping[str, int]] = {"your-own-dataframe": 25}  # page -> its secon
 PORT: Final = {
     "waterclock relay --embedded out/relay": " --port {port}",
     "waterclock broker --data out/broker": " --port {port}",
-    **{f"waterclock relay {verb}": " --bootstrap 127.0.0.1:{port}" for verb in ("send", "read", "ls", "cancel", "show")},
+    **{
+        f"waterclock relay {verb}": " --bootstrap 127.0.0.1:{port}" for verb in ("send", "read", "ls", "cancel", "show")
+    },
 }
 
 
@@ -101,7 +103,9 @@ def test_a_pipeline_of_a_page_is_a_pipeline(content: str, tmp_path: Path) -> Non
 def test_what_a_page_names_is_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert set(re.findall(r"\btest_\w+(?=`)", text)) <= known_tests()
-    links = [(page.parent / link.partition("#")[0], link.partition("#")[2]) for link in re.findall(r"\]\(([^):]+)\)", text)]
+    links = [
+        (page.parent / link.partition("#")[0], link.partition("#")[2]) for link in re.findall(r"\]\(([^):]+)\)", text)
+    ]
     assert [str(file) for file, _ in links if file != page.parent and not file.exists()] == []
     assert [f"{file.name}#{part}" for file, part in links if part and part not in anchors(file, page)] == []
 
@@ -109,7 +113,9 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 def anchors(file: Path, page: Path) -> set[str]:
     """Of the headings of a page, as GitHub and MkDocs make them."""
     text = (file if file != page.parent else page).read_text(encoding="utf-8")
-    return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in re.findall(r"^#+ (.+)$", text, re.M)}
+    return {
+        re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in re.findall(r"^#+ (.+)$", text, re.M)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
