@@ -19,14 +19,16 @@ import pytest
 from tests.samples import blocks, run_page
 from tests.test_readme import ROOT, known_tests
 
-PAGES: Final = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+FOLDER: Final = ROOT / "docs" / "how-to"
+PAGES: Final = sorted(FOLDER.glob("*.md"))
 PAGES_OF: Final = {page.stem: page for page in PAGES}
 # page -> the packages, or the program, without which it cannot run here
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "fastapi": ("fastapi", "uvicorn"),
+    "fastapi": ("fastapi", "uvicorn", "curl"),
     "faststream": ("faststream",),
     "django": ("django",),
     "sqlalchemy": ("sqlalchemy",),
+    "run-as-a-service": ("curl",),
 }
 LONG: Final[Mapping[str, int]] = {"your-own-dataframe": 25}  # page -> its seconds on a quiet machine
 # of a command whose port is Kafka's own where nothing is said: what says another one
@@ -49,7 +51,8 @@ def on_free_ports(text: str, **known: int) -> dict[str, str]:
     """What is to be put in place of a page's ports. Rule 1. `known` are those of servers that run: `p3306=33061`."""
     ports = {port: known.get(f"p{port}") or free_port() for port in {*re.findall(r"127\.0\.0\.1:(\d+)", text)}}
     put = {f"127.0.0.1:{shown}": f"127.0.0.1:{port}" for shown, port in ports.items()}
-    put |= {f"--port {shown}": f"--port {port}" for shown, port in ports.items() if f"--port {shown}" in text}
+    for option in ("--port", "--metrics"):
+        put |= {f"{option} {shown}": f"{option} {port}" for shown, port in ports.items() if f"{option} {shown}" in text}
     if "9092" in ports:
         more = {command: option.format(port=ports["9092"]) for command, option in PORT.items()}
         put |= {f"{command} ": f"{command}{option} " for command, option in more.items() if f"{command} " in text}
@@ -61,6 +64,7 @@ def parameters() -> list[object]:
     return [
         pytest.param(page, id=page.stem, marks=[pytest.mark.long(seconds=LONG[page.stem])] if page.stem in LONG else [])
         for page in PAGES
+        if page.stem != "index"
     ]
 
 
@@ -121,7 +125,7 @@ def anchors(file: Path, page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_short(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    assert len(prose.split()) <= 700
+    assert len(prose.split()) <= 600
 
 
 @pytest.mark.long(seconds=60)
@@ -134,3 +138,8 @@ def test_a_pipeline_runs_on_a_cluster(tmp_path: Path) -> None:
     with cluster(tmp_path / "cluster") as running:
         put = {"spark://127.0.0.1:7077": running.url}
         assert run_page(page, folder, put=put, has=["a cluster"]) == 3
+
+
+def test_every_page_stands_in_the_list_of_pages() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (FOLDER / "index.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == [page.name for page in PAGES if page.stem != "index"]
