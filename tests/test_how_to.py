@@ -16,23 +16,28 @@ from typing import Final
 
 import pytest
 
-from tests.samples import run_page
+from tests.samples import blocks, run_page
 from tests.test_readme import ROOT, known_tests
 
-PAGES: Final = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+FOLDER: Final = ROOT / "docs" / "how-to"
+PAGES: Final = sorted(FOLDER.glob("*.md"))
+PAGES_OF: Final = {page.stem: page for page in PAGES}
 # page -> the packages, or the program, without which it cannot run here
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "fastapi": ("fastapi", "uvicorn"),
+    "fastapi": ("fastapi", "uvicorn", "curl"),
     "faststream": ("faststream",),
     "django": ("django",),
     "sqlalchemy": ("sqlalchemy",),
+    "run-as-a-service": ("curl",),
 }
-LONG: Final[Mapping[str, int]] = {}  # page -> its seconds on a quiet machine
+LONG: Final[Mapping[str, int]] = {"your-own-dataframe": 25}  # page -> its seconds on a quiet machine
 # of a command whose port is Kafka's own where nothing is said: what says another one
 PORT: Final = {
     "waterclock relay --embedded out/relay": " --port {port}",
     "waterclock broker --data out/broker": " --port {port}",
-    **{f"waterclock relay {verb}": " --bootstrap 127.0.0.1:{port}" for verb in ("send", "read", "ls", "cancel", "show")},
+    **{
+        f"waterclock relay {verb}": " --bootstrap 127.0.0.1:{port}" for verb in ("send", "read", "ls", "cancel", "show")
+    },
 }
 
 
@@ -42,11 +47,12 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def on_free_ports(text: str) -> dict[str, str]:
-    """What is to be put in a page's place of it. Rule 1."""
-    ports = {shown: free_port() for shown in sorted({*re.findall(r"127\.0\.0\.1:(\d+)", text)})}
+def on_free_ports(text: str, **known: int) -> dict[str, str]:
+    """What is to be put in place of a page's ports. Rule 1. `known` are those of servers that run: `p3306=33061`."""
+    ports = {port: known.get(f"p{port}") or free_port() for port in {*re.findall(r"127\.0\.0\.1:(\d+)", text)}}
     put = {f"127.0.0.1:{shown}": f"127.0.0.1:{port}" for shown, port in ports.items()}
-    put |= {f"--port {shown}": f"--port {port}" for shown, port in ports.items() if f"--port {shown}" in text}
+    for option in ("--port", "--metrics"):
+        put |= {f"{option} {shown}": f"{option} {port}" for shown, port in ports.items() if f"{option} {shown}" in text}
     if "9092" in ports:
         more = {command: option.format(port=ports["9092"]) for command, option in PORT.items()}
         put |= {f"{command} ": f"{command}{option} " for command, option in more.items() if f"{command} " in text}
@@ -58,6 +64,7 @@ def parameters() -> list[object]:
     return [
         pytest.param(page, id=page.stem, marks=[pytest.mark.long(seconds=LONG[page.stem])] if page.stem in LONG else [])
         for page in PAGES
+        if page.stem != "index"
     ]
 
 
@@ -69,3 +76,70 @@ def test_a_page_runs_as_it_stands(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / page.stem
     folder.mkdir()
     assert run_page(page, folder, put=on_free_ports(page.read_text(encoding="utf-8"))) > 0
+
+
+@pytest.mark.long(seconds=40)
+@pytest.mark.mariadb
+def test_a_binlog_comes_into_tables(tmp_path: Path) -> None:
+    from tests.cdc.mariadb import running_server
+
+    page, folder = PAGES_OF["binlog-to-warehouse"], tmp_path / "page"
+    folder.mkdir()
+    with running_server(tmp_path / "mariadb") as server:
+        put = on_free_ports(page.read_text(encoding="utf-8"), p3306=server.port)
+        assert run_page(page, folder, put=put, has=["MariaDB"]) == 8
+
+
+TOML: Final = [block for page in PAGES for block in blocks(page, "toml") if "[source]" in block[1]]
+
+
+@pytest.mark.parametrize("content", [content for _, content in TOML], ids=[name for name, _ in TOML])
+def test_a_pipeline_of_a_page_is_a_pipeline(content: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from waterclock.streaming.toml.config import load
+
+    file = tmp_path / "pipeline.toml"
+    file.write_text(content)
+    assert load(file).name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"\btest_\w+(?=`)", text)) <= known_tests()
+    links = [
+        (page.parent / link.partition("#")[0], link.partition("#")[2]) for link in re.findall(r"\]\(([^):]+)\)", text)
+    ]
+    assert [str(file) for file, _ in links if file != page.parent and not file.exists()] == []
+    assert [f"{file.name}#{part}" for file, part in links if part and part not in anchors(file, page)] == []
+
+
+def anchors(file: Path, page: Path) -> set[str]:
+    """Of the headings of a page, as GitHub and MkDocs make them."""
+    text = (file if file != page.parent else page).read_text(encoding="utf-8")
+    return {
+        re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in re.findall(r"^#+ (.+)$", text, re.M)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_short(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert len(prose.split()) <= 600
+
+
+@pytest.mark.long(seconds=60)
+@pytest.mark.spark
+def test_a_pipeline_runs_on_a_cluster(tmp_path: Path) -> None:
+    from tests.spark.standalone import cluster
+
+    page, folder = PAGES_OF["on-a-cluster"], tmp_path / "page"
+    folder.mkdir()
+    with cluster(tmp_path / "cluster") as running:
+        put = {"spark://127.0.0.1:7077": running.url}
+        assert run_page(page, folder, put=put, has=["a cluster"]) == 3
+
+
+def test_every_page_stands_in_the_list_of_pages() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (FOLDER / "index.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == [page.name for page in PAGES if page.stem != "index"]
