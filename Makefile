@@ -33,7 +33,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench pictures clean
+.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench docs pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -117,6 +117,9 @@ format: .venv/ready-check  ## put the code into its format
 bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); ARGS=wheel for one; into bench/results
 	@$(BIN)/python -m bench.run $(ARGS)
 
+docs: .venv/ready-docs  ## the site of the documents, into out/docs; a warning is an error (seconds)
+	@$(BIN)/python -m docsite
+
 pictures: .venv/ready-run  ## README's wheel, and the pictures of the records in bench/results, drawn anew; nothing is measured
 	@$(BIN)/python -m bench.pictures
 
@@ -164,6 +167,11 @@ clean:  ## remove what the targets made
 .venv/ready-bench: .venv/ready-test
 	@echo "installing uvloop, APScheduler and the other contenders into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,bench]'
+	@touch $@
+
+.venv/ready-docs: .venv/ready-run
+	@echo "installing Zensical and mkdocstrings, which build the site, into .venv (seconds)"
+	@$(PIP) install --constraint constraints.txt --group docs
 	@touch $@
 
 .venv/ready-check: .venv/ready-test

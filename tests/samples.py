@@ -4,7 +4,7 @@ Rule 1: A block whose title is a file's name (```toml title="pipeline.toml") is 
 Rule 2: ```python runs as it stands, in one namespace for the whole page; where it has prompts, its answers are compared.
 Rule 3: ```console has lines `$ command`, which bash runs with these tests' environment first on PATH, and below each all
         that it prints, `...` for what differs from run to run. A command ends with 0, or `$ echo $?` below shows what
-        it ends with. ```bash has commands alone.
+        it ends with, or the title ends with "it fails": the last one does. ```bash has commands alone.
 Rule 4: Blocks of one title are typed into one terminal, those without a title into another. `$ command &` goes on while
         what follows runs; so does the last command of a block with the title "Terminal 1, leave it running". What stands
         below it is waited for. A line `^C` interrupts the command above it; at the beginning of a block (the title is
@@ -131,8 +131,10 @@ class Terminals:
         self._page, self._folder, self._stack = page, folder, stack
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        # into a pipe Python would print late, and what asks for the width of the terminal would find none
-        own = {"PATH": path, "PYTHONUNBUFFERED": "1", "COLUMNS": "100"}
+        # into a pipe Python would print late, and what asks for the width of the terminal would find none; a plugin that
+        # stands beside these tests warns where its option is not set
+        own = {"PATH": path, "PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
+        own["PYTEST_ADDOPTS"] = "-o asyncio_default_fixture_loop_scope=function"
         self._environment = {**kept, **own}
         self._going_on: list[tuple[str, Command]] = []
         self._code = 0
@@ -150,12 +152,15 @@ class Terminals:
             self._interrupt(place, self._latest(terminal), before.removeprefix("^C\n"))
         elif before or not found:
             raise AssertionError(f"{place}: a console begins with `$ command` or with ^C")
-        for text, next_one in zip(found, [*found[1:], ""], strict=True):
+        for text, next_one in zip(found, [*found[1:], ""], strict=False):
             command, shown = COMMAND.fullmatch(text).groups()  # type: ignore[union-attr]
             goes_on = command.endswith(" &") or (not next_one and block.title.endswith(STAYS))
             where = f"{place}: `{command}`"
             code = self._one(where, command.removesuffix(" &"), shown, terminal, goes_on=goes_on)
-            assert not code or next_one.startswith("echo $?\n"), f"{where} ended with {code}"
+            if not next_one and block.title.endswith("it fails"):
+                assert code, f"{where} did not fail"
+            else:
+                assert not code or next_one.startswith("echo $?\n"), f"{where} ended with {code}"
 
     def _one(self, place: str, text: str, shown: str, terminal: str, *, goes_on: bool = False) -> int:
         before, ctrl_c, after = f"\n{shown}".partition("\n^C\n")

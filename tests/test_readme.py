@@ -19,11 +19,10 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs" / "explanation").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "bench" / "results").rglob("*.md")),
 ]
-FOLDERS = ("docs", "src", "tests", "examples", "bench", ".ci")
+FOLDERS = ("docs", "docsite", "src", "tests", "examples", "bench", ".ci")
 DAY_US = 86_400_000_000
 # what the block of docs/rules.md reads from
 EVENTS = [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.samples import run_page
 
+TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 CONSOLE = """
 ```python title="app.py"
 import time
@@ -50,6 +52,10 @@ on
 from pathlib import Path
 assert Path("inside").is_dir()
 ```
+```console title="Terminal 2: it fails"
+$ cat missing
+cat: missing: ...
+```
 ```bash
 rmdir inside
 test ! -e inside
@@ -71,8 +77,15 @@ def empty(tmp_path: Path) -> Path:
     return folder
 
 
+def free_port() -> int:
+    """The pages have Kafka's usual port, which a test must not take."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def test_a_page_that_keeps_its_word_is_walked_to_its_end(tmp_path: Path, empty: Path) -> None:
-    assert run_page(page(tmp_path, CONSOLE), empty) == 6
+    assert run_page(page(tmp_path, CONSOLE), empty) == 7
 
 
 @pytest.mark.parametrize(
@@ -85,6 +98,7 @@ def test_a_page_that_keeps_its_word_is_walked_to_its_end(tmp_path: Path, empty: 
         ("$ echo $?\n1\n", "", "ended with 1"),
         ('print("ready"', 'raise ValueError("ready"', "is shown to print"),
         ("is_dir()", "is_file()", None),
+        ("$ cat missing\ncat: missing: ...\n", "$ true\n", "did not fail"),
         ("test ! -e", "test -e", "ended with 1"),
     ],
 )
@@ -94,3 +108,22 @@ def test_a_page_that_does_not_is_noticed(
     assert there in CONSOLE
     with pytest.raises(AssertionError, match=told):
         run_page(page(tmp_path, CONSOLE.replace(there, instead)), empty)
+
+
+def test_a_timer(empty: Path) -> None:
+    assert run_page(TUTORIALS / "timer.md", empty) == 9
+
+
+@pytest.mark.long(seconds=7)
+def test_a_test_with_a_kafka_in_it(empty: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    assert run_page(TUTORIALS / "kafka-test.md", empty) == 11
+
+
+@pytest.mark.long(seconds=15)
+def test_a_delayed_message(empty: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    here = f"127.0.0.1:{free_port()}"
+    put = {f"relay {verb} ": f"relay {verb} --bootstrap {here} " for verb in ("send", "read", "show", "cancel")}
+    put |= {"127.0.0.1:9092": here, "relay --embedded": f"relay --port {here.rpartition(':')[2]} --embedded"}
+    assert run_page(TUTORIALS / "delayed-message.md", empty, put=put) == 9

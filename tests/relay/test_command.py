@@ -90,7 +90,7 @@ def test_an_id_is_cancelled_replaced_and_shown(
     assert run(running, "replace", two, "reminders", "new", "--delay", "100 days") == 0
     assert run(running, "cancel", nobody) == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[2:] == ["cancelled, 1 messages", "replaced, 1 messages", "unknown"]
+    assert told[2:] == ["cancelled, 1 message", "replaced, 1 message", "unknown"]
     assert cli.main(["relay", "show", two, *where]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in shown] == ["STATE", "pending", "cancelled"]
@@ -145,7 +145,7 @@ def test_a_series_is_sent_listed_and_cancelled(
         assert run(running, "send", "yearly", "new year", *series) == 0
     capsys.readouterr()
     assert run(running, "cancel", "yearly") == 0
-    assert capsys.readouterr().out == "cancelled, 1 messages\n"
+    assert capsys.readouterr().out == "cancelled, 1 message\n"
     assert cli.main(["relay", "show", "yearly", *where]) == 0
     assert "T08:00:00Z  yearly  cancelled" in capsys.readouterr().out
 
@@ -156,7 +156,7 @@ def test_a_series_takes_the_place_of_a_message_and_what_recurs_is_listed(
     assert run(running, "send", "weekly", "x", "--delay", "1000 days", "--id", "weekly") == 0
     cron = ("--cron", "0 9 * * MON", "--zone", "Europe/Berlin")
     assert run(running, "replace", "weekly", "weekly", "hello", *cron) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["replaced, 1 messages"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["replaced, 1 message"]
     assert cli.main(["relay", "ls", *where]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("") + 1

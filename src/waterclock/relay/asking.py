@@ -104,7 +104,8 @@ def print_answer(answer: Answer, hoped: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps(asdict(answer)))
     else:
-        print(f"{answer.outcome}, {answer.count:,} messages" if answer.count else answer.outcome)
+        messages = "1 message" if answer.count == 1 else f"{answer.count:,} messages"
+        print(f"{answer.outcome}, {messages}" if answer.count else answer.outcome)
     return 0 if answer.outcome == hoped else 1
 
 
