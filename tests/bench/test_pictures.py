@@ -14,7 +14,7 @@ from matplotlib.image import imread
 
 from tests.wheel.wheels import WHEELS, Make
 from waterclock.bench import wheel_in_use
-from waterclock.bench.pictures import RESULTS, ROOT, WHEEL
+from waterclock.bench.pictures import RESULTS, ROOT, TIMERS, WHEEL
 from waterclock.bench.plots import draw
 
 RECORDS = sorted(RESULTS.rglob("*.json"))
@@ -48,3 +48,7 @@ def test_a_record_has_the_picture_that_it_draws(record: Path, tmp_path: Path) ->
     assert draw(json.loads(record.read_text(encoding="utf-8")), drawn) == committed.exists(), AGAIN
     if committed.exists():
         assert (imread(drawn) == imread(committed)).all(), AGAIN
+
+
+def test_the_picture_of_the_page_of_speed_is_that_of_the_record() -> None:
+    assert TIMERS.read_bytes() == (RESULTS / "timers.png").read_bytes(), AGAIN
