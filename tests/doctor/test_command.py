@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from waterclock import cli
+from waterclock.doctor import packages
 from waterclock.doctor.command import DOORS
 
 SRC = Path(__file__).parents[2] / "src"
@@ -73,6 +74,7 @@ def test_in_a_bare_installation_timers_work_and_the_rest_is_not_installed(bare: 
     states = {door: by_name[door]["state"] for door in DOORS}
     assert (code, states) == (0, {**dict.fromkeys(DOORS, "not installed"), "timers": "works"})
     assert by_name["jars"]["seen"] == "none: pyspark is not installed"
+    assert by_name["compiled"]["seen"] == packages.compiled().seen  # the engine is there, and cannot be imported
 
 
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "timers"])

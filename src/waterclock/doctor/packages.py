@@ -13,7 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
 from typing import Final
 
 from waterclock.doctor.machine import Fact
@@ -59,9 +61,9 @@ for name in sys.argv[1:]:
 
 def imported(modules: Iterable[str]) -> dict[str, str]:
     """Module -> "" if it can be imported, MISSING, or what is wrong with it. Rule 1."""
-    told: dict[str, str] = {}
+    told, names = dict[str, str](), list(dict.fromkeys(modules))
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": "ignore"}
-    while left := [name for name in dict.fromkeys(modules) if name not in told]:
+    while left := [name for name in names if name not in told]:
         command = [sys.executable, "-P", "-c", _PROBE, *left]
         try:
             done = subprocess.run(command, env=environ, capture_output=True, timeout=PATIENCE_S, check=False)
@@ -119,16 +121,20 @@ def _wanted(door: str) -> dict[str, str]:
     return {}
 
 
-def compiled(told: Mapping[str, str]) -> Fact:
+def compiled() -> Fact:
     """How much of waterclock is compiled; the rest is done in plain Python."""
-    plain = {name: why for name in COMPILED if (why := told[f"waterclock.{name}"])}
+    told = imported(f"waterclock.{name}" for name in COMPILED)
+    plain = {name: why for name in COMPILED if (why := told[f"waterclock.{name}"]) and not _lies_there(name, why)}
     if not plain:
         return Fact("compiled", f"all {len(COMPILED)} modules")
     seen = f"{len(COMPILED) - len(plain)} of {len(COMPILED)} modules; in plain Python, slower: {', '.join(plain)}"
+    if whys := sorted({why for why in plain.values() if "No module" not in why} - {MISSING}):
+        return Fact("compiled", f"{seen} ({'; '.join(whys)})", "install waterclock again, built for this Python")
     remedy = "install a wheel of waterclock, or gcc, g++ and python3-dev, and then waterclock from source again"
-    if whys := sorted(set(plain.values()) - {MISSING}):
-        seen, remedy = (
-            f"{seen} ({'; '.join(whys)})",
-            "build them again: pip install --force-reinstall waterclock's source",
-        )
     return Fact("compiled", seen, remedy)
+
+
+def _lies_there(name: str, why: str) -> bool:
+    """Whether a module was built that cannot be imported, as what is installed without extras lacks a package of its."""
+    stem = Path(__file__).parents[1].joinpath(*name.split("."))
+    return "No module" in why and any(stem.with_name(stem.name + end).exists() for end in EXTENSION_SUFFIXES)

@@ -46,9 +46,8 @@ class Report(NamedTuple):
 def look(named: Sequence[str], folder: Path) -> Report:
     """Look at this machine, for the doors that are named or for all."""
     doors = [door for door in packages.NEEDS if door in named or not named]
-    ours = [f"waterclock.{name}" for name in packages.COMPILED]
-    told = packages.imported([*ours, *chain.from_iterable(packages.NEEDS[door] for door in doors)])
-    seen = [packages.compiled(told), *facts(folder)]
+    told = packages.imported(chain.from_iterable(packages.NEEDS[door] for door in doors))
+    seen = [packages.compiled(), *facts(folder)]
     verdicts = [_verdict(door, seen, *packages.faults_of(door, told)) for door in doors]
     states = {one.state for one in verdicts} - (set() if named else {NOT_INSTALLED})
     return Report(seen, verdicts, 0 if states <= {WORKS} else 1)
