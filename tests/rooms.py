@@ -41,7 +41,8 @@ MAY_IMPORT = {
     "testing": {"broker", "clock"},
     "pytest_plugin": {"errors", "testing", "timer"},
     "completion": {"errors"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "completion", "errors", "relay", "spark", "trace"},
+    "doctor": {"__init__", "arguments", "clock", "disk", "errors", "spark"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "completion", "doctor", "errors", "relay", "spark", "trace"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_every_command_shows_its_help(environment: Environment, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
     *shown, home = done.stdout.splitlines()
     assert home.startswith(str(environment.folder))
-    assert {"run", "broker", "cdc", "relay send", "state rescale", "demo", "trace", "bench"} <= set(shown)
+    assert {"run", "broker", "cdc", "relay send", "state rescale", "demo", "trace", "doctor", "bench"} <= set(shown)
 
 
 def test_without_a_compiler_the_plain_wheel_is_there_and_says_so(environment: Environment, tmp_path: Path) -> None:
@@ -51,6 +52,17 @@ def test_without_a_compiler_the_plain_wheel_is_there_and_says_so(environment: En
     done = environment.run("python", "-c", script, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{environment.kind.compiler}\n")
     assert ("the compiled timing wheel is missing" in done.stderr) != environment.kind.compiler
+
+
+def test_the_doctor_finds_timers_at_work_and_names_what_is_not_installed(bare: Environment, tmp_path: Path) -> None:
+    done = bare.run("waterclock", "doctor", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = json.loads(done.stdout)
+    states = {one["door"]: one["state"] for one in said["doors"]}
+    assert states == {**dict.fromkeys(states, "not installed"), "timers": "works"}
+    compiled = next(one for one in said["facts"] if one["what"] == "compiled")
+    assert compiled["seen"].startswith("all 9 modules" if bare.kind.compiler else "0 of 9 modules")
+    assert (compiled["remedy"] == "") is bare.kind.compiler
 
 
 def test_readmes_first_sample_gives_what_stands_there(environment: Environment, tmp_path: Path) -> None:

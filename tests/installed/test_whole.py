@@ -62,6 +62,15 @@ def test_readmes_pipeline_goes_from_files_to_sqlite_and_writes_nothing_into_the_
     assert whole.files() == before
 
 
+def test_the_doctor_finds_every_door_at_work_that_was_installed(whole: Environment, tmp_path: Path) -> None:
+    doors = ("timers", "broker", "relay", "spark", "kafka")
+    done = whole.run("waterclock", "doctor", *doors, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert [line for line in done.stdout.splitlines() if line.endswith(" works")] == [
+        f"{door:12} works" for door in doors
+    ]
+
+
 def test_a_delayed_message_is_delivered(whole: Environment, start: Start, tmp_path: Path) -> None:
     ready = start("relay", "--embedded", "out/relay", "--port", "0")
     (servers,) = re.findall(r"ready: requests go to \w+ on ([\d.:]+),", ready)

@@ -221,7 +221,7 @@ def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) 
             'jars beside the pipeline and name them as "spark.jars" under [spark.conf], or do without them: for Kafka, '
             'way = "python" in [source] needs none'
         )
-    return EnvironmentMissing(f"Spark's Java did not start{where}: {error}")
+    return EnvironmentMissing(f"Spark's Java did not start{where}: {error}", door="spark")
 
 
 def _refused(error: Exception, master: str, log: Path | None) -> EnvironmentMissing:

@@ -17,7 +17,7 @@ from waterclock.streaming.toml.topics import Topics, Where
 try:
     from waterclock.kafka.client import Client, Remedies
 except ImportError as error:
-    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('kafka')}") from error
+    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('kafka')}", door="kafka") from error
 
 _FOR_BATCHES = {
     "group.id": "waterclock",  # librdkafka wants a name; nobody joins under it
