@@ -43,7 +43,7 @@ SINKS: Mapping[str, dict[str, str]] = {
     "duckdb": {"path": "x.db"}, "delta": {"path": "x"}, "iceberg": {"table": "a.b"}, "table": {"table": "a.b"},
     "kafka": {"servers": "a:1", "topic": "t"},
 }  # fmt: skip
-_WORD = re.compile(r"^    (?:(\[.*)|([a-z_]+) {2,}(\S.*(?:\n {6,}.*)*))$", re.M)
+_WORD = re.compile(r"^(?: {4})?(?:(\[.*)|([a-z_]+) {2,}(\S.*(?:\n {6,}.*)*))$", re.M)
 
 
 class Asked(tables.FileTable):

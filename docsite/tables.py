@@ -50,7 +50,7 @@ def prose(text: str) -> str:
     >>> prose('a text such as "a.*", or --all of [source]')
     'a text such as `"a.*"`, or `--all` of `[source]`'
     """
-    parts = re.split(r'(`[^`]+`|"[^"]*"|\[[a-z.]+\]|\{[^}]*\}+|(?<!\S)--[a-z-]+)', " ".join(text.split()))
+    parts = re.split(r'(`[^`]+`|"[^"]*"|\[[a-z.]+\]|\{[^}]*\}+|(?<![\w-])--[a-z-]+)', " ".join(text.split()))
     parts[::2] = [re.sub(r"([*<\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", part) for part in parts[::2]]
     parts[1::2] = [part if part.startswith("`") else f"`{part}`" for part in parts[1::2]]
     return "".join(parts)
