@@ -154,7 +154,7 @@ def _with(asked: Facts, where: str, *modules: ModuleType) -> dict[str, tuple[Any
         said |= {at: meaning for at, meaning in meanings(module).items() if at not in said}
     if unsaid := [name for name in asked if (where, name) not in said]:
         captions = ", ".join(module.__name__ for module in modules)
-        raise SystemExit(f"No caption says what {', '.join(unsaid)} of {where} means: add a line to one of {captions}.")
+        raise ValueError(f"no caption says what {', '.join(unsaid)} of {where} means: add a line to one of {captions}")
     rank = [name for of, name in said if of == where]
     return {name: (*asked[name], said[where, name]) for name in sorted(asked, key=rank.index)}
 

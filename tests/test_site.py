@@ -184,7 +184,7 @@ def test_a_link_that_holds_in_the_repository_holds_in_the_site(tmp_path: Path) -
         "[here](#part)",
     ):
         assert linked(same) == same
-    with pytest.raises(SystemExit, match=r"^docs/how-to/b\.md links to no\.png, which is not there"):
+    with pytest.raises(ValueError, match=r"^docs/how-to/b\.md links to no\.png, which is not there"):
         linked("![no](no.png)")
 
 
