@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PATIENCE_S = 120  # without a line printed for so long a command hangs
+TIDY_S = 20  # and what has not ended by itself so long after an interrupt is killed
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?P<words>[^\n`]*)\n(?P<content>.*?)^(?P=indent)```$", re.M | re.S
 )
@@ -118,7 +119,7 @@ class Command:
         """Nothing of it stays, whatever its own end leaves behind."""
         self.interrupt()
         with suppress(subprocess.TimeoutExpired):
-            self.code()
+            self._process.wait(TIDY_S)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
