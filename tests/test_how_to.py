@@ -16,10 +16,9 @@ from typing import Final
 
 import pytest
 
-from tests.samples import blocks, run_page
-from tests.test_readme import ROOT, known_tests
+from tests.samples import all_blocks, run_page
 
-FOLDER: Final = ROOT / "docs" / "how-to"
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "how-to"
 PAGES: Final = sorted(FOLDER.glob("*.md"))
 PAGES_OF: Final = {page.stem: page for page in PAGES}
 # page -> the packages, or the program, without which it cannot run here
@@ -29,6 +28,14 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "django": ("django",),
     "sqlalchemy": ("sqlalchemy",),
     "run-as-a-service": ("curl",),
+}
+SERVERS: Final = ("binlog-to-warehouse", "on-a-cluster")  # pages that have a test of their own, with what they need
+RUN_ELSEWHERE: Final = {"MariaDB", "a cluster"}  # by tests below
+NEVER_RUN: Final[Mapping[str, str]] = {
+    "root and systemd": "tests/test_packaging.py looks at the units, and runs their commands",
+    "Docker": "likewise",
+    "a stream of yours": "tests/spark/test_samples.py runs these lines as they stand in docs/pipeline-api.md",
+    "a checkpoint of yours": "tests/spark/rescale runs this command",
 }
 LONG: Final[Mapping[str, int]] = {"your-own-dataframe": 25}  # page -> its seconds on a quiet machine
 # of a command whose port is Kafka's own where nothing is said: what says another one
@@ -64,7 +71,7 @@ def parameters() -> list[object]:
     return [
         pytest.param(page, id=page.stem, marks=[pytest.mark.long(seconds=LONG[page.stem])] if page.stem in LONG else [])
         for page in PAGES
-        if page.stem != "index"
+        if page.stem not in ("index", *SERVERS)
     ]
 
 
@@ -90,35 +97,11 @@ def test_a_binlog_comes_into_tables(tmp_path: Path) -> None:
         assert run_page(page, folder, put=put, has=["MariaDB"]) == 8
 
 
-TOML: Final = [block for page in PAGES for block in blocks(page, "toml") if "[source]" in block[1]]
-
-
-@pytest.mark.parametrize("content", [content for _, content in TOML], ids=[name for name, _ in TOML])
-def test_a_pipeline_of_a_page_is_a_pipeline(content: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    from waterclock.streaming.toml.config import load
-
-    file = tmp_path / "pipeline.toml"
-    file.write_text(content)
-    assert load(file).name
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_names_is_there(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert set(re.findall(r"\btest_\w+(?=`)", text)) <= known_tests()
-    links = [
-        (page.parent / link.partition("#")[0], link.partition("#")[2]) for link in re.findall(r"\]\(([^):]+)\)", text)
-    ]
-    assert [str(file) for file, _ in links if file != page.parent and not file.exists()] == []
-    assert [f"{file.name}#{part}" for file, part in links if part and part not in anchors(file, page)] == []
-
-
-def anchors(file: Path, page: Path) -> set[str]:
-    """Of the headings of a page, as GitHub and MkDocs make them."""
-    text = (file if file != page.parent else page).read_text(encoding="utf-8")
-    return {
-        re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in re.findall(r"^#+ (.+)$", text, re.M)
+def test_a_block_that_no_test_runs_says_so_and_is_known() -> None:
+    titles = {block.title for page in PAGES for block in all_blocks(page.read_text(encoding="utf-8"))}
+    assert {title.removeprefix("needs ") for title in titles if title.startswith("needs ")} == {
+        *RUN_ELSEWHERE,
+        *NEVER_RUN,
     }
 
 
