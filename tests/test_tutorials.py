@@ -116,7 +116,7 @@ def test_a_page_that_does_not_is_noticed(
 
 
 def walk(name: str, folder: Path, **own: Any) -> None:
-    """All blocks of a tutorial but one: what it says of installing is tried by `make test-wheel`."""
+    """All blocks of a tutorial but the one that installs: extras and what they bring are tried by `make test-wheel`."""
     page = TUTORIALS / name
     titles = [block.title for block in all_blocks(page.read_text(encoding="utf-8"))]
     assert [title for title in titles if title.startswith("needs ")] == [CLONE]
