@@ -73,8 +73,8 @@ def run_block(content: str, names: dict[str, Any]) -> None:
 
 
 def is_like(shown: str, printed: str) -> bool:
-    pair = (re.sub(r"[ \t]+$", "", text, flags=re.M).rstrip("\n") + "\n" for text in (shown, printed))
-    return doctest.OutputChecker().check_output(*pair, doctest.ELLIPSIS)
+    want, got = (re.sub(r"[ \t]+$", "", text, flags=re.M).rstrip("\n") + "\n" for text in (shown, printed))
+    return doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
 
 
 class Command:
