@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.relay.world import World, step_until
 from tests.web.reading import get, read_back
@@ -186,6 +187,17 @@ def test_what_is_sent_cancelled_replaced_and_read_is_told_as_json(
     assert re.fullmatch(r"delays-\d-\d+", read["request"])
     assert run(running, "cancel", "j", "--json") == 1
     assert json.loads(capsys.readouterr().out) == {"id": "j", "outcome": "already delivered", "count": 0}
+
+
+def test_a_dead_letter_is_read_with_its_reason(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    producer = Producer({"bootstrap.servers": running.servers})
+    producer.produce("delays", "hello", headers={"delay": "soon"})
+    assert producer.flush(10) == 0
+    assert run(running, "read", "delays.dead", "--most", "1") == 0
+    line = capsys.readouterr().out
+    assert re.fullmatch(r"\d{4}-.*Z  hello  dead: .*deliver-to.*\n", line), line
+    assert run(running, "read", "delays.dead", "--most", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["dead_reason"] == line.rpartition("dead: ")[2].rstrip()
 
 
 def test_programs_are_told_the_same_as_json(
