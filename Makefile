@@ -33,7 +33,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench clean
+.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench docs promises pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -76,10 +76,17 @@ test-tables: .venv/ready-test  ## tables of Spark's catalogs, with the Spark tha
 	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers \
 	  tests/spark/tables tests/sinks/test_contract.py tests/sinks/test_contract_tables.py tests/sinks/test_epochs.py $(ARGS)
 
-check: .venv/ready-check  ## format, lint, types
+SCHEMA := $(BIN)/check-jsonschema --quiet --builtin-schema
+check: .venv/ready-check  ## format, lint, types; workflows, container and compose file by their linters
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/zizmor --offline --quiet --no-progress .github
+	@$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	@$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	@$(SCHEMA) vendor.compose-spec packaging/container/compose.yaml
+	@$(SCHEMA) vendor.citation-file-format CITATION.cff
+	@$(BIN)/hadolint packaging/container/Containerfile
 
 # Of the tracked files alone: what an installation in the clone left is in no distribution. An environment stays in one process.
 test-wheel: .venv/ready-wheel  ## the wheel of each Python, with a compiler and without, in environments outside of the clone (minutes)
@@ -116,6 +123,15 @@ format: .venv/ready-check  ## put the code into its format
 
 bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); ARGS=wheel for one; into bench/results
 	@$(BIN)/python -m bench.run $(ARGS)
+
+docs: .venv/ready-docs  ## the site of the documents, into out/docs; a warning is an error (seconds)
+	@$(BIN)/python -m docsite
+
+promises: .venv/ready-test  ## the tests that documents name for their promises, run, and what came of each (minutes); ARGS as pytest's
+	@$(BIN)/python -m docsite.promises $(ARGS)
+
+pictures: .venv/ready-run  ## README's wheel, and the pictures of the records in bench/results, drawn anew; nothing is measured
+	@$(BIN)/python -m bench.pictures
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
@@ -163,7 +179,12 @@ clean:  ## remove what the targets made
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,bench]'
 	@touch $@
 
+.venv/ready-docs: .venv/ready-run
+	@echo "installing Zensical and mkdocstrings, which build the site, into .venv (seconds)"
+	@$(PIP) install --constraint constraints.txt --group docs
+	@touch $@
+
 .venv/ready-check: .venv/ready-test
-	@echo "installing ruff and mypy into .venv (seconds)"
+	@echo "installing ruff, mypy and what checks workflows and container files into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --group check
 	@touch $@

@@ -34,8 +34,10 @@ class Shipped(build_py):
 
     def run(self):
         if not self.editable_mode:
+            built = self.get_finalized_command("build_ext")
+            ours = {Path(built.get_ext_fullpath(each.name)) for each in self.distribution.ext_modules}
             for left in Path(self.build_lib, "waterclock").rglob("*"):
-                if left.is_file() and left.suffix != ".so":  # what is compiled is compared by its date, and costs most
+                if left.is_file() and left not in ours:  # what is compiled is compared by its date, and costs most
                     left.unlink()
         super().run()
 

@@ -1,6 +1,7 @@
 """The benchmarks one after the other, their results into bench/results: `make bench`, or `python -m bench.run [NAME ...]`.
 
-Each is `waterclock bench NAME` with its own sizes; docs/performance.md says what the figures mean.
+Each is `waterclock bench NAME` with its own sizes; docs/performance.md and the pages beside the records say what the
+figures mean.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "trace": {"clock", "errors", "wheel"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"errors", "testing", "timer"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "errors", "relay", "spark", "trace"},
+    "doctor": {"__init__", "arguments", "clock", "disk", "errors", "spark"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "relay", "spark", "trace"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import

@@ -89,7 +89,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(word in out for word in ("run", "demo", "trace", "run a pipeline", "show the main job"))
 
 
-@pytest.mark.parametrize("command", ["run", "demo", "trace"])
+@pytest.mark.parametrize("command", ["run", "demo", "trace", "doctor"])
 def test_the_help_of_each_command_has_an_example_of_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main([command, "--help"])
@@ -347,7 +347,9 @@ def test_a_missing_java_is_exit_code_1_and_one_sentence(folder: Path) -> None:
     done = process("run", "pipeline.toml", env=nowhere)
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr
-    assert "Spark needs Java 17 or newer" in done.stderr.splitlines()[-1]
+    *_, problem, last = done.stderr.splitlines()
+    assert "Spark needs Java 17 or newer" in problem
+    assert last.endswith(": waterclock doctor spark")
 
 
 @pytest.mark.parametrize("folder_name", [pytest.param("a file", marks=pytest.mark.long(seconds=2)), "a file/below"])

@@ -114,6 +114,7 @@ COMMANDS = [
     ["relay", "send"],
     ["demo"],
     ["trace"],
+    ["doctor"],
     ["bench"],
     ["bench", "timers"],
 ]
@@ -157,11 +158,11 @@ def test_without_a_package_that_lies_beside_src_the_other_commands_work(package:
 @pytest.mark.parametrize(
     "arguments", [("run", "pipeline.toml"), ("demo", "fines", "--folder", "/dev/null/out")], ids=["run", "demo"]
 )
-def test_a_command_that_needs_spark_says_in_one_sentence_how_to_get_it(arguments: tuple[str, ...]) -> None:
+def test_a_command_that_needs_spark_says_how_to_get_it_and_names_the_doctor(arguments: tuple[str, ...]) -> None:
     done = bare("from waterclock.cli import main; sys.exit(main(sys.argv[1:]))", *arguments)
     assert (done.returncode, done.stdout) == (1, "")
-    assert len(done.stderr.splitlines()) == 1
     assert pip_install("spark") in done.stderr
+    assert done.stderr.splitlines()[1:] == ["waterclock: to see what else is missing here: waterclock doctor spark"]
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "msgpack", "numpy"])

@@ -148,7 +148,7 @@ def _draw_penalties(figure: Figure, run: Run) -> None:
     reach = max(2, *map(abs, differences)) if differences else 2
     low.set_ylim(-reach, reach)
     _whole_numbers(low, 3)
-    _dates(low.xaxis, 8)
+    dates(low.xaxis, 8)
 
 
 def _say_penalties(run: Run) -> str:
@@ -249,7 +249,7 @@ def _draw_levels(figure: Figure, run: Run) -> None:
     known = [(batch.number, batch.watermark) for batch in run.batches if batch.watermark]
     time.plot(*(zip(*known, strict=True) if known else ([], [])), "o-", color=MADE, markersize=4)
     time.set_title("Watermark that the batch ran with")
-    _dates(time.yaxis, 5)
+    dates(time.yaxis, 5)
     _batches(time)
     figure.align_ylabels()
 
@@ -278,7 +278,7 @@ def _batches(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
 
 
-def _dates(axis: Axis, most: int) -> None:
+def dates(axis: Axis, most: int) -> None:
     locator = AutoDateLocator(minticks=2, maxticks=most)  # type: ignore[no-untyped-call]
     axis.set_major_locator(locator)
     axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]

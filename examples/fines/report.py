@@ -1,4 +1,4 @@
-"""The report of the main job for people: one HTML page that needs nothing but itself, and a terminal table.
+"""The report of the main job for people: an HTML page that needs nothing but itself, a picture, a terminal table.
 
 Rule 1: a green headline never stands over a figure or a fine that contradicts it: any fault makes it red.
 Rule 2: what is shown of single fines is read anew from the replay, fines.db and the clean log.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from rich.text import Text
 
 from .charts import Picture, Run, number, pictures, read_batches
 from .log import NOTIFIED, penalties, read_log, unpaid
+from .picture import Scene, draw
 
 # name in the answers, label, meaning, and what it must be: a number, or the name of another figure
 FIGURES: tuple[tuple[str, str, str, int | str | None], ...] = (
@@ -53,6 +55,8 @@ copies, puts the events of each fine back in order, and sets a 60-day timer at e
 it wrote is compared with the records: each penalty must stand on its exact day, once, and no other; each
 fine without a payment by that day must be listed as unpaid; and each event must come out once, in
 order."""
+SEEN = """On the left the events of the replay as they came, somewhere within the day by which each was late; on the
+right the penalties that the pipeline made, by the days since their notification."""
 TRACED = """What went in (+2 d: it came two days behind the latest event time seen), and what came out. The
 number in front is the event’s place in its fine. Fines paid in time come first: the records have a penalty
 for them too, but they are not unpaid."""
@@ -98,7 +102,10 @@ class Case:
 
 
 def write_report(folder: Path, answers: Mapping[str, Any]) -> Path:
-    """Write `report.html` into `folder` from its replay, its fines.db and the clean log; returns its path."""
+    """Write `report.html` and `fines.png` into `folder` from its replay, its fines.db and the clean log.
+
+    Returns the page's path. The picture stands in the page too.
+    """
     log, arrivals = read_log(), list(read_arrivals(folder / "replay"))
     with closing(sqlite3.connect(folder / "fines.db")) as db:
         cases = read_cases(db, arrivals)
@@ -109,7 +116,14 @@ def write_report(folder: Path, answers: Mapping[str, Any]) -> Path:
     run = Run(list(real.values()), made, behind, batches, float(answers["events_per_second"]))
     reported = {n: "; ".join(case.differences(real.get(n), owing.get(n))) for n, case in cases.items()}
     wrong = [f"{name}: {words}" for name, words in reported.items() if words]
-    body = _top(answers, wrong) + _figures(answers) + _charts(pictures(run)) + _traces(cases, real)
+    draw(_scene(arrivals, cases), _verdict(answers, wrong), folder / "fines.png")
+    body = (
+        _top(answers, wrong)
+        + _seen(folder / "fines.png")
+        + _figures(answers)
+        + _charts(pictures(run))
+        + _traces(cases, real)
+    )
     page = folder / "report.html"
     page.write_text(f"{_HEAD}{body}{_again(answers)}</main></body></html>\n", encoding="utf-8")
     return page
@@ -196,17 +210,35 @@ def _days(days: list[date]) -> str:
 
 def _top(answers: Mapping[str, Any], wrong: list[str]) -> str:
     """The verdict, red with the first ten wrong fines where anything is wrong; then what the job is."""
-    color, say, listed = "right", headline(answers), ""
-    if wrong and is_right(answers):
-        say = f"WRONG: fines that differ from the clean log, whatever the figures say: {len(wrong)}"
+    color, listed = "right", ""
     if wrong or not is_right(answers):
         items = _items(wrong[:10]) or "<li>No single fine differs from the clean log; see the numbers.</li>"
         color, listed = "wrong", f"<h2>The first wrong fines</h2><ol>{items}</ol>"
     return (
         "<h1>Traffic fines, replayed and re-created</h1>\n"
-        f'<div class="verdict {color}"><p><strong>{escape(say)}</strong></p>\n'
+        f'<div class="verdict {color}"><p><strong>{escape(_verdict(answers, wrong))}</strong></p>\n'
         f"{listed}</div>\n<h2>What this job does</h2>\n<p>{ABOUT}</p>\n"
     )
+
+
+def _verdict(answers: Mapping[str, Any], wrong: list[str]) -> str:
+    if wrong and is_right(answers):
+        return f"WRONG: fines that differ from the clean log, whatever the figures say: {len(wrong)}"
+    return headline(answers)
+
+
+def _scene(arrivals: Iterable[Arrival], cases: Mapping[str, Case]) -> Scene:
+    """A penalty of a fine without a notification stands at its own day, no day after it."""
+    made: list[tuple[date, int]] = []
+    for case in cases.values():
+        notified = next((arrival.day for arrival in case.arrived if arrival.activity == NOTIFIED), None)
+        made += [(notified or day, (day - (notified or day)).days) for day in case.days("emit")]
+    return Scene([(arrival.day, arrival.behind, arrival.copy) for arrival in arrivals], made)
+
+
+def _seen(picture: Path) -> str:
+    image = f'<img src="data:image/png;base64,{b64encode(picture.read_bytes()).decode()}" alt="{SEEN}"/>'
+    return f'<figure id="run">{image}\n<figcaption>{SEEN}</figcaption></figure>\n'
 
 
 def _figures(answers: Mapping[str, Any]) -> str:
@@ -288,7 +320,7 @@ table { border-collapse: collapse; width: 100% } tbody th { font-weight: 600 }
 th, td { padding: 5px 10px; border-bottom: 1px solid #ddd; text-align: left }
 .figure { text-align: right; font-variant-numeric: tabular-nums }
 figure, article { margin: 16px 0; padding: 14px; background: #fff; border: 1px solid #e2e2e0 }
-figure svg { display: block; width: 100%; height: auto } figure text { font-family: inherit !important }
+figure svg, figure img { display: block; width: 100%; height: auto } figure text { font-family: inherit !important }
 figcaption { margin-top: 6px; font-size: 15px; color: #444 } .narrow { display: none }
 .traces { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); gap: 16px }
 article { margin: 0; font-size: 15px } article p { margin: 0 0 .5em }

@@ -2,7 +2,8 @@
 
 What a command takes and does stands in its room's command.py: `add_to(parser)` gives its options, `run(arguments)` does it.
 Exit codes: 0 done, 1 failed, 2 wrong usage. What went wrong and what to do stands in one sentence on stderr, never a
-traceback for a user's mistake. `--json` prints what a program would read on stdout.
+traceback for a user's mistake; a second line names `waterclock doctor` where this machine lacks something. `--json` prints
+what a program would read on stdout.
 
 Rule 1: all options are made at each start, so a command.py imports what is heavy inside of `run`.
 Rule 2: `waterclock --print-completion SHELL` prints a script for bash, zsh or tcsh that completes every command, option and
@@ -25,7 +26,8 @@ from waterclock import __version__
 from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, extra_of, meant, pip_install
+from waterclock.doctor import command as doctor
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, extra_of, meant, pip_install, see_doctor
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescale import command as state
@@ -67,11 +69,11 @@ def _run(parsed: argparse.Namespace) -> int:
     except UsageError as error:
         return _fail(2, str(error))
     except WaterclockError as error:
-        return _fail(1, str(error))
+        return _fail(1, str(error), *getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
         return _fail(1, "stopped; what was committed stays, and the same command goes on from there")
     except ModuleNotFoundError as error:
-        return _fail(1, _how_to_get(error, command))
+        return _fail(1, *_how_to_get(error, command))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -105,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)
     _beside("examples")(commands.add_parser("demo", help="show the main job, or a lesson"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
+    doctor.add_to(commands.add_parser("doctor", help="see what works on this machine, and what is missing"))
     _beside("bench")(commands.add_parser("bench", help="measure beside others"))
     return parser
 
@@ -139,18 +142,19 @@ def _add_missing(package: str, parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=refuse)
 
 
-def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
+def _how_to_get(error: ModuleNotFoundError, command: Command) -> list[str]:
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
     extra = extra_of(name)
     extra = "cdc" if command is cdc.run else extra  # which has packages in common with the others, as has the next
     extra = "relay" if command.__module__ == relay.__name__ and name in ("confluent_kafka", "numpy") else extra
-    return f"{name} is missing: {pip_install(extra)}"
+    return [f"{name} is missing: {pip_install(extra)}", *([see_doctor(extra)] if extra in doctor.DOORS else [])]
 
 
-def _fail(code: int, message: str) -> int:
-    print(f"waterclock: {message}", file=sys.stderr)
+def _fail(code: int, *message: str) -> int:
+    for line in message:
+        print(f"waterclock: {line}", file=sys.stderr)
     return code
 
 

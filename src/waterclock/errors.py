@@ -15,7 +15,8 @@
     └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
 A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
-What to do about a package that is missing, or a name that is unknown, is worded here too, once: `pip_install`, `meant`.
+What to do about what is missing, or a name that is unknown, is worded here too, once: `pip_install`, `see_doctor`,
+`meant`.
 """
 
 import re
@@ -68,7 +69,18 @@ class CommitUnknown(SinkLost):
 
 
 class EnvironmentMissing(WaterclockError):
-    """Something outside the package is missing; the message says how to get it."""
+    """Something outside the package is missing; the message says how to get it.
+
+    Where it is of this machine, `door` is what `waterclock doctor` should look at: the last line says so, as a note.
+
+    >>> EnvironmentMissing("there is no Java", door="spark").__notes__
+    ['to see what else is missing here: waterclock doctor spark']
+    """
+
+    def __init__(self, message: str, door: str = "") -> None:
+        super().__init__(message)
+        if door:
+            self.add_note(see_doctor(door))
 
 
 class WrongAnswer(WaterclockError):
@@ -118,6 +130,11 @@ def pip_install(*extras: str) -> str:
             return shlex.join(["pip", "install", *packages])
     # its folder alone is on the path, or is newer than what was installed
     return f"pip install '.[{','.join(extras)}]' in the folder of waterclock's pyproject.toml"
+
+
+def see_doctor(door: str) -> str:
+    """The last line of an error about what is missing on this machine."""
+    return f"to see what else is missing here: waterclock doctor {door}"
 
 
 def meant(name: str, known: Iterable[str], others: str = "") -> str:

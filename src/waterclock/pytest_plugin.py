@@ -44,9 +44,10 @@ def enter_broker(stack: ExitStack, *data: Any, **arguments: Any) -> Broker:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "waterclock"):
             raise
-        from waterclock.errors import pip_install
+        from waterclock.errors import pip_install, see_doctor
 
-        pytest.fail(f"{missing} is missing, and a broker needs it: {pip_install('broker')}", pytrace=False)
+        why = f"{missing} is missing, and a broker needs it: {pip_install('broker')}"
+        pytest.fail(f"{why}\n{see_doctor('broker')}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib", reason="the report draws with matplotlib")
-from waterclock.examples.fines import report
+from waterclock.examples.fines import picture, report
 from waterclock.examples.fines.log import LogEvent
 
 LOG = """
@@ -92,6 +92,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plain_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same, for a page without pictures."""
     monkeypatch.setattr(report, "pictures", lambda run: [])
+    monkeypatch.setattr(report, "draw", lambda scene, headline, file: file.write_bytes(b"no picture"))
     return folder
 
 
@@ -282,6 +283,30 @@ def test_the_terminal_shows_the_figures_and_then_the_verdict(answers: dict[str, 
     assert out.getvalue().endswith(f"\n{last}\n")
 
 
+def test_the_picture_has_a_dot_for_each_event_as_late_as_it_was_and_for_each_penalty(
+    plain_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(report, "draw", lambda *what: (drawn.append(what), what[2].write_bytes(b"")))
+    change(plain_folder, "UPDATE results SET due = '2007-03-14 00:00:00.000000' WHERE key = 'B2' AND kind = 'emit'")
+    report.write_report(plain_folder, ANSWERS)
+    ((scene, headline, file),) = drawn
+
+    assert [(behind, copy) for _, behind, copy in scene.came] == [
+        (0, False), (0, False), (2, False), (0, False), (9, True), (0, False), (20, False)
+    ]  # fmt: skip
+    assert scene.made == [(date(2007, 1, 10), 60), (date(2007, 1, 12), 61)]
+    assert headline.startswith("WRONG: ")
+    assert file == plain_folder / "fines.png"
+
+
+@pytest.mark.parametrize("made", [[], [(date(2007, 1, 10), 60), (date(2007, 1, 12), 90)]])
+def test_a_picture_is_drawn_whatever_was_made(made: list[tuple[date, int]], tmp_path: Path) -> None:
+    picture.draw(picture.Scene([(date(2007, 1, 1), 20, True)], made), "a headline", tmp_path / "fines.png")
+
+    assert (tmp_path / "fines.png").read_bytes().startswith(b"\x89PNG")
+
+
 # how it is made ------------------------------------------------------------------------------------------
 
 
@@ -296,7 +321,8 @@ def test_the_page_is_well_formed_accessible_and_fetches_nothing(folder: Path) ->
     assert min(map(len, described)) > 50
     assert "http" not in page.source
     assert "script" not in {tag for tag, _ in page.tags}
-    assert {link[0] for link in page.values("src") + page.values("href")} <= {"#"}
+    assert {link[0] for link in page.values("href")} <= {"#"}
+    assert [link.partition(",")[0] for link in page.values("src")] == ["data:image/png;base64"]
     assert set(re.findall(r"url\((.)", page.source)) <= {"#"}
 
 

@@ -6,6 +6,7 @@ from one of them, so that it is proven too. Nothing here imports waterclock: it 
 Rule 1: the oldest Python's compiled wheel and the newest one's plain wheel are tried whole, with extras and demos. All
         others are tried bare, with pytest beside them.
 Rule 2: an environment's commands run in a folder outside of the clone, and know nothing of the clone's environment.
+Rule 3: a compiler is there while a wheel is built, and never while one is installed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Environment(NamedTuple):
         return subprocess.Popen(program, cwd=cwd, env=_environ(), stdout=subprocess.PIPE, text=True)
 
     def install(self, *what: str | Path) -> None:
-        _pip(self.folder / "bin" / "python", "install", "--no-compile", *what)
+        """As on a machine without a compiler: rule 3."""
+        _pip(self.folder / "bin" / "python", "install", "--no-compile", *what, **NO_COMPILER)
 
     def files(self) -> dict[str, int]:
         """What lies in its folder of waterclock, but for what Python keeps there by itself; with when it was written."""
@@ -106,6 +108,11 @@ def wheel(kind: Kind) -> Path:
 def _built(kind: Kind, name: str, more: dict[str, str]) -> Path:
     """The wheel of a source distribution, built in an environment of its own."""
     (sdist,) = FOLDER.glob(f"sdist/{name}-*.tar.gz")
+    return built_of(kind, sdist, more)
+
+
+def built_of(kind: Kind, source: Path, more: dict[str, str]) -> Path:
+    """The wheel of a source distribution, or of a folder that one was unpacked into."""
     into = Path(mkdtemp(prefix="wheel-", dir=home()))
     # what it was built into once before is not taken again
     _pip(
@@ -116,7 +123,7 @@ def _built(kind: Kind, name: str, more: dict[str, str]) -> Path:
         "waterclock,waterclock-demos",
         "--wheel-dir",
         into,
-        sdist,
+        source,
         **more,
     )
     (built,) = into.glob("*.whl")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.relay.world import World, step_until
 from tests.web.reading import get, read_back
@@ -90,7 +91,7 @@ def test_an_id_is_cancelled_replaced_and_shown(
     assert run(running, "replace", two, "reminders", "new", "--delay", "100 days") == 0
     assert run(running, "cancel", nobody) == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[2:] == ["cancelled, 1 messages", "replaced, 1 messages", "unknown"]
+    assert told[2:] == ["cancelled, 1 message", "replaced, 1 message", "unknown"]
     assert cli.main(["relay", "show", two, *where]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in shown] == ["STATE", "pending", "cancelled"]
@@ -145,7 +146,7 @@ def test_a_series_is_sent_listed_and_cancelled(
         assert run(running, "send", "yearly", "new year", *series) == 0
     capsys.readouterr()
     assert run(running, "cancel", "yearly") == 0
-    assert capsys.readouterr().out == "cancelled, 1 messages\n"
+    assert capsys.readouterr().out == "cancelled, 1 message\n"
     assert cli.main(["relay", "show", "yearly", *where]) == 0
     assert "T08:00:00Z  yearly  cancelled" in capsys.readouterr().out
 
@@ -156,7 +157,7 @@ def test_a_series_takes_the_place_of_a_message_and_what_recurs_is_listed(
     assert run(running, "send", "weekly", "x", "--delay", "1000 days", "--id", "weekly") == 0
     cron = ("--cron", "0 9 * * MON", "--zone", "Europe/Berlin")
     assert run(running, "replace", "weekly", "weekly", "hello", *cron) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["replaced, 1 messages"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["replaced, 1 message"]
     assert cli.main(["relay", "ls", *where]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("") + 1
@@ -186,6 +187,17 @@ def test_what_is_sent_cancelled_replaced_and_read_is_told_as_json(
     assert re.fullmatch(r"delays-\d-\d+", read["request"])
     assert run(running, "cancel", "j", "--json") == 1
     assert json.loads(capsys.readouterr().out) == {"id": "j", "outcome": "already delivered", "count": 0}
+
+
+def test_a_dead_letter_is_read_with_its_reason(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    producer = Producer({"bootstrap.servers": running.servers})
+    producer.produce("delays", "hello", headers={"delay": "soon"})
+    assert producer.flush(10) == 0
+    assert run(running, "read", "delays.dead", "--most", "1") == 0
+    line = capsys.readouterr().out
+    assert re.fullmatch(r"\d{4}-.*Z  hello  dead: .*deliver-to.*\n", line), line
+    assert run(running, "read", "delays.dead", "--most", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["dead_reason"] == line.rpartition("dead: ")[2].rstrip()
 
 
 def test_programs_are_told_the_same_as_json(

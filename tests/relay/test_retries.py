@@ -145,3 +145,11 @@ def test_one_that_stood_in_another_groups_dead_letters_is_this_groups_own_when_i
     assert dict(again.heads)["retry-topic"] == b"reminders"
     assert RETRIES.stray(Record("mailer.retry", 1, again.heads), "reminders") is None
     assert "came to that of orders" in str(RETRIES.stray(Record("mailer.retry", 1, again.heads), "orders"))
+
+
+def test_a_dead_letter_that_somebody_puts_into_the_retry_topic_is_tried_as_often_as_a_new_message() -> None:
+    by_hand = Record("mailer.retry", 3, [])
+    again = [delivered(RETRIES.after(by_hand, ValueError("no")))]
+    again.append(delivered(RETRIES.after(again[0], ValueError("no"))))
+    assert [RETRIES.stray(record, "reminders") for record in (by_hand, *again)] == [None, None, None]
+    assert RETRIES.after(again[1], ValueError("no")).is_dead

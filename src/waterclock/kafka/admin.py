@@ -46,7 +46,10 @@ class Admin:
             ask = partial(self.client.list_topics, timeout=CALL_S)
             topics = patiently(ask, is_refusal, self._patience_s, SystemClock()).topics
         except KafkaException as error:
-            raise EnvironmentMissing(f"There is no Kafka to talk to at {self._servers}: {words_of(error)}.") from None
+            raise EnvironmentMissing(
+                f"There is no Kafka to talk to at {self._servers}: {words_of(error)}. Is the address right, and does it "
+                "run? `waterclock broker` starts one on this machine."
+            ) from None
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def make(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:

@@ -19,6 +19,7 @@ from waterclock.relay.client.delays import Delays
 from waterclock.relay.client.listening import reading
 from waterclock.relay.client.sending import Answer, Moment, Receipt
 from waterclock.relay.watching.listing import json_text
+from waterclock.relay.wire.letters import REASON
 from waterclock.relay.wire.request import FROM, UNTIL, headers_of
 
 
@@ -104,7 +105,8 @@ def print_answer(answer: Answer, hoped: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps(asdict(answer)))
     else:
-        print(f"{answer.outcome}, {answer.count:,} messages" if answer.count else answer.outcome)
+        messages = "1 message" if answer.count == 1 else f"{answer.count:,} messages"
+        print(f"{answer.outcome}, {messages}" if answer.count else answer.outcome)
     return 0 if answer.outcome == hoped else 1
 
 
@@ -132,6 +134,8 @@ def _line(message: Message) -> str:
     parts += [_text(part) for part in (message.key(), message.value()) if part is not None]
     if (origin := headers.get(FROM)) is not None:
         parts.append(f"({_text(origin)})")
+    if (reason := headers.get(REASON)) is not None:
+        parts.append(f"dead: {_text(reason)}")
     return "  ".join(parts)
 
 
@@ -151,6 +155,8 @@ def _json_line(message: Message) -> str:
         "came_ms": stamp_ms,
     }
     found["late_ms"] = _late_ms(stamp_ms, headers.get(UNTIL))
+    if (reason := headers.get(REASON)) is not None:
+        found["dead_reason"] = _text(reason)
     found["request"] = None if (origin := headers.get(FROM)) is None else _text(origin)
     for name, part in (("key", message.key()), ("value", message.value())):
         found |= json_text(name, part)

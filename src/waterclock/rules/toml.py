@@ -1,11 +1,50 @@
 """Rules from the tables of a TOML file: the same names as the builders of `Rules`, the same messages when wrong.
 
-[rules]            key, time, type, id, sequence, events
-[rules.deduplicate] within            [rules.order] wait, on_gap, tie      [rules.deliver_at] column
-[[rules.delay]]     after, by, emit, where, carry
-[[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where, carry
-[[rules.quiet]]     after, emit, where, carry    [[rules.session]] gap, emit, where, carry
-type and after of events: a type, or a list of types
+    [rules]
+    key             the column that tells which events belong together
+    time            the column of event time; another than the key's
+    type            the column of what happened; delay and expect need it
+    id              the column that tells an event from others; left out, the whole row does
+    sequence        the column that counts 1, 2, 3, ... for each key
+    events          whether events are results too; false leaves only what the rules make of them
+    [rules.deduplicate]
+    within          for how long, in event time, an id is known
+    [rules.order]
+    wait            how long a gap in the sequence is waited for
+    on_gap          what happens then: "skip" goes on behind the gap, "hold" waits for ever, "dead_letter" puts aside what
+                    waited
+    tie             columns that put events of one time in order, if there is no sequence
+    [rules.deliver_at]
+    column          the column with the time that each event is held until
+    [[rules.delay]]
+    after           the type of event that begins it, or a list of types
+    by              how much later the result comes
+    emit            the name of the result, which no other rule has
+    where           a condition on the event, such as amount > 100
+    carry           columns of the event that the result has too
+    [[rules.expect]]
+    type            what has to come: a type, or a list of types
+    after           the type of event that begins it, or a list of types
+    within          how long it may take; or by
+    otherwise       the name of the result if it does not come, which no other rule has
+    cancel_by       types of events that end it without a result
+    by              the column with the time until which it has to come; or within
+    where           a condition on the event that begins it
+    met_where       a condition on the event that has to come
+    cancel_where    a condition on the event that ends it
+    carry           columns of the event that begins it, which the result has too
+    [[rules.quiet]]
+    after           how long a key has to be silent
+    emit            the name of the result, which no other rule has
+    where           a condition on events: others are not heard
+    carry           columns of the last event that the result has too
+    [[rules.session]]
+    gap             how long a key has to be silent for its session to end
+    emit            the name of the result, which no other rule has
+    where           a condition on events: others are not heard
+    carry           columns of the last event that the result has too
+
+docs/rules.md says what each means; the reference is made of this.
 """
 
 from __future__ import annotations

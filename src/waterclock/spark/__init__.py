@@ -53,4 +53,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"waterclock.spark.{_HOME[name]}"), name)
     except ImportError as error:
-        raise EnvironmentMissing(f"{error.name} is missing: {pip_install('spark')}") from error
+        raise EnvironmentMissing(f"{error.name} is missing: {pip_install('spark')}", door="spark") from error

@@ -27,7 +27,7 @@ try:
     from waterclock.relay.logs import Logs
     from waterclock.relay.watching.view import LogBounds, SeenMessage, View, bounds_of
 except ImportError as error:
-    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('relay')}") from error
+    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('relay')}", door="relay") from error
 
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.wire.request import KEPT

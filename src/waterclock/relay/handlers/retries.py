@@ -122,9 +122,9 @@ class Retries:
 
     def stray(self, message: Any, topic: str) -> OfAnother | None:
         """What is wrong with a message that is tried again and was not read from `topic` first: it is for another
-        function. None for any other message."""
+        function. None for any other message, also for one that a person put into `to` (a dead letter, to try it again)."""
         first = (dict(headers_of(message) or ()).get(TOPIC) or b"").decode("utf-8", "replace")
-        return OfAnother(first, topic) if message.topic() == self.to and first not in ("", topic) else None
+        return OfAnother(first, topic) if message.topic() == self.to and first not in ("", topic, self.to) else None
 
     def aside(self, message: Any, error: BaseException) -> SentOn:
         """The dead letter of a message that was not tried this time."""

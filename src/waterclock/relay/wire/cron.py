@@ -51,7 +51,8 @@ def _moments(cron: str, after: datetime) -> Any:
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
-        raise EnvironmentMissing(f"Recurring schedules need the package cronsim: {pip_install('relay')}") from None
+        why = f"Recurring schedules need the package cronsim: {pip_install('relay')}"
+        raise EnvironmentMissing(why, door="relay") from None
     if len(cron.split()) != 5 or len(cron) > LONGEST:
         raise ValueError(f"{_wanted(cron)}.")
     try:

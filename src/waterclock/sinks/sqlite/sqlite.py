@@ -1,4 +1,9 @@
-"""format = "sqlite": path, table. The default sink, nothing to install; times are UTC texts. What it does: sql_sink.py.
+"""format = "sqlite": a file of SQLite, the default sink, nothing to install. The reference is made of this.
+
+path    the file; it and its folder are made
+table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
+
+Times are UTC texts. What the sink does stands in sql_sink.py.
 
 Rule 1: one connection, one transaction a batch, synchronous=FULL: a commit that returned survives a power cut.
 Rule 2: rows of a batch are written in the order they come in, so that a re-run gives the same table byte for byte.

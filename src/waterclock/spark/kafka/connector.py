@@ -48,7 +48,7 @@ def packed_topics(
     except AnalysisException as error:
         if "kafka" not in str(error).lower() or "data source" not in str(error).lower():
             raise
-        raise EnvironmentMissing(MISSING) from error
+        raise EnvironmentMissing(MISSING, door="spark") from error
     return in_workers(raw.selectExpr(*_COLUMNS), _packer(packing, list(starting), ending), packing.columns)
 
 

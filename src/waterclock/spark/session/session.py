@@ -149,10 +149,14 @@ def interpreted(session: SparkSession) -> Iterator[None]:
 
 
 def start_session(
-    name: str = "waterclock", cores: int | None = None, extra: Mapping[str, str] | None = None
+    name: str = "waterclock",
+    cores: int | None = None,
+    extra: Mapping[str, str] | None = None,
+    log: str | Path | None = None,
 ) -> SparkSession:
-    """A session as docs/spark.md describes it, for a program or a notebook; see `start`."""
-    return start(name, cores, extra, beside=Path.cwd()).spark
+    """A session as docs/spark.md describes it, for a program or a notebook; see `start`. What Java and its workers say
+    goes to the file `log`, or if none is given to stderr."""
+    return start(name, cores, extra, log=None if log is None else Path(log), beside=Path.cwd()).spark
 
 
 def session_for(name: str, log: Path | None = None) -> SparkSession:
@@ -220,7 +224,7 @@ def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) 
             'jars beside the pipeline and name them as "spark.jars" under [spark.conf], or do without them: for Kafka, '
             'way = "python" in [source] needs none'
         )
-    return EnvironmentMissing(f"Spark's Java did not start{where}: {error}")
+    return EnvironmentMissing(f"Spark's Java did not start{where}: {error}", door="spark")
 
 
 def _refused(error: Exception, master: str, log: Path | None) -> EnvironmentMissing:

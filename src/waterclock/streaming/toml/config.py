@@ -1,17 +1,27 @@
-"""A pipeline as a TOML file: parsed once, checked whole, before Spark is started.
+"""A pipeline as a TOML file: parsed once, checked whole, before Spark is started. The reference is made of this.
 
-    [pipeline]        name, checkpoint
-    [source]          format = "jsonl" | "parquet", path (a folder), files_per_batch
-                      format = "kafka", servers, topics, ...: see topics.py
-                      format = "csv", "json", ...: one of Spark's own readers, see readers.py
-    [source.columns]  name = "string" | "long" | "double" | "boolean" | "timestamp"
-    [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
-    [rules] ...       see rules/toml.py; with changes of tables (toml/topics.py) there are neither [rules] nor [time]
-    [sink]            format, path or table, ...: see sink.py; query, transform, columns, takes: see steps.py
-    [[sink]]          the same, for a pipeline with several
-    [spark]           cores, buckets, and [spark.conf] with Spark's own settings
+    [pipeline]
+    name             names the query and the progress bar: up to 100 letters (a to z), digits, - and _
+    checkpoint       the folder, or the URI, in which Spark and waterclock keep how far they are; it is made. Left out, it
+                     is NAME-checkpoint
+    [source]
+    format           what is read: "jsonl" (JSON objects, one a line) and "parquet" are files, "kafka" topics; the
+                     others, and "parquet" without columns, are read by Spark itself
+    path             the folder of files, which must be there; a URI such as s3a://bucket/in too
+    files_per_batch  how many new files a batch takes at most, the oldest first
+    columns          [source.columns]: each column's name = "string", "long", "int", "double", "boolean" or "timestamp"
+    [time]
+    watermark_delay  how far an event may come behind the largest time seen; a later one is late
+    close            whether a run without --live ends by closing: nothing stays held, and no more files may come
+    [spark]
+    cores            how many cores Spark uses; left out, all of the machine
+    buckets          in how many parts the keys are kept, 2 to 4096: as many cores can apply rules at once. Left out, as
+                     the checkpoint has them; a new one has 16, or as many as there are cores if these are more
+    conf             [spark.conf]: Spark's own settings by their names; they win over waterclock's
 
-Paths are relative to the file. The checkpoint and a source's path may be a URI that Spark knows, such as hdfs://host/folder.
+Topics: topics.py; Spark's readers: readers.py. [rules]: rules/toml.py; with changes of tables there are neither [rules] nor
+[time]. [sink], or several [[sink]]: sink.py; what it is given of a batch: steps.py. Paths are relative to the file. The
+checkpoint and a source's path may be a URI that Spark knows, such as hdfs://host/folder.
 
 What must fit together (columns and rules, durations and the calendar) is checked for a pipeline that is written in Python
 too, in the same words.

@@ -1,11 +1,15 @@
-"""Where a pipeline reads with one of Spark's own readers: the table [source] of its file as a record.
+"""Where a pipeline reads with one of Spark's own readers: the table [source] of its file. The reference is made of this.
 
-    format            "csv", "json", "orc", "text", "delta", "table"; "parquet" if no columns are declared
-    path              a folder (delta: a table's); for format = "table", table = "catalog.schema.name"
-    files_per_batch   how many new files a batch takes at most
-    [source.columns]  name = a type in Spark's words; left out, Spark infers them once, and the checkpoint keeps them
-    [source.options]  the reader's own options, by their names
-    query, transform  what is done with the rows before the rules see them (steps.py)
+    [source]
+    path             the folder, or the table's folder for "delta"
+    table            for format = "table", in the place of path: the table's name in Spark's catalog, catalog.schema.name
+    files_per_batch  how many new files a batch takes at most
+    columns          [source.columns]: each column's name = its type in Spark's words, such as "struct<id: string>"; left
+                     out, Spark infers them once, and the checkpoint keeps them
+    options          [source.options]: the reader's own options by their names, such as header, sep, timestampFormat
+
+format is "csv", "json", "orc", "text", "delta", "table", or "parquet" if no columns are declared. What is done with the
+rows before the rules see them: steps.py.
 
 Rule 1: what would pass over something in silence, or break the promise of exactly once, cannot be set.
 """

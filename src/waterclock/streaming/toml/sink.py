@@ -1,6 +1,10 @@
-"""Where a pipeline writes: the table [sink] of its file as a record, which makes the sink.
+"""Where a pipeline writes: the table [sink] of its file as a record, which makes the sink. The reference is made of this.
 
-Rule 1: a format is a line in FORMATS. What it reads of [sink] stands in its record, beside its sink.
+    [sink]
+    format   the kind of sink; each has further keys
+    mode     "results": a row for each result. There is no other mode
+
+Rule 1: a format is a line in FORMATS. What else it reads of [sink] stands in its record, beside its sink.
 Rule 2: if the source brings changes of tables, each goes to the table that it names (sinks/mirrors.py).
 """
 

@@ -1,13 +1,16 @@
-"""A step of the user's own between a source and the rules, or between results and a sink: `query`, `transform`.
+"""A step of the user's own between a source and the rules, or between results and a sink. The reference is made of this.
 
-    query       Spark's SQL over the rows, which it knows as `source`, or as `results`
+    [source], [sink]
+    query       a SELECT in Spark's SQL over the rows, which it knows as `source`, or as `results`
     transform   "module:function": a DataFrame in, a DataFrame out; the module is looked for beside the pipeline's file
-                first
+                first. Behind the query, if there are both
+    [sink]
+    columns     which columns of the results the table has, in this order, if there is neither query nor transform; left
+                out, all
+    takes       which parts of a batch this sink is given, if there are several: "results", "late", "dead_letters"; left
+                out, all
 
-If both are given, the query comes first. Between results and a sink, which makes an `Outlet` of them, there may be
-
-    columns     which columns of the results the sink is given, in the place of a query and a function
-    takes       which parts of a batch it is given
+Between results and a sink they make an `Outlet` of it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
-"""The [source] table of a pipeline that reads topics of Kafka: parsed once, checked whole.
+"""The [source] table of a pipeline that reads topics of Kafka: parsed once, checked whole. The reference is made of this.
 
-    servers, topics       where, and what
-    value = "json"        a record's value is a JSON object with the columns of [source.columns]
-    value = "maxwell"     ... or "debezium": it is a change of a row of a table that it names; then there are no columns
-    tables                of changes: patterns of the tables that are wanted, such as "shop.*"
-    [source.types]        of Debezium's changes without a schema: what a column's text means
-    query, transform      what is done with the rows before the rules see them (steps.py)
-    [source.record]       key, headers, timestamp, topic, partition, offset = the column to put it in
-    starting, ending      "earliest", "latest", a time, or offsets: {orders = {0 = 5, 1 = 7}}
-    per_batch             how many records a batch takes at most
-    way                   "python" (over confluent-kafka) | "connector" (Spark's own)
-    on_loss               "fail" | "go on", where records are gone before they were read
-    [source.client]       settings of librdkafka; {env = "NAME"} takes one from the environment
-    [source.connector]    options of Spark's own connector
+    [source]
+    servers     the brokers' addresses, "a:9092,b:9092" or a list
+    topics      the topics to read, each once
+    value       what a record's value holds: "json" is an object with the columns of [source.columns]; "maxwell" and
+                "debezium" are a change of a row of a table that it names, and then there are no columns
+    columns     [source.columns]: each column's name = "string", "long", "int", "double", "boolean" or "timestamp"
+    tables      of changes: which tables, as a shell's patterns such as "shop.*"; left out, all
+    types       [source.types], of Debezium's changes without a schema: what a column's text means, price = "Decimal:2"
+    record      [source.record]: key, headers, timestamp, topic, partition, offset = the column to put it in
+    starting    where the first run begins: "earliest", "latest", a time, or offsets such as {orders = {0 = 5, 1 = 7}}
+    ending      where a run without --live ends, in the same words; a partition that offsets do not name is read to its end
+    per_batch   how many records a batch takes at most, a fair share from each partition
+    way         what reads: "python" is confluent-kafka, "connector" Spark's own connector
+    on_loss     what to do if records are gone before they were read: "fail" or "go on"
+    client      [source.client]: settings of librdkafka; {env = "NAME"} takes a value from the environment
+    connector   [source.connector]: options of Spark's own connector, for way = "connector"
+
+What is done with the rows before the rules see them: steps.py.
 
 Rule 1: what keeps the promise of exactly once cannot be set: those settings are waterclock's own.
 """

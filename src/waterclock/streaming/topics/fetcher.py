@@ -30,7 +30,7 @@ try:
     from waterclock.kafka.client import Client, Remedies
     from waterclock.kafka.errors import Meaning, meaning_of
 except ImportError as error:
-    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('kafka')}") from error
+    raise EnvironmentMissing(f"{error.name} is missing: {pip_install('kafka')}", door="kafka") from error
 
 _FOR_BATCHES = {
     "group.id": "waterclock",  # librdkafka wants a name; nobody joins under it
