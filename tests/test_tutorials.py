@@ -138,7 +138,7 @@ def test_a_test_with_a_kafka_in_it(empty: Path) -> None:
     walk("kafka-test.md", empty)
 
 
-@pytest.mark.long(seconds=15)
+@pytest.mark.long(seconds=27)
 def test_a_delayed_message(empty: Path) -> None:
     pytest.importorskip("confluent_kafka")
     here = f"127.0.0.1:{free_port()}"
@@ -156,7 +156,7 @@ def test_a_pipeline_from_a_csv_file(empty: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.mariadb
-@pytest.mark.long(seconds=40)
+@pytest.mark.long(seconds=30)
 def test_a_tables_changes(empty: Path) -> None:
     pytest.importorskip("pymysqlreplication")
     if shutil.which("mariadb-install-db") is None:
