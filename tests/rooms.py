@@ -73,7 +73,7 @@ INSIDE_SPARK: dict[str, set[str]] = {
     "fresh": {"checkpoint", "streams"},
     "pipeline": {"batch", "checkpoint", "fresh", "packing", "session", "source", "streams", "watching"},
     "command": {"checking", "fresh", "pipeline", "progress", "session"},
-    "rescale": {"checkpoint", "packing", "pipeline", "session", "source"},
+    "rescaling": {"checkpoint", "packing", "pipeline", "session", "source"},
 }  # fmt: skip
 INSIDE_BROKER: dict[str, set[str]] = {
     "errors": set(),

@@ -30,7 +30,7 @@ from waterclock.doctor import command as doctor
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, extra_of, meant, pip_install, see_doctor
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
-from waterclock.spark.rescale import command as state
+from waterclock.spark.rescaling import command as state
 from waterclock.trace import command as trace
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from waterclock.spark.delays import pending
     from waterclock.spark.packing.transform import transform_with
     from waterclock.spark.pipeline import Pipeline, write_once
-    from waterclock.spark.rescale.carry import rescale
+    from waterclock.spark.rescaling.carry import rescale
     from waterclock.spark.session.session import start_session
     from waterclock.spark.streams import folder, topics
     from waterclock.spark.tables.sink import SparkTable
@@ -37,7 +37,7 @@ _HOME = {
     "SparkTable": "tables.sink",
     "folder": "streams",
     "pending": "delays",
-    "rescale": "rescale.carry",
+    "rescale": "rescaling.carry",
     "reshaped": "batch.steps",
     "start_session": "session.session",
     "topics": "streams",

@@ -9,7 +9,7 @@ from typing import Any
 
 from waterclock import cli
 from waterclock.spark.checkpoint import state_files
-from waterclock.spark.rescale import carry
+from waterclock.spark.rescaling import carry
 
 # what is called last before a step of carry.py is over
 STEPS = {

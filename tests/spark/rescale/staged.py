@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import make_pipeline, orders, run
 from waterclock.errors import StateMismatch
 from waterclock.spark.pipeline import configured
-from waterclock.spark.rescale.carry import NewState, rescale
+from waterclock.spark.rescaling.carry import NewState, rescale
 from waterclock.streaming.places.place import Place
 from waterclock.streaming.toml.config import load
 

@@ -14,7 +14,7 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import LastBatch
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.rescale.carry import _Carry, carry_offsets, number_of_handing_over
+from waterclock.spark.rescaling.carry import _Carry, carry_offsets, number_of_handing_over
 
 
 def log(folder: Path, name: str, *lines: Any) -> None:

@@ -20,8 +20,8 @@ from waterclock import Rules
 from waterclock.durations import datetime_us
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
-from waterclock.spark.rescale import parts
-from waterclock.spark.rescale.parts import JoinedBucket, StateClock, StatePart, part_of, seen, split
+from waterclock.spark.rescaling import parts
+from waterclock.spark.rescaling.parts import JoinedBucket, StateClock, StatePart, part_of, seen, split
 from waterclock.streaming.buckets import places
 from waterclock.streaming.frames import clock, counters_of, sum_counters
 from waterclock.streaming.state.bucket import Bucket, StoredBucket

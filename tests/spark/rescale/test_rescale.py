@@ -31,8 +31,8 @@ from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import Batch, Sink, written_once
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
-from waterclock.spark.rescale.carry import rescale
-from waterclock.spark.rescale.stored import look
+from waterclock.spark.rescaling.carry import rescale
+from waterclock.spark.rescaling.stored import look
 from waterclock.streaming.places.hadoop import HadoopPath
 from waterclock.streaming.toml.config import load
 

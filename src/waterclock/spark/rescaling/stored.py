@@ -27,7 +27,7 @@ from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.packing.operator import RulesProcessor
 from waterclock.spark.packing.packs import in_workers
-from waterclock.spark.rescale.parts import JoinedBucket, StateClock, StatePart, part_of, seen, split
+from waterclock.spark.rescaling.parts import JoinedBucket, StateClock, StatePart, part_of, seen, split
 from waterclock.spark.source import literal
 from waterclock.streaming.buckets import labels
 from waterclock.streaming.places.place import Place, is_remote

@@ -43,7 +43,7 @@ from waterclock.sinks import Batch, LastBatch, Sink, written_once
 from waterclock.spark.checkpoint import state_files
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in, stored, write
 from waterclock.spark.checkpoint.owner import LOCK, OWNERS, Lease, Owner, owner_of
-from waterclock.spark.rescale.stored import (
+from waterclock.spark.rescaling.stored import (
     PARTITIONS,
     PartsProcessor,
     StateSeen,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from waterclock.arguments import count, describe, master
 
 if TYPE_CHECKING:
-    from waterclock.spark.rescale.stored import StateSeen
+    from waterclock.spark.rescaling.stored import StateSeen
     from waterclock.streaming.places.place import Place
 
 _SHOWN = 20  # buckets, the largest ones
@@ -46,7 +46,7 @@ def show(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from waterclock.spark.checkpoint.folder import Checkpoint
-    from waterclock.spark.rescale.stored import look
+    from waterclock.spark.rescaling.stored import look
     from waterclock.spark.session.session import conf_for, start
     from waterclock.streaming.places.place import is_remote, place_of
     from waterclock.streaming.toml.config import load
@@ -73,7 +73,7 @@ def rescale(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from waterclock.spark.pipeline import configured
-    from waterclock.spark.rescale.carry import rescale
+    from waterclock.spark.rescaling.carry import rescale
     from waterclock.spark.session.session import conf_for, start
     from waterclock.streaming.places.place import is_remote, place_of
     from waterclock.streaming.toml.config import load, log_of
