@@ -28,7 +28,7 @@ from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PATIENCE_S = 120  # without a line printed for so long a command hangs
+PATIENCE_S = 300  # a command that prints nothing for so long hangs; a start of Spark on a busy machine takes a minute
 TIDY_S = 20  # and what has not ended by itself so long after an interrupt is killed
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?P<words>[^\n`]*)\n(?P<content>.*?)^(?P=indent)```$", re.M | re.S

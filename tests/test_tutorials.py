@@ -115,6 +115,26 @@ def test_a_page_that_does_not_is_noticed(
         run_page(page(tmp_path, CONSOLE.replace(there, instead)), empty)
 
 
+def test_what_goes_on_ends_with_the_page(tmp_path: Path, empty: Path) -> None:
+    text = """```console
+$ sh -c 'echo $$ >pid; echo it runs; exec sleep 600' &
+it runs
+$ echo meanwhile
+meanwhile
+```
+"""
+    assert run_page(page(tmp_path, text), empty) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((empty / "pid").read_text()), 0)
+
+
+def test_what_a_page_needs_is_left_out_where_it_is_not(tmp_path: Path, empty: Path) -> None:
+    needy = page(tmp_path, '```console title="needs a server"\n$ false\n```\n')
+    assert run_page(needy, empty) == 0
+    with pytest.raises(AssertionError, match="ended with 1"):
+        run_page(needy, empty, has=["a server"])
+
+
 def walk(name: str, folder: Path, **own: Any) -> None:
     """All blocks of a tutorial but the one that installs: extras and what they bring are tried by `make test-wheel`."""
     page = TUTORIALS / name
