@@ -76,10 +76,17 @@ test-tables: .venv/ready-test  ## tables of Spark's catalogs, with the Spark tha
 	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers \
 	  tests/spark/tables tests/sinks/test_contract.py tests/sinks/test_contract_tables.py tests/sinks/test_epochs.py $(ARGS)
 
-check: .venv/ready-check  ## format, lint, types
+SCHEMA := $(BIN)/check-jsonschema --quiet --builtin-schema
+check: .venv/ready-check  ## format, lint, types; workflows, container and compose file by their linters
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/zizmor --offline --quiet --no-progress .github
+	@$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	@$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	@$(SCHEMA) vendor.compose-spec packaging/container/compose.yaml
+	@$(SCHEMA) vendor.citation-file-format CITATION.cff
+	@$(BIN)/hadolint packaging/container/Containerfile
 
 # Of the tracked files alone: what an installation in the clone left is in no distribution. An environment stays in one process.
 test-wheel: .venv/ready-wheel  ## the wheel of each Python, with a compiler and without, in environments outside of the clone (minutes)
@@ -178,6 +185,6 @@ clean:  ## remove what the targets made
 	@touch $@
 
 .venv/ready-check: .venv/ready-test
-	@echo "installing ruff and mypy into .venv (seconds)"
+	@echo "installing ruff, mypy and what checks workflows and container files into .venv (seconds)"
 	@$(PIP) install --constraint constraints.txt --group check
 	@touch $@

@@ -24,6 +24,7 @@ from docsite import files, pages, python, tables
 
 STAGE = pages.ROOT / "build" / "docs"
 SITE = pages.ROOT / "out" / "docs"
+AGAIN = "The site was not built: mend this, and run `make docs` again."
 Nav = list[Any]  # as YAML has it: "page.md", {"Title": "page.md"}, {"Title": [...]}
 
 
@@ -125,7 +126,7 @@ def make(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, env=there, capture_output=True, text=True, check=False)
     if done.returncode:
         told = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr.partition("Traceback")[0])
-        raise SystemExit(f"{told}The site was not built: mend what stands above, and run `make docs` again.")
+        raise SystemExit(told + AGAIN)
 
 
 def markdown(staged: Path) -> dict[str, str]:
@@ -137,7 +138,10 @@ def markdown(staged: Path) -> dict[str, str]:
 
 def build(site: Path = SITE, folder: Path = STAGE) -> None:
     """The four steps. What lay in `site` goes."""
-    nav = stage(folder)
+    try:
+        nav = stage(folder)
+    except ValueError as error:
+        raise SystemExit(f"{error}. {AGAIN}") from error
     make(folder)
     texts = markdown(folder / "pages")
     shutil.rmtree(site, ignore_errors=True)

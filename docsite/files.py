@@ -43,7 +43,7 @@ SINKS: Mapping[str, dict[str, str]] = {
     "duckdb": {"path": "x.db"}, "delta": {"path": "x"}, "iceberg": {"table": "a.b"}, "table": {"table": "a.b"},
     "kafka": {"servers": "a:1", "topic": "t"},
 }  # fmt: skip
-_WORD = re.compile(r"^    (?:(\[.*)|([a-z_]+) {2,}(\S.*(?:\n {6,}.*)*))$", re.M)
+_WORD = re.compile(r"^(?: {4})?(?:(\[.*)|([a-z_]+) {2,}(\S.*(?:\n {6,}.*)*))$", re.M)
 
 
 class Asked(tables.FileTable):
@@ -152,6 +152,9 @@ def _with(asked: Facts, where: str, *modules: ModuleType) -> dict[str, tuple[Any
     said: dict[tuple[str, str], str] = {}
     for module in modules:
         said |= {at: meaning for at, meaning in meanings(module).items() if at not in said}
+    if unsaid := [name for name in asked if (where, name) not in said]:
+        captions = ", ".join(module.__name__ for module in modules)
+        raise ValueError(f"no caption says what {', '.join(unsaid)} of {where} means: add a line to one of {captions}")
     rank = [name for of, name in said if of == where]
     return {name: (*asked[name], said[where, name]) for name in sorted(asked, key=rank.index)}
 

@@ -71,7 +71,7 @@ def linked(text: str, source: str, page: str, known: dict[str, str], folder: Pat
         if not at.startswith("..") and (root / at).exists():
             return _shown(at, folder, root)
         if not at.endswith(".md"):
-            raise SystemExit(f"{source} links to {to}, which is not there: mend the link, and run `make docs` again.")
+            raise ValueError(f"{source} links to {to}, which is not there: mend the link")
         return None
 
     def link(found: re.Match[str]) -> str:

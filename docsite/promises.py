@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 from docsite.pages import FENCED, ROOT, documents
 
+LEFT_OUT = ("not run", "left out by its marks: make test-long, test-servers or test-tables runs it")
 _RANK = ("not run", "differs", "passed", "failed")  # of a test of several forms the last one counts
 DEFAULT = ["-m", "not long and not servers"]
 
@@ -47,10 +48,10 @@ def outcomes(report: str, names: list[str]) -> dict[str, tuple[str, str]]:
     >>> cases += '<testcase name="test_b"><skipped message="needs PostgreSQL"/></testcase>'
     >>> outcomes(f"<suite>{cases}</suite>", ["test_a", "test_b", "test_c"])["test_a"]
     ('failed', 'no')
-    >>> [outcomes(f"<suite>{cases}</suite>", ["test_b", "test_c"])[name] for name in ("test_b", "test_c")]
-    [('not run', 'needs PostgreSQL'), ('not run', 'left out by its marks')]
+    >>> outcomes(f"<suite>{cases}</suite>", ["test_b"]), outcomes("<suite/>", ["test_c"]) == {"test_c": LEFT_OUT}
+    ({'test_b': ('not run', 'needs PostgreSQL')}, True)
     """
-    found = dict.fromkeys(names, ("not run", "left out by its marks"))
+    found = dict.fromkeys(names, LEFT_OUT)
     for case in ElementTree.fromstring(report).iter("testcase"):
         name = str(case.get("name")).partition("[")[0]
         what = next((each for each in case if each.tag in ("failure", "error", "skipped")), None)

@@ -14,7 +14,7 @@ from typing import Any
 
 import griffe
 
-from docsite.pages import ROOT, title_and_summary
+from docsite.pages import ROOT
 
 _FIRST = ("waterclock", "waterclock.testing")
 _PROMPTS = re.compile(r"^( *)>>> .*\n(?:\1\S.*(?:\n|\Z)|\1 +\S.*(?:\n|\Z))*", re.M)
@@ -69,15 +69,9 @@ def plain() -> dict[str, str]:
     return {f"reference/python/{name.removeprefix('waterclock.')}.md": _page(name, _as_markdown) for name in modules()}
 
 
-def summary(name: str) -> str:
-    """The first sentence of a module's caption."""
-    docstring = modules()[name].docstring
-    return title_and_summary(docstring.value)[1] if docstring else ""
-
-
 def _page(name: str, show: Any) -> str:
     module, above = modules()[name], list(modules())[: list(modules()).index(name)]
-    caption = module.docstring.value if module.docstring else ""
+    caption = re.split(r"^Rule 1: ", module.docstring.value if module.docstring else "", flags=re.M)[0].rstrip()
     lines = [f"# {name}", caption]
     for each in names(module):
         home = next((other for other in above if _is_same(modules()[other], module, each)), None)

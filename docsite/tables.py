@@ -50,7 +50,7 @@ def prose(text: str) -> str:
     >>> prose('a text such as "a.*", or --all of [source]')
     'a text such as `"a.*"`, or `--all` of `[source]`'
     """
-    parts = re.split(r'(`[^`]+`|"[^"]*"|\[[a-z.]+\]|\{[^}]*\}+|(?<!\S)--[a-z-]+)', " ".join(text.split()))
+    parts = re.split(r'(`[^`]+`|"[^"]*"|\[[a-z.]+\]|\{[^}]*\}+|(?<![\w-])--[a-z-]+)', " ".join(text.split()))
     parts[::2] = [re.sub(r"([*<\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", part) for part in parts[::2]]
     parts[1::2] = [part if part.startswith("`") else f"`{part}`" for part in parts[1::2]]
     return "".join(parts)
@@ -208,11 +208,11 @@ def _errors() -> str:
     exits = re.search(r"Exit codes: (.+?)\.", cli.__doc__ or "", re.S)
     assert exits is not None
     rows = [
-        (f"`{name}`", f"`{module}`", f"`{base}`", prose(title_and_summary(said)[1]))
-        for name, (module, base, said) in sorted(
-            error_classes().items(), key=lambda each: (each[1][0] != errors.__name__, each[1][0])
-        )
+        (f"`{name}`", f"`{base}`", f"`{module}`", prose(title_and_summary(said)[1]))
+        for name, (module, base, said) in sorted(error_classes().items(), key=lambda each: each[1][0])
     ]
+    of_all = [(name, base, said) for name, base, module, said in rows if module == f"`{errors.__name__}`"]
+    of_one = [row for row in rows if row[2] != f"`{errors.__name__}`"]
     codes = [tuple(re.fullmatch(r"(\d) (.+)", each.strip()).groups()) for each in exits[1].split(",")]  # type: ignore[union-attr]
     return "\n\n".join((
         "# Errors and exit codes",
@@ -223,6 +223,9 @@ def _errors() -> str:
         "## Whose doing it is",
         f"```text\n{tree}\n```",
         "A wrong argument of a function raises Python's own `ValueError` or `TypeError` at the call, and names it.",
-        "## Every class",
-        table(("class", "module", "is a", "means"), rows),
+        "## Classes of waterclock.errors",
+        table(("class", "is a", "means"), of_all),
+        "## Classes of one part",
+        "Most of these are met as a message on stderr only. `waterclock.broker` exports `DataInUse` and `LogDamaged`.",
+        table(("class", "is a", "module", "means"), of_one),
     )) + "\n"  # fmt: skip

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PATIENCE_S = 120  # without a line printed for so long a command hangs
+TIDY_S = 20  # and what has not ended by itself so long after an interrupt is killed
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?P<words>[^\n`]*)\n(?P<content>.*?)^(?P=indent)```$", re.M | re.S
 )
@@ -72,8 +73,8 @@ def run_block(content: str, names: dict[str, Any]) -> None:
 
 
 def is_like(shown: str, printed: str) -> bool:
-    pair = (re.sub(r"[ \t]+$", "", text, flags=re.M).rstrip("\n") + "\n" for text in (shown, printed))
-    return doctest.OutputChecker().check_output(*pair, doctest.ELLIPSIS)
+    want, got = (re.sub(r"[ \t]+$", "", text, flags=re.M).rstrip("\n") + "\n" for text in (shown, printed))
+    return doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
 
 
 class Command:
@@ -118,7 +119,7 @@ class Command:
         """Nothing of it stays, whatever its own end leaves behind."""
         self.interrupt()
         with suppress(subprocess.TimeoutExpired):
-            self.code()
+            self._process.wait(TIDY_S)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -84,7 +84,11 @@ def test_a_command_and_each_of_its_options_is_on_a_page() -> None:
             page = REFERENCE[f"reference/commands/{words[1]}.md"]
             part = re.split(rf"^##? {parser.prog}$", page, flags=re.M)[1]
             part = re.split(r"^## ", part, flags=re.M)[0]
-            missing += [(parser.prog, option) for option in options(parser) if not re.search(rf"{option}\b", part)]
+            missing += [
+                (parser.prog, option)
+                for option in options(parser)
+                if not re.search(rf"^\| `[^`]*{option}\b", part, re.M)
+            ]
             counted += 1
     assert missing == []
     assert counted > 30
@@ -180,7 +184,7 @@ def test_a_link_that_holds_in_the_repository_holds_in_the_site(tmp_path: Path) -
         "[here](#part)",
     ):
         assert linked(same) == same
-    with pytest.raises(SystemExit, match=r"^docs/how-to/b\.md links to no\.png, which is not there"):
+    with pytest.raises(ValueError, match=r"^docs/how-to/b\.md links to no\.png, which is not there"):
         linked("![no](no.png)")
 
 

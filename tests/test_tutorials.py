@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.samples import run_page
+from tests.samples import all_blocks, run_page
 
+CLONE = "needs your clone of waterclock"
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 CONSOLE = """
 ```python title="app.py"
@@ -110,14 +115,27 @@ def test_a_page_that_does_not_is_noticed(
         run_page(page(tmp_path, CONSOLE.replace(there, instead)), empty)
 
 
+def walk(name: str, folder: Path, **own: Any) -> None:
+    """All blocks of a tutorial but the one that installs: extras and what they bring are tried by `make test-wheel`."""
+    page = TUTORIALS / name
+    titles = [block.title for block in all_blocks(page.read_text(encoding="utf-8"))]
+    assert [title for title in titles if title.startswith("needs ")] == [CLONE]
+    assert run_page(page, folder, **own) == len(titles) - 1
+
+
+def test_each_tutorial_is_walked() -> None:
+    walked = re.findall(r'walk\("([\w-]+\.md)"', Path(__file__).read_text(encoding="utf-8"))
+    assert sorted(walked) == sorted(page.name for page in TUTORIALS.glob("*.md"))
+
+
 def test_a_timer(empty: Path) -> None:
-    assert run_page(TUTORIALS / "timer.md", empty) == 9
+    walk("timer.md", empty)
 
 
 @pytest.mark.long(seconds=7)
 def test_a_test_with_a_kafka_in_it(empty: Path) -> None:
     pytest.importorskip("confluent_kafka")
-    assert run_page(TUTORIALS / "kafka-test.md", empty) == 11
+    walk("kafka-test.md", empty)
 
 
 @pytest.mark.long(seconds=15)
@@ -126,11 +144,25 @@ def test_a_delayed_message(empty: Path) -> None:
     here = f"127.0.0.1:{free_port()}"
     put = {f"relay {verb} ": f"relay {verb} --bootstrap {here} " for verb in ("send", "read", "show", "cancel")}
     put |= {"127.0.0.1:9092": here, "relay --embedded": f"relay --port {here.rpartition(':')[2]} --embedded"}
-    assert run_page(TUTORIALS / "delayed-message.md", empty, put=put) == 9
+    walk("delayed-message.md", empty, put=put)
 
 
 @pytest.mark.spark
 @pytest.mark.long(seconds=35)
 def test_a_pipeline_from_a_csv_file(empty: Path) -> None:
     pytest.importorskip("pyspark")
-    assert run_page(TUTORIALS / "pipeline.md", empty) == 9
+    walk("pipeline.md", empty)
+
+
+@pytest.mark.spark
+@pytest.mark.mariadb
+@pytest.mark.long(seconds=40)
+def test_a_tables_changes(empty: Path) -> None:
+    pytest.importorskip("pymysqlreplication")
+    if shutil.which("mariadb-install-db") is None:
+        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
+    kafka = str(free_port())
+    put = {"3307": str(free_port()), "9092": kafka, "broker --data": f"broker --port {kafka} --data"}
+    if os.geteuid() == 0:  # a MariaDB has to be told so
+        put |= {'"$PWD/db"': '"$PWD/db" --user=root'}
+    walk("table-changes.md", empty, put=put)

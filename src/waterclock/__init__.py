@@ -1,6 +1,6 @@
 """Kafka's way with time, for Python: timing wheels, timers, the purgatory; rules that make streams ordered and on time.
 
-Names are imported on first use, so that `import waterclock` costs nothing that is not needed.
+Rule 1: names are imported on first use, so that `import waterclock` costs nothing that is not needed.
 """
 
 from importlib import import_module

@@ -122,13 +122,18 @@ def test_a_spark_of_another_place_is_told(tmp_path: Path) -> None:
 # Files that cannot be kept
 
 
-@pytest.mark.parametrize("place", ["/proc", "gone", "a file"])
+@pytest.mark.parametrize("place", ["/proc", "/proc/gone/below", "a file", "a file/below"])
 def test_a_folder_that_nobody_may_write_to_stops_who_keeps_files(tmp_path: Path, place: str) -> None:
     (tmp_path / "a file").touch()
     code, by_name = seen("relay", "timers", "--folder", str(tmp_path / place))
     assert (code, by_name["relay"]["state"], by_name["timers"]["state"]) == (1, "does not work", "works")
     assert by_name["relay"]["why"] == [f"disk: {by_name['disk']['seen']}"]
     assert "this user may write to" in by_name["disk"]["remedy"]
+
+
+def test_a_folder_that_is_not_there_yet_is_as_good_as_the_one_above_it(tmp_path: Path) -> None:
+    code, by_name = seen("relay", "--folder", str(tmp_path / "out" / "relay"))
+    assert (code, by_name["disk"]["seen"].split(":")[0]) == (0, str(tmp_path))
 
 
 def test_nothing_stays_in_the_folder(tmp_path: Path) -> None:
@@ -146,8 +151,9 @@ def test_a_package_that_breaks_when_it_is_imported_is_named(tmp_path: Path, how:
     (tmp_path / "cronsim.py").write_text(code)
     ended, by_name = seen("relay", "kafka", PYTHONPATH=str(tmp_path))
     assert (ended, by_name["relay"]["state"], by_name["kafka"]["state"]) == (1, "does not work", "works")
-    assert by_name["relay"]["why"][0].startswith("cronsim: ")
-    assert by_name["relay"]["why"][0].endswith(why)
+    (fault,) = by_name["relay"]["why"]  # and not those behind it
+    assert fault.startswith("cronsim: ")
+    assert fault.endswith(why)
 
 
 def test_a_package_of_a_version_that_will_not_do_is_named(tmp_path: Path) -> None:
@@ -157,6 +163,13 @@ def test_a_package_of_a_version_that_will_not_do_is_named(tmp_path: Path) -> Non
     code, by_name = seen("spark", PYTHONPATH=str(tmp_path))
     assert (code, by_name["spark"]["state"]) == (1, "does not work")
     assert re.fullmatch(r"pandas is 3\.0\.0, and \S*<3\S* is needed", by_name["spark"]["why"][0])
+
+
+def test_metadata_that_is_broken_is_no_version(tmp_path: Path) -> None:
+    (tmp_path / "cronsim-9.dist-info").mkdir()
+    (tmp_path / "cronsim-9.dist-info" / "METADATA").write_bytes(b"\xff\x00")
+    code, by_name = seen("relay", PYTHONPATH=str(tmp_path))
+    assert (code, by_name["relay"]["state"]) == (0, "works")
 
 
 def test_a_compiled_module_that_is_of_another_build_is_named_and_the_door_behind_it(tmp_path: Path) -> None:
@@ -173,6 +186,7 @@ def test_a_compiled_module_that_is_of_another_build_is_named_and_the_door_behind
     code, by_name = seen("timers", PYTHONPATH=str(tmp_path))
     assert (code, by_name["timers"]["state"]) == (1, "does not work")
     assert "AttributeError: no attribute _add_and_look" in by_name["compiled"]["seen"]
+    assert by_name["timers"]["remedy"] == "install waterclock again"
 
 
 # What is printed

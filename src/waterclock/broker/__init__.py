@@ -1,6 +1,7 @@
 """Kafka's protocol on one machine: `Broker`, from inside a process; `waterclock broker` is the same as a command.
 
-Names are imported on first use: the command's options are made at every start of `waterclock`, and must cost nothing.
+Rule 1: names are imported on first use: the command's options are made at every start of `waterclock`, and must cost
+        nothing.
 """
 
 from importlib import import_module

@@ -25,28 +25,32 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://..."
     )
-    parser.add_argument("--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="where the changes go")
-    parser.add_argument("--name", help="of this capture: one process at a time has it (default: the topic's)")
-    topics = "one: TOPIC has all changes; per-table: each table has one, TOPIC.DATABASE.TABLE (default: %(default)s)"
+    parser.add_argument(
+        "--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="the Kafka and the topic that the changes go to"
+    )
+    parser.add_argument(
+        "--name", help="the name of this capture, which one process at a time has (default: the topic's)"
+    )
+    topics = "one: all changes go to TOPIC; per-table: each table has its TOPIC.DATABASE.TABLE (default: %(default)s)"
     parser.add_argument("--topics", choices=["one", "per-table"], default="one", help=topics)
-    order = "key: as many partitions as one likes; global: one (default: %(default)s)"
+    order = "key: each row in order, in any number of partitions; global: all in order, in one (default: %(default)s)"
     parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
-    made = "of the topic, where it has to be made (default: %(default)s)"
+    made = "how many partitions the topic gets if it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
-    start = "where to begin the first time: start (all that the binlogs have), now, or a GTID (default: %(default)s)"
+    start = "where the first run begins: start (all that the log still has), now, or a GTID (default: %(default)s)"
     parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
-    here = "begin, the first time, though rows are older than the log: they do not come"
+    here = "let the first run begin although there are rows older than the log, which do not come"
     parser.add_argument("--from-here", action="store_true", help=here)
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
-    which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
+    which = "only these tables, as patterns of a shell such as shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
     skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
     parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
-    aside = "put a record that cannot be read there, and go on (default: stop, and name the ways on)"
+    aside = "put a record that cannot be read into this topic, and go on (default: stop, and name the ways on)"
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
     _add_databases(parser)
-    parser.add_argument("--password-file", metavar="FILE", help="holds the password (or: MYSQL_PWD, PGPASSWORD)")
-    client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
+    parser.add_argument("--password-file", metavar="FILE", help="a file with the password (or: MYSQL_PWD, PGPASSWORD)")
+    client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
@@ -54,14 +58,21 @@ def add_to(parser: ArgumentParser) -> None:
 
 def _add_databases(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("MySQL and MariaDB").add_argument
-    types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
+    types = (
+        "the type of a column, if MariaDB's binlog lacks it: uuid, inet6, inet4, binary, json or text; may be repeated"
+    )
     add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
-    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
-    add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
+    add("--queries", action="store_true", help="add each row's SQL statement, if the server writes them")
+    add(
+        "--server-id",
+        type=int,
+        metavar="N",
+        help="this capture's id as a replica, which no other one has (default: from the name)",
+    )
     add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
     add = parser.add_argument_group("PostgreSQL").add_argument
-    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
-    add("--publication", help="made where it is missing (default: from the name)")
+    add("--slot", help="the replication slot; made if it is missing (default: from the name)")
+    add("--publication", help="the publication; made if it is missing (default: from the name)")
 
 
 def run(arguments: Namespace) -> int:

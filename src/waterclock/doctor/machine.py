@@ -115,6 +115,9 @@ def _disk(folder: Path) -> Fact:
 
     clock, took_ns = SystemClock(), list[int]()
     try:
+        folder = next(
+            place for place in (folder, *folder.parents) if place.exists()
+        )  # below it commands make their own
         with TemporaryDirectory(prefix=".waterclock-doctor-", dir=folder) as made:
             while len(took_ns) < _TIMES and sum(took_ns) < 1e9:
                 with open(os.path.join(made, "file"), "ab") as file:
@@ -130,9 +133,7 @@ def _disk(folder: Path) -> Fact:
         remedy = "choose a folder on a local disk that this user may write to, by cd or by a command's options"
         return Fact("disk", f"{folder}: {error.strerror}", remedy, ("relay", "spark"))
     flush_ms = sorted(took_ns)[len(took_ns) // 2] / 1e6
-    slow = (
-        f"each commit waits for fsync, and {_SLOW_MS} ms is slow: choose a quicker disk" if flush_ms > _SLOW_MS else ""
-    )
+    slow = "each commit waits that long for the disk: choose a quicker one" if flush_ms > _SLOW_MS else ""
     seen = f"{folder}: {free / _GIB:.1f} GiB free, fsync takes {flush_ms:.2f} ms"
     return Fact("disk", seen, "make room" if free < _GIB else slow)
 
@@ -153,8 +154,8 @@ def _clock() -> Fact:
         late_us.append((clock.monotonic_ns() - began_ns) // 1000 - 1000)
     date = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
     seen = f"{date:%Y-%m-%d %H:%M:%S} UTC; a sleep of 1 ms ends {sorted(late_us)[_TIMES // 2]} us late"
-    state = getattr(ctypes.CDLL(None), "adjtimex", bool)(ctypes.create_string_buffer(512))  # Linux has it
-    if state != _UNSYNCHRONISED:
+    ask = getattr(ctypes.CDLL(None), "adjtimex", None)  # Linux has it
+    if ask is None or ask(ctypes.create_string_buffer(512)) != _UNSYNCHRONISED:
         return Fact("clock", seen)
     remedy = "have chrony or systemd-timesyncd set it: delayed messages go by it"
     return Fact("clock", f"{seen}; the kernel does not call it synchronised", remedy)

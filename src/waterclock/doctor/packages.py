@@ -70,6 +70,8 @@ def imported(modules: Iterable[str]) -> dict[str, str]:
             said, why = done.stdout, f"Python ends with code {done.returncode} when it is imported"
         except subprocess.TimeoutExpired as error:
             said, why = error.stdout or b"", f"its import takes longer than {PATIENCE_S} s"
+        except OSError as error:
+            said, why = b"", f"no process to import it in: {error}"
         told.update(re.findall("^\0(.+)\0(.*)$", said.decode(errors="replace"), re.M))
         unsaid = [name for name in left if name not in told]
         told.update(dict.fromkeys(unsaid[:1], why))
@@ -107,8 +109,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _version(name: str) -> str:
-    with suppress(PackageNotFoundError):
-        return version(name)
+    with suppress(Exception):  # not known, if only as its metadata is broken
+        return version(name) or ""
     return ""
 
 

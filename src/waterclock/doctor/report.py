@@ -57,7 +57,9 @@ def _verdict(door: str, seen: Iterable[Fact], missing: list[str], wrong: list[st
     if missing:
         return Verdict(door, NOT_INSTALLED, (f"{', '.join(missing)} missing", *wrong), pip_install(door))
     if wrong:
-        return Verdict(door, DOES_NOT_WORK, tuple(wrong), f"{pip_install(door)} --force-reinstall")
+        ours = all(fault.startswith("waterclock") for fault in wrong)
+        remedy = "install waterclock again" if ours else f"{pip_install(door)} (or --force-reinstall what is there)"
+        return Verdict(door, DOES_NOT_WORK, tuple(wrong), remedy)
     stops = tuple(f"{fact.what}: {fact.seen}" for fact in seen if door in fact.stops)
     return Verdict(door, DOES_NOT_WORK if stops else WORKS, stops)
 

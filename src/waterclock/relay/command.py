@@ -25,19 +25,18 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     """The options, and the commands beside it; `start_broker` is for --embedded."""
     describe(parser, run, _EXAMPLES)
     parser.set_defaults(start_broker=start_broker)
-    parser.add_argument("--embedded", metavar="DIR", help="start a broker too, with its data there")
-    parser.add_argument(
-        "--port", type=port, default=9092, help="of that broker; 0 for any free one (default: %(default)s)"
-    )
+    parser.add_argument("--embedded", metavar="DIR", help="start a broker too, and keep its data in this folder")
+    its = "the port of the broker of --embedded; 0 for any free one (default: %(default)s)"
+    parser.add_argument("--port", type=port, default=9092, help=its)
     _add_kafka(parser, None)
     parser.add_argument(
-        "--folder", metavar="DIR", help="of this relay's files (default: out/relay/TOPIC, or in --embedded)"
+        "--folder", metavar="DIR", help="the folder of this relay's files (default: out/relay/TOPIC, or in --embedded)"
     )
     group = "the consumer group: relays of one group share the partitions (default: waterclock-relay-TOPIC)"
     parser.add_argument("--group", help=group)
-    name = "of this relay in its group: its partitions wait for it while it restarts (default: kept in --folder)"
+    name = "this relay's name in its group: its partitions wait for it while it restarts (default: one that --folder keeps)"
     parser.add_argument("--name", help=name)
-    made = "of the topic, where it has to be made (default: %(default)s)"
+    made = "how many partitions the topic gets if it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=count, default=3, metavar="N", help=made)
     targets = (
         "make the topics that messages are for (default: one for a topic that is not there is a dead letter; with "
@@ -62,7 +61,7 @@ def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help=f"where Kafka is{known}", **default)
     topic = "where requests go (default: delays)"
     parser.add_argument("--topic", help=topic, **(default or {"default": "delays"}))
-    client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
+    client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client, **default)
 
 
@@ -71,26 +70,28 @@ def _add_commands(parser: ArgumentParser) -> None:
         metavar="COMMAND", help="send, cancel, replace, read, ls, due, show, files; COMMAND --help tells more"
     )
     _add_send(more.add_parser("send", help="have a message delivered later"), send, "")
-    cancelling = more.add_parser("cancel", help="have the messages of an id not delivered")
+    cancelling = more.add_parser("cancel", help="cancel the messages of an id")
     describe(cancelling, cancel, "waterclock relay cancel cart-17")
     cancelling.add_argument("id", metavar="ID", help="the id that the message was sent with")
     cancelling.add_argument("--key", help="the message's key, if it had one: only its partition is asked")
     _add_json(cancelling)
     _add_kafka(cancelling, SERVERS)
-    _add_send(more.add_parser("replace", help="cancel what has an id, and send this instead"), replace, "ID")
-    reading = more.add_parser("read", help="print what is delivered to a topic")
+    _add_send(more.add_parser("replace", help="cancel the messages of an id, and send this one instead"), replace, "ID")
+    reading = more.add_parser("read", help="print the messages that are delivered to a topic")
     describe(reading, read, "waterclock relay read reminders")
     reading.add_argument("target", metavar="TOPIC", help="the topic that messages are delivered to")
-    reading.add_argument("--new", action="store_true", help="only what comes from now on (default: from the start)")
-    reading.add_argument("--most", type=count, metavar="N", help="end after so many")
+    reading.add_argument(
+        "--new", action="store_true", help="only messages that come from now on (default: from the start)"
+    )
+    reading.add_argument("--most", type=count, metavar="N", help="end after N messages")
     _add_json(reading)
     _add_kafka(reading, SERVERS)
     _add_look(more.add_parser("ls", help="list what is pending by due time and topic"), ls, "")
-    _add_look(more.add_parser("due", help="say what is due next, by partition"), due, "")
-    _add_look(more.add_parser("show", help="say what is known of an id"), show, "ID")
+    _add_look(more.add_parser("due", help="show what is due next, by partition"), due, "")
+    _add_look(more.add_parser("show", help="show what is known of an id"), show, "ID")
     salvaging = more.add_parser("files", help="print the messages of a folder that a relay has set aside")
     describe(salvaging, files, "waterclock relay files out/relay/delays/FOLDER")
-    salvaging.add_argument("folder", metavar="FOLDER", help="the one that the relay has named")
+    salvaging.add_argument("folder", metavar="FOLDER", help="the folder that the relay named when it set it aside")
     _add_json(salvaging)
 
 
@@ -98,22 +99,22 @@ def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     name = f"{command.__name__} {'cart-17 ' if id else ''}"
     describe(parser, command, f"waterclock relay {name}reminders hello --delay '3 days'")
     if id:
-        parser.add_argument("id", metavar="ID", help="whose messages this one takes the place of")
+        parser.add_argument("id", metavar="ID", help="the id whose messages this one replaces")
     parser.add_argument("target", metavar="TOPIC", help="where the message is delivered to")
     parser.add_argument("value", metavar="VALUE", help="the message")
     when = parser.add_mutually_exclusive_group(required=True)
-    when.add_argument("--delay", metavar="TIME", help="how long from now: 3s, '1 hour 30 minutes', '3 days'")
-    when.add_argument("--at", metavar="TIME", help="when: 2026-12-01T09:00Z, or ms since 1970")
+    when.add_argument("--delay", metavar="TIME", help="how long to wait: 3s, '1 hour 30 minutes', '3 days'")
+    when.add_argument("--at", metavar="TIME", help="when to deliver it: 2026-12-01T09:00Z, or ms since 1970")
     parser.add_argument("--key", help="the message's key")
-    late = "until when it is delivered at all: a time as for --at, or how long after it is due, as for --delay"
+    late = "do not deliver it after this: a time as for --at, or a time after it is due, as for --delay"
     parser.add_argument("--expires", metavar="TIME", help=late)
     if not id:
         parser.add_argument("--id", default="", help="a name to cancel or replace it by")
-    series = "again and again: five fields, as '0 9 * * MON-FRI'"
-    series += "" if id else "; it needs --id, and takes the place of what has it"
+    series = "a recurring message, by five fields of cron: '0 9 * * MON-FRI'"
+    series += "" if id else "; needs --id, and replaces the messages of that id"
     when.add_argument("--cron", metavar="EXPRESSION", help=series)
     parser.add_argument("--zone", help="the time zone of --cron (default: UTC)")
-    missed = "with --cron, of what no relay was there to deliver: one late, all, or nothing (default: once)"
+    missed = "with --cron, what to deliver of occurrences that no relay was up for: one, all, or none (default: once)"
     parser.add_argument("--missed", choices=("once", "all", "skip"), help=missed)
     _add_json(parser)
     _add_kafka(parser, SERVERS)
@@ -123,7 +124,7 @@ def _add_look(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     describe(parser, command, f"waterclock relay {command.__name__}{' cart-17' if id else ''}")
     if id:
         parser.add_argument("id", metavar="ID", help="the id that messages were sent with")
-    where = "ask relays that show their numbers (--metrics), and read no log; may be repeated, for all of a group"
+    where = "ask a running relay at its --metrics port instead of reading the log; repeat it for each relay of a group"
     parser.add_argument("--at", action="append", type=_door, default=[], metavar="HOST:PORT", help=where)
     _add_json(parser)
     _add_kafka(parser, SERVERS)

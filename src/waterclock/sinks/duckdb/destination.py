@@ -1,7 +1,7 @@
 """format = "duckdb": a file of DuckDB. The reference is made of this.
 
-    path    the file; it and its folder are made. No other process can open it while the pipeline runs
-    table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
+path    the file; it and its folder are made. No other process can open it while the pipeline runs
+table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
 """
 
 from __future__ import annotations

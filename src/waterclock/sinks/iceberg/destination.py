@@ -1,10 +1,10 @@
 """format = "iceberg": a table of Apache Iceberg. The reference is made of this.
 
-    table        the table with its namespace, such as "lake.orders"; both are made. TABLE_dead_letters and TABLE_batches
-                 stand beside it
-    catalog      [sink.catalog]: its name ("default" if left out), and pyiceberg's settings of it; {env = "NAME"} takes a
-                 value from the environment
-    written_by   who writes the files of results; "executors" is for one sink, without query, transform and takes
+table        the table with its namespace, such as "lake.orders"; both are made. TABLE_dead_letters and TABLE_batches
+             stand beside it
+catalog      [sink.catalog]: its name ("default" if left out), and pyiceberg's settings of it; {env = "NAME"} takes a
+             value from the environment
+written_by   who writes the files of results; "executors" is for one sink, without query, transform and takes
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """format = "mysql": a database of MySQL or MariaDB. The reference is made of this.
 
-    url     mysql://user@host:3306/database, or mariadb://, of a database that is there; ?tls=true has the certificate
-            checked. No password: MYSQL_PWD has it
-    table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Up to 51 characters
+url     mysql://user@host:3306/database, or mariadb://, of a database that is there; ?tls=true has the certificate
+        checked. No password: MYSQL_PWD has it
+table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Up to 51 characters
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """format = "sqlite": a file of SQLite. The reference is made of this.
 
-    path    the file; it and its folder are made
-    table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
+path    the file; it and its folder are made
+table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """format = "kafka": a topic of Kafka. The reference is made of this.
 
-    servers      the brokers' addresses, "a:9092,b:9092" or a list
-    topic        the topic of results; it is made. TOPIC_dead_letters and TOPIC_batches stand beside it. Up to 236 letters,
-                 digits and . _ -
-    partitions   how many the topic gets when it is made; left out, as many as the broker gives
-    client       [sink.client]: settings of librdkafka; {env = "NAME"} takes a value from the environment
+servers      the brokers' addresses, "a:9092,b:9092" or a list
+topic        the topic of results; it is made. TOPIC_dead_letters and TOPIC_batches stand beside it. Up to 236 letters,
+             digits and . _ -
+partitions   how many the topic gets when it is made; left out, as many as the broker gives
+client       [sink.client]: settings of librdkafka; {env = "NAME"} takes a value from the environment
 """
 
 from __future__ import annotations
