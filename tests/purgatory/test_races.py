@@ -35,7 +35,7 @@ def runners() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(20) as pool:
         race(
             pool, *[lambda: None] * 20
-        )  # all its threads: from 3.13 on it counts some as idle twice, and starts too few
+        )  # all its threads: from 3.12 on it may count one as idle twice, and start too few
         yield pool
 
 
