@@ -9,6 +9,7 @@ Rule 1: a health check is run while its process runs and when it has ended: it s
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -16,13 +17,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from waterclock import __version__, cli
+from waterclock import __version__, cli, wheel
 
 ROOT = Path(__file__).parents[1]
 CONTAINERFILE = (ROOT / "packaging/container/Containerfile").read_text(encoding="utf-8")
@@ -144,6 +146,29 @@ def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> N
     command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / UNITS[name].name)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# What a release's wheels are tested by
+
+
+def test_a_wheel_for_a_release_is_refused_where_a_module_was_not_compiled(tmp_path: Path) -> None:
+    """The command that says so ended with 1 for a good wheel too: `exit("")` is a failure."""
+    first, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]["test-command"]
+    program, *words = shlex.split(first)
+    assert program == "python"
+    package = tmp_path / "waterclock"
+    (package / "wheel").mkdir(parents=True)
+    for path in (*(ROOT / "src/waterclock").iterdir(), *(ROOT / "src/waterclock/wheel").glob("*.py")):
+        if path.name != "wheel":
+            (package / path.relative_to(ROOT / "src/waterclock")).symlink_to(path)
+    (package / "wheel" / "_objects.py").write_text("raise ImportError('not for this Python')")
+    ends = [
+        subprocess.run(
+            [sys.executable, *words], env={**os.environ, **more}, capture_output=True, check=False
+        ).returncode
+        for more in ({}, {"PYTHONPATH": str(tmp_path)})
+    ]
+    assert ends == [0 if wheel.COMPILED else 1, 1]
 
 
 # What names the version
