@@ -130,7 +130,7 @@ def test_spark_has_one_process_but_in_a_campaign(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_file_whose_tests_ask_for_the_session_is_left_out_of_that_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    # those of tests/spark/rescale were: a second session was started for each of them
+    # those of tests/spark/rescaling were: a second session was started for each of them
     monkeypatch.delenv("CAMPAIGN_MINUTES", raising=False)
     with_servers = ("tests/conformance/", "tests/streaming/places/", "tests/spark/tables/")  # whose sessions are others
     files = [str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py") if ASKING in file.read_text()]

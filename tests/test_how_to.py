@@ -35,7 +35,7 @@ NEVER_RUN: Final[Mapping[str, str]] = {
     "root and systemd": "tests/test_packaging.py looks at the units, and runs their commands",
     "Docker": "likewise",
     "a stream of yours": "tests/spark/test_samples.py runs these lines as they stand in docs/pipeline-api.md",
-    "a checkpoint of yours": "tests/spark/rescale runs this command",
+    "a checkpoint of yours": "tests/spark/rescaling runs this command",
 }
 LONG: Final[Mapping[str, int]] = {"your-own-dataframe": 25}  # page -> its seconds on a quiet machine
 # of a command whose port is Kafka's own where nothing is said: what says another one

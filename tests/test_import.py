@@ -52,7 +52,7 @@ def test_an_import_takes_nothing_from_outside_of_the_standard_library(module: st
 
 def test_importing_the_package_imports_none_of_its_parts() -> None:
     script = "import sys, waterclock; print(sorted(name for name in sys.modules if name.startswith('waterclock')))"
-    assert python(script).stdout == "['waterclock']\n"
+    assert python(script).stdout == "['waterclock', 'waterclock.lazily']\n"
 
 
 def test_every_public_name_is_there_and_another_one_is_an_attribute_error() -> None:
@@ -263,3 +263,20 @@ def test_a_name_is_looked_up_once() -> None:
     )
     done = python(script)
     assert (done.stdout, done.stderr) == ("all\n", "")
+
+
+def test_a_compiled_module_that_is_older_than_its_source_is_named_with_the_remedy() -> None:
+    script = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "waterclock.timer.loop": raise AttributeError("type object 'Adder' has no attribute 'touch'")
+sys.meta_path.insert(0, Finder())
+from waterclock import AsyncTimer
+"""
+    done = python(script)
+    assert (
+        "'Adder' has no attribute 'touch'. Its compiled modules are older than the source beside them: run `make`"
+        in (done.stderr)
+    )
+    assert "cannot import name" not in done.stderr

@@ -3,8 +3,9 @@
 Rule 1: names are imported on first use, so that `import waterclock` costs nothing that is not needed.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
     from waterclock.clock import ManualClock, SystemClock
@@ -61,13 +62,7 @@ _HOME = {
     "TimerFull": "waterclock.errors",
     "TimingWheel": "waterclock.wheel",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'waterclock' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)  # the next time it is found without us
-    return found
+__getattr__ = first_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -4,8 +4,9 @@ Rule 1: names are imported on first use: the command's options are made at every
         nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
     from waterclock.broker.api.faults import Fault, Faults
@@ -29,9 +30,4 @@ _HOME = {
     "LinkAccess": "waterclock.broker.security.link",
     "LogDamaged": "waterclock.broker.errors",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'waterclock.broker' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__ = first_use(__name__, _HOME)

@@ -1,7 +1,8 @@
 """What has a time for each key, on a driver's wheel: `ExpiringMap`, `Debounce`, `Throttle`."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
     from waterclock.keyed.debounce import Debounce
@@ -10,11 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Debounce", "ExpiringMap", "Throttle"]
 
-_HOME = {"Debounce": "debounce", "ExpiringMap": "expiring_map", "Throttle": "throttle"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'waterclock.keyed' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"waterclock.keyed.{_HOME[name]}"), name)
-    return found
+_HOME = {
+    "Debounce": "waterclock.keyed.debounce",
+    "ExpiringMap": "waterclock.keyed.expiring_map",
+    "Throttle": "waterclock.keyed.throttle",
+}
+__getattr__ = first_use(__name__, _HOME)

@@ -1,7 +1,8 @@
 """Delayed messages: an owner of input partitions, its files of what is pending, and what is due soon in a timing wheel."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
     from waterclock.relay.client.async_delays import AsyncDelays
@@ -12,18 +13,13 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "AsyncDelays", "Delays", "Delivery", "Receipt", "Retries", "RetryAfter"]
 
 _HOME = {
-    "Answer": "client.sending",
-    "AsyncDelays": "client.async_delays",
-    "Delays": "client.delays",
-    "Delivery": "handlers.retries",
-    "Receipt": "client.sending",
-    "Retries": "handlers.retries",
-    "RetryAfter": "handlers.retries",
+    "Answer": "waterclock.relay.client.sending",
+    "AsyncDelays": "waterclock.relay.client.async_delays",
+    "Delays": "waterclock.relay.client.delays",
+    "Delivery": "waterclock.relay.handlers.retries",
+    "Receipt": "waterclock.relay.client.sending",
+    "Retries": "waterclock.relay.handlers.retries",
+    "RetryAfter": "waterclock.relay.handlers.retries",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """On first use: a command's options need none of them."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'waterclock.relay' has no attribute {name!r}")
-    return getattr(import_module(f"waterclock.relay.{_HOME[name]}"), name)
+# a command's options need none of them
+__getattr__ = first_use(__name__, _HOME)

@@ -1,8 +1,8 @@
 """Where results are kept, each batch with its offsets in one transaction."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from waterclock.lazily import first_use
 from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, sink_of, written_once
 from waterclock.sinks.mirrors import Replica
 from waterclock.sinks.sqlite.sqlite import SQLiteSink
@@ -42,10 +42,5 @@ _LATER = {
     "IcebergSink": "waterclock.sinks.iceberg.iceberg",
     "TopicSink": "waterclock.sinks.topic.topic",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """A sink on first use, if it needs the packages of an extra."""
-    if name not in _LATER:
-        raise AttributeError(f"module 'waterclock.sinks' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+# a sink that needs the packages of an extra
+__getattr__ = first_use(__name__, _LATER)

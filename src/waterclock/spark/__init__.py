@@ -4,10 +4,10 @@
 Rule 1: importing this imports nothing from outside the standard library, so that the command's options cost nothing.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from waterclock.errors import EnvironmentMissing, pip_install
+from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
     from waterclock.spark.batch.steps import reshaped
@@ -44,13 +44,14 @@ _HOME = {
     "transform_with": "packing.transform",
     "write_once": "pipeline",
 }
+_found = first_use(__name__, {name: f"waterclock.spark.{home}" for name, home in _HOME.items()})
 
 
 def __getattr__(name: str) -> Any:
     """EnvironmentMissing if a package of the extra is not there."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'waterclock.spark' has no attribute {name!r}")
     try:
-        return getattr(import_module(f"waterclock.spark.{_HOME[name]}"), name)
+        return _found(name)
     except ImportError as error:
+        if error.name is None:
+            raise
         raise EnvironmentMissing(f"{error.name} is missing: {pip_install('spark')}", door="spark") from error

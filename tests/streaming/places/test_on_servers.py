@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import run, table
-from tests.spark.rescale.staged import carry
+from tests.spark.rescaling.staged import carry
 from tests.spark.test_crashes import DRIVER, whatever_the_batch
 from tests.streaming.places.place_contract import ServerContract
 from tests.streaming.places.servers import Store, pipeline_on

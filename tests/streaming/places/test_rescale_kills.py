@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import run, table
-from tests.spark.rescale.staged import go_on_with, usable
-from tests.spark.rescale.test_kills import LAST, ended
+from tests.spark.rescaling.staged import go_on_with, usable
+from tests.spark.rescaling.test_kills import LAST, ended
 from tests.spark.test_crashes import DRIVER, whatever_the_batch
 from tests.streaming.places.servers import Store, pipeline_on
 from waterclock.streaming.toml.config import load

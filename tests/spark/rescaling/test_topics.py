@@ -13,7 +13,7 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
 from tests.spark.pipelines import orders
-from tests.spark.rescale.staged import carry, outcomes, run
+from tests.spark.rescaling.staged import carry, outcomes, run
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker

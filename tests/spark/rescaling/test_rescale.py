@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.rescale.kill_driver import STEPS
-from tests.spark.rescale.staged import (
+from tests.spark.rescaling.kill_driver import STEPS
+from tests.spark.rescaling.staged import (
     KINDS,
     STAGES,
     carry,
