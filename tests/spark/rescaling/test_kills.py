@@ -15,7 +15,16 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import behind
 from tests.spark.rescaling.kill_driver import STEPS
-from tests.spark.rescaling.staged import STAGES, expected, go_on_with, next_stage, outcomes, run, staged_pipeline, usable
+from tests.spark.rescaling.staged import (
+    STAGES,
+    expected,
+    go_on_with,
+    next_stage,
+    outcomes,
+    run,
+    staged_pipeline,
+    usable,
+)
 from waterclock.streaming.places.place import Place, place_of
 
 pytestmark = pytest.mark.spark

@@ -57,7 +57,7 @@ class DueSoonWheel:
             self._rows = more
         self._rows[places] = rows
         origins = rows["origin"]
-        # a piece behind the others: those that are not larger by half are merged with it, less what waits no more
+        # a piece behind the others: those that are less than twice as large are merged with it, less what waits no more
         while self._index and len(self._index[-1][0]) < 2 * len(origins):
             older = self._index.pop()
             origins, ids = np.concatenate([older[0], origins]), np.concatenate([older[1], ids])

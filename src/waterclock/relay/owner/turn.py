@@ -343,7 +343,7 @@ class OwnerTurns:
         return owner.command_position < owner.position and since_ns >= CHECKPOINT_NS
 
     def run(self, owners: Sequence[Owner]) -> int:
-        """A turn of each; how much was committed, and so nothing if none was."""
+        """A turn of each; how much they carried, committed or thrown away: 0 if none was begun."""
         done = 0
         try:
             for owner in owners:
