@@ -12,8 +12,8 @@ A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between t
 
 Where the source brings changes of tables there are no rules: its packed rows are the result frames.
 
-A bounded run (`--once`) ends with the closing heartbeat: nothing stays held but what lies behind a gap with `hold`. A live run ends on Ctrl-C or `end`,
-or when its source was closed: when the watermark passes everything.
+A bounded run (`--once`) ends with the closing heartbeat: nothing stays held but what lies behind a gap with `hold`. A live
+run ends on Ctrl-C or `end`, or when its source was closed: when the watermark passes everything.
 """
 
 from __future__ import annotations
