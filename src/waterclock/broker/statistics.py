@@ -1,5 +1,5 @@
 """The broker's statistics: frozen records, the only thing that a console may read. Who has the counts makes the records.
-Each field says how it is shown to Prometheus; docs/operations.md has the names in a table.
+Each field says how it is shown to Prometheus; the site's reference has a table of the names.
 
 Rule 1: counts begin at the broker's start; what is open, waiting or there is of this moment.
 Rule 2: a number that cannot be known is None. It is never 0.

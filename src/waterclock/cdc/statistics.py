@@ -1,5 +1,5 @@
 """What a capture says about itself: one frozen record, the same for every reader. Each field says how it is shown to
-Prometheus; docs/operations.md has the names in a table."""
+Prometheus; the site's reference has a table of the names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What a relay says about itself: one frozen record, the same for every reader; and the counts that it is made of. Each
-field says how it is shown to Prometheus; docs/operations.md has the names in a table."""
+field says how it is shown to Prometheus; the site's reference has a table of the names."""
 
 from __future__ import annotations
 

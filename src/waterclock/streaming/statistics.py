@@ -23,7 +23,7 @@ from waterclock.web.record import LABEL, Each, Shown, counter, gauge, page, summ
 WINDOW_S = 60.0
 BehindOf = Callable[[Mapping[str, int] | None], Mapping[str, int] | None]  # the sink's totals -> what no batch took
 Recent = tuple[tuple[float, int, int], ...]  # (when, events, results) of the batches of the last minute
-COUNTED = {  # counter of the sink -> what it counts; docs/operations.md has the metrics in a table
+COUNTED = {  # counter of the sink -> what it counts; the site's reference has a table of the metrics
     "events": "Events taken from the source, duplicates and late ones too.",
     "results": "Results written to the sink.",
     "released": "Events released in their order.",
