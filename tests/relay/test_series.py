@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.relay.test_kills import TURN, WHEN, dying, run_until_death
-from tests.relay.world import World, step_quietly
+from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.owner.turn import Turn
 from waterclock.relay.relay import Relay
 from waterclock.relay.store import State
@@ -271,22 +271,41 @@ def test_a_death_at_each_step_of_a_turn_leaves_each_occurrence_once_and_one_next
     assert world.replies() == [("series", "cancelled", 1)]
 
 
-def test_a_series_whose_next_one_the_input_refuses_ends_with_a_letter(world: World) -> None:
+@pytest.mark.parametrize("way", [{}, {"delay_ttl": 1}, {"delay_missed": "skip"}], ids=["due", "expired", "skipped"])
+def test_a_series_whose_next_one_the_input_refuses_ends_with_a_letter(world: World, way: dict[str, Any]) -> None:
     import os
 
     relay = world.started()
     first_ms = world.now_ms + 1_000
-    series = {"delay_cron": HOURLY, "delay_id": "x", "deliver_at": first_ms}
+    series = {"delay_cron": HOURLY, "delay_id": "x", "deliver_at": first_ms, **way}
     world.put(os.urandom(20_000), deliver_to=world.target, **series)
+    world.send("good", in_ms=300_000)
+    step_quietly(relay)
+    world.alter(world.topic, "max.message.bytes", 5_000)
+    world.advance_ms(300_000 if way else 1_000)
+    for _ in range(40):
+        world.advance_ms(50)
+        step_quietly(relay)
+    world.advance_ms(300_000)
+    step_until(world.values, relay)
+    assert world.values() == ["good"]
+    assert b"Message size too large" in (world.letters()[0]["dead-reason"] or b"")
+
+
+def test_several_series_that_have_expired_and_whose_next_ones_are_refused_hold_nobody_up(world: World) -> None:
+    import os
+
+    relay = world.started()
+    for number in range(5):
+        world.put(os.urandom(20_000), deliver_to=world.target, delay_cron=HOURLY, delay_id=f"x{number}",
+                  deliver_at=world.now_ms + 1_000, delay_ttl=1)  # fmt: skip
     world.send("good", in_ms=1_000)
     step_quietly(relay)
     world.alter(world.topic, "max.message.bytes", 5_000)
-    world.advance_ms(1_000)
-    while not world.values():
-        world.advance_ms(50)
-        step_quietly(relay)
+    world.advance_ms(300_000)
+    step_until(lambda: world.advance_ms(50) or (world.values() and len(world.letters()) == 5), relay)
     assert world.values() == ["good"]
-    assert b"Message size too large" in (world.letters()[0]["dead-reason"] or b"")
+    assert all(b"Message size too large" in (letter["dead-reason"] or b"") for letter in world.letters())
 
 
 # What cannot be read

@@ -15,7 +15,9 @@ is, says `verdict_of`:
     row  named                             verdict  then
     1    one message of a target           RECORD   it is put aside with the reason; so is one of a batch of which Kafka
                                                     said which record it means
-    2    several messages of a target      RECORD   half of them are tried, by themselves (pace.py)
+    2    several messages of a target      RECORD   half of them are tried, by themselves (pace.py); of what is not
+                                                    delivered, but has a next occurrence that the input refuses, the next
+                                                    turn takes half as much
     3    messages of a target              TOPIC    all that is due for it is put aside, as long as `targets.FRESH_S`
     4    messages of some of the targets   AGAIN    these are tried by themselves, after a pause
     5    messages of all targets           AGAIN    Kafka is slow: the next turn is smaller, after a take-over
@@ -264,8 +266,19 @@ def _learn_of_messages(owner: Owner, turn: AbortedTurn, reports: Reports) -> Non
     for target in np.unique(rows["target"]).tolist():
         heard = {origin: each for origin, each in reports.messages.items() if of_target.get(origin) == target}
         _learn_of_target(owner, target, int((rows["target"] == target).sum()), heard, reports)
-    slow = {of_target[origin] for origin, (_, error) in reports.messages.items() if verdict_of(error) is Verdict.AGAIN}
-    if slow == set(of_target.values()) and not turn.is_alone:  # row 5
+    others = {origin: _words_of(*each) for origin, each in reports.messages.items() if origin not in of_target}
+    if (
+        len(others) == 1 or reports.precise
+    ):  # row 1: expired or left out, and Kafka refuses the request for the next one
+        owner.refused.update(others)
+    elif others:  # row 2
+        owner.pace = owner.pace.failed(turn.carried + len(others))
+    slow = {
+        of_target[origin]
+        for origin, (_, error) in reports.messages.items()
+        if origin in of_target and verdict_of(error) is Verdict.AGAIN
+    }
+    if slow and slow == set(of_target.values()) and not turn.is_alone:  # row 5
         owner.pace = owner.pace.failed(turn.carried)
         raise turn.why
     for target in slow:  # row 4
