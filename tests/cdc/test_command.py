@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -231,6 +232,23 @@ def test_a_wrong_password_is_said_without_it(
     told = capsys.readouterr().err
     assert "does not let reader read its binlog" in told
     assert "wr0ng" not in told
+
+
+def test_who_is_not_there_is_made_by_what_the_error_says(
+    mariadb: MariaServer, broker: Broker, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret").write_text("the password")
+    arguments = ["cdc", f"mysql://nobody@127.0.0.1:{mariadb.port}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    arguments += ["--password-file", str(tmp_path / "secret"), "--from", "now", "--once"]
+    assert cli.main(arguments) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    statements = re.findall(r"(?:CREATE USER|GRANT) [^;]+(?=;)", said)
+    assert len(statements) == 2
+    mariadb.run(*statements)
+    try:
+        assert cli.main(arguments) == 0
+    finally:
+        mariadb.run("drop user nobody@127.0.0.1")
 
 
 def test_a_user_without_the_right_to_replicate_is_told_the_grant(

@@ -14,6 +14,7 @@ Rule 4: the socket is read by `Wire` and nowhere else once the stream was asked 
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from collections.abc import Callable
 from contextlib import closing
@@ -52,6 +53,7 @@ _TABLES = (
 
 T = TypeVar("T")
 HEARTBEAT_S = 1.0
+_ACCOUNT = re.compile(r"'[^']*'@'[^']*'")  # as a refusal names it
 REFUSALS = (1044, 1045, 1227, 1698)  # the server's errors that say who may not
 _CONNECT_S = 10
 _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
@@ -84,7 +86,8 @@ def inspected(cursor: Any) -> MySqlServer:
     if found.get("log_bin", "OFF").upper() not in ("ON", "1"):
         raise UsageError(
             "The server writes no binlog. Start it with --log-bin --binlog-format=ROW "
-            "--binlog-row-metadata=FULL --server-id=1."
+            "--binlog-row-metadata=FULL --server-id=1; a server that the system starts takes these, without the dashes, a "
+            "line each below [mysqld] in a file of its configuration (such as /etc/mysql/conf.d/binlog.cnf)."
         )
     wrong = [
         f"{name} is {found[name] or 'empty'} and must be {right[0] or 'empty'}"
@@ -306,9 +309,13 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
     code, text = (*error.args, "", "")[:2]
     who, where = login.user, f"{login.host}:{login.port}"
     if code in REFUSALS:
+        account = (
+            found.group() if (found := _ACCOUNT.search(str(text))) else f"{who} (as SELECT CURRENT_USER() shows it)"
+        )
         raise UsageError(
             f"{where} does not let {who} read its binlog: {text}. Give the right password (--password-file, or "
-            f"MYSQL_PWD), and: GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {who}"
+            f"MYSQL_PWD). A user that is not there yet: CREATE USER {account} IDENTIFIED BY 'the password'; the rights: "
+            f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {account};"
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {text}.")
