@@ -49,19 +49,30 @@ def names_of_errors() -> frozenset[str]:
 
 
 def of_code(code: str) -> Iterator[str]:
-    """The messages of a file.
+    """The messages of a file, some of them twice.
 
-    >>> list(of_code("def f(path):\\n    raise UsageError(f'the folder {path} does not exist: make it')"))
-    ['the folder PATH does not exist: make it']
+    >>> set(of_code("def f(path):\\n    raise UsageError(f'the folder {path} does not exist: make it')"))
+    {'the folder PATH does not exist: make it'}
     """
-    errors = names_of_errors()
-    for node in ast.walk(ast.parse(code)):
+    errors, tree = names_of_errors(), ast.parse(code)
+    for node in ast.walk(_Filled(tree).visit(tree)):
         is_error = isinstance(node, ast.Call) and _name(node.func).lstrip("_") in errors
         if is_error or isinstance(node, ast.Raise | ast.Return | ast.Yield):
             for text in _texts(node):
-                text = " ".join(text.split())
+                text = re.sub(r"\{\w*\}", "...", " ".join(text.split()))
                 if len(text.split()) >= (4 if is_error else 6) and not _SQL.match(text):
                     yield text
+
+
+class _Filled(ast.NodeTransformer):
+    """Puts a text of the module in the place of its name."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        assigned = [each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)]
+        self._texts = {_name(each.targets[0]): text for each in assigned if (text := _text(each.value)) is not None}
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802
+        return ast.Constant(self._texts[node.id]) if node.id in self._texts else node
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
@@ -76,6 +87,8 @@ def _texts(node: ast.AST) -> Iterator[str]:
 def _text(node: ast.AST) -> str | None:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.FormattedValue):
+        return _text(node.value)
     if isinstance(node, ast.JoinedStr):
         return "".join(_text(part) or _put_in(part) for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

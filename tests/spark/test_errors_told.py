@@ -28,7 +28,7 @@ WRITES = 'format = "delta"\npath = "lake"\nwritten_by = "executors"\n'
 
 
 def told() -> list[str]:
-    """Each message of the page (docsite/messages.py)."""
+    """Each message of the page."""
     return [each for its in messages.messages().values() for each in its]
 
 
@@ -60,12 +60,12 @@ def written_by_executors(folder: Path) -> Any:
 
 CASES: list[tuple[str, Callable[[Path], Any]]] = [
     ("a mirror is written by the driver", lambda folder: written_by_executors(folder)),
-    ("has written_by = 'executors'", lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")])),
-    ("has written_by = 'executors'", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
-    ("has written_by = 'executors'", lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results"))),
+    ("such results do not come through the driver", lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")])),
+    ("such results do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
+    ("such results do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results"))),
     ("cannot write results into", into_nowhere),
     ("an executor wrote", lambda folder: refuse_unseen(str(folder), [ResultFile("part-1.parquet", 1, 1, 1, "{}")])),
-    ("leaves out _row_id_place", lambda folder: with_place(SimpleNamespace(columns=["order", "at"]))),
+    ("by which partitions keep their order", lambda folder: with_place(SimpleNamespace(columns=["order", "at"]))),
 ]
 
 
