@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from docsite import files, pages, python, tables
+from docsite import files, messages, pages, python, tables
 
 STAGE = pages.ROOT / "build" / "docs"
 SITE = pages.ROOT / "out" / "docs"
@@ -30,7 +30,7 @@ Nav = list[Any]  # as YAML has it: "page.md", {"Title": "page.md"}, {"Title": [.
 
 def reference() -> dict[str, str]:
     """Every generated page, by its path in the site."""
-    found = {f"reference/{name}": text for each in (tables, files, python) for name, text in each.pages().items()}
+    found = {f"reference/{name}": text for each in (tables, files, messages, python) for name, text in each.pages().items()}
     return found | {"reference/index.md": _contents(found)}
 
 

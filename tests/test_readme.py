@@ -111,9 +111,7 @@ def test_the_sinks_that_there_are_stand_in_the_guide() -> None:
     from waterclock.streaming.toml import sink
 
     guide = (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8")
-    row = next(line for line in guide.splitlines() if line.startswith('| `format` | `"sqlite"` |'))
     parts = re.findall(r'^With `format = "(\w+)"', guide, re.M)
-    assert re.findall(r'`"(\w+)"`', row.rpartition("| `")[2].join(["`", ""])) == list(sink.FORMATS)
     assert parts == list(sink.FORMATS)
 
 

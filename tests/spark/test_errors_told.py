@@ -1,5 +1,5 @@
-"""The table of errors in docs/pipeline-file.md says what is said: of results that executors write, and of the place that a
-step leaves out. Words in capitals stand for anything, and so do three dots.
+"""The reference's page of messages says what is said: of results that executors write, and of the place that a step leaves
+out. Words in capitals stand for anything, and so do three dots.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from docsite import messages
 from tests.sinks.file_stores import part_of
 from tests.sinks.stores import SCHEMA, results
-from tests.test_readme import ROOT
 from waterclock.errors import WaterclockError
 from waterclock.sinks import DeltaSink, SQLiteSink
 from waterclock.sinks.base import ResultFile
@@ -27,22 +27,16 @@ from waterclock.streaming.toml.config import load
 WRITES = 'format = "delta"\npath = "lake"\nwritten_by = "executors"\n'
 
 
-def told_rows() -> list[str]:
-    """The first cell of each row of the document's tables of errors."""
-    _, text = (ROOT / "docs" / "pipeline-file.md").read_text(encoding="utf-8").split("## Every error\n")
-    return [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| `")]
+def told() -> list[str]:
+    """Each message of the page."""
+    return [each for its in messages.messages().values() for each in its]
 
 
-def fits(row: str, message: str) -> bool:
-    """Whether the message that stands first in a row, or one behind its "or", is the beginning of `message`."""
-    first, *others = re.findall(r"`+ ?(.+?) ?`+(?= |$|\)|,)", row)
-    patterns = [first, *(other for other in others if len(other.split()) > 3)]  # shorter ones are parts of a message
-    return any(re.match(pattern_of(each), message) for each in patterns)
-
-
-def pattern_of(told: str) -> str:
-    parts = re.split(r"(\.\.\.|\b[A-Z]{2,}\b)", told)
-    return "".join(".+?" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+def fits(told: str, message: str) -> bool:
+    """Whether the message of the page is the beginning of `message`."""
+    parts = re.split(r"(\.\.\.|\b[A-Z_]{2,}\b)", told)
+    pattern = "".join(".+?" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+    return re.match(pattern, message) is not None
 
 
 def lake(folder: Path) -> DeltaSink:
@@ -66,27 +60,24 @@ def written_by_executors(folder: Path) -> Any:
 
 CASES: list[tuple[str, Callable[[Path], Any]]] = [
     ("a mirror is written by the driver", lambda folder: written_by_executors(folder)),
-    ("has written_by = 'executors'", lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")])),
-    ("has written_by = 'executors'", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
-    ("has written_by = 'executors'", lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results"))),
+    ("such results do not come through the driver", lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")])),
+    ("such results do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
+    ("such results do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results"))),
     ("cannot write results into", into_nowhere),
     ("an executor wrote", lambda folder: refuse_unseen(str(folder), [ResultFile("part-1.parquet", 1, 1, 1, "{}")])),
-    ("leaves out _row_id_place", lambda folder: with_place(SimpleNamespace(columns=["order", "at"]))),
+    ("by which partitions keep their order", lambda folder: with_place(SimpleNamespace(columns=["order", "at"]))),
 ]
 
 
 @pytest.mark.parametrize(("row", "doing"), CASES)
-def test_what_is_said_stands_in_the_table_of_errors(tmp_path: Path, row: str, doing: Callable[[Path], Any]) -> None:
+def test_what_is_said_stands_on_the_page_of_messages(tmp_path: Path, row: str, doing: Callable[[Path], Any]) -> None:
     with pytest.raises(WaterclockError) as caught:
         doing(tmp_path)
     message = str(caught.value).removeprefix(f"{tmp_path / 'pipeline.toml'}: ")
-    found = [each for each in told_rows() if fits(each, message)]
+    found = [each for each in told() if row in each and fits(each, message)]
     assert len(found) == 1, f"{message}\nstands in {found}"
-    assert row in found[0]
 
 
-def test_a_row_that_says_something_else_is_seen() -> None:
-    assert fits(
-        "`the file FILE cannot be read: REASON` (or `the folder PATH is gone`)", "the folder /in is gone: mend it"
-    )
-    assert not fits("`the file FILE cannot be read: REASON`", "the file a cannot be opened: full")
+def test_a_message_that_says_something_else_is_seen() -> None:
+    assert fits("the file FILE cannot be read: REASON", "the file a cannot be read: gone")
+    assert not fits("the file FILE cannot be read: REASON", "the file a cannot be opened: full")

@@ -1,7 +1,7 @@
 """format = "table": a table in a catalog of Spark's session, which has the jars. The reference is made of this.
 
 table   the table as Spark's SQL names it, such as "lake.shop.orders"; it and its schema are made.
-        TABLE_dead_letters and TABLE_batches stand beside it
+        TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits, _ and -
 using   what the tables are made as; needed if the catalog makes both
 """
 

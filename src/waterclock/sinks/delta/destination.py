@@ -1,7 +1,8 @@
 """format = "delta": a table of Delta Lake. The reference is made of this.
 
 path         the table's folder, or a URL of an object store without a password; it is made. PATH_dead_letters and
-             PATH_batches stand beside it. Of changes: the folder of the mirrored tables
+             PATH_batches stand beside it. Of changes: the folder of the mirrored tables, where table
+             ("changes" if left out) names the sink's own. None of ? # % * [ ] ^ | and the backslash
 written_by   who writes the files of results; "executors" is for one sink, without query, transform and takes
 """
 

@@ -1,7 +1,7 @@
 """format = "iceberg": a table of Apache Iceberg. The reference is made of this.
 
 table        the table with its namespace, such as "lake.orders"; both are made. TABLE_dead_letters and TABLE_batches
-             stand beside it
+             stand beside it. Letters, digits, _ and -
 catalog      [sink.catalog]: its name ("default" if left out), and pyiceberg's settings of it; {env = "NAME"} takes a
              value from the environment
 written_by   who writes the files of results; "executors" is for one sink, without query, transform and takes

@@ -2,7 +2,8 @@
 
 url     mysql://user@host:3306/database, or mariadb://, of a database that is there; ?tls=true has the certificate
         checked. No password: MYSQL_PWD has it
-table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Up to 51 characters
+table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _, up
+        to 51 characters
 """
 
 from __future__ import annotations

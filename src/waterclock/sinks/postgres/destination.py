@@ -2,8 +2,9 @@
 
 url      postgresql://user@host:5432/database, with libpq's parameters behind `?`, of a database in UTF8 that is there.
          No password: PGPASSWORD, or the file that PGPASSFILE names, has it
-schema   where the tables stand; it is made if it is missing
-table    the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _, 50 bytes
+schema   where the tables stand; it is made if it is missing. Letters, digits and _, up to 50 bytes
+table    the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _, up to
+         50 bytes
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """format = "sqlite": a file of SQLite, the default sink, nothing to install. The reference is made of this.
 
 path    the file; it and its folder are made
-table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
+table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _;
+        not sqlite_...
 
 Times are UTC texts. What the sink does stands in sql_sink.py.
 

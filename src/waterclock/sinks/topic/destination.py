@@ -2,9 +2,10 @@
 
 servers      the brokers' addresses, "a:9092,b:9092" or a list
 topic        the topic of results; it is made. TOPIC_dead_letters and TOPIC_batches stand beside it. Up to 236 letters,
-             digits and . _ -
+             digits and . _ -; no topic of [source]
 partitions   how many the topic gets when it is made; left out, as many as the broker gives
-client       [sink.client]: settings of librdkafka; {env = "NAME"} takes a value from the environment
+client       [sink.client]: settings of librdkafka; {env = "NAME"} takes a value from the environment. Not acks,
+             enable.idempotence, transactional.id, partitioner, isolation.level
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@
     types       [source.types], of Debezium's changes without a schema: what a column's text means, price = "Decimal:2"
     record      [source.record]: key, headers, timestamp, topic, partition, offset = the column to put it in
     starting    where the first run begins: "earliest", "latest", a time, or offsets such as {orders = {0 = 5, 1 = 7}}
-    ending      where a run without --live ends, in the same words; a partition that offsets do not name is read to its end
+    ending      where a run without --live ends, in the same words: as it is when the run begins. A partition that offsets
+                do not name is read to its end. For way = "connector" only "latest"
     per_batch   how many records a batch takes at most, a fair share from each partition
     way         what reads: "python" is confluent-kafka, "connector" Spark's own connector
     on_loss     what to do if records are gone before they were read: "fail" or "go on"
