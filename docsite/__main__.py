@@ -30,7 +30,9 @@ Nav = list[Any]  # as YAML has it: "page.md", {"Title": "page.md"}, {"Title": [.
 
 def reference() -> dict[str, str]:
     """Every generated page, by its path in the site."""
-    found = {f"reference/{name}": text for each in (tables, files, messages, python) for name, text in each.pages().items()}
+    found = {
+        f"reference/{name}": text for each in (tables, files, messages, python) for name, text in each.pages().items()
+    }
     return found | {"reference/index.md": _contents(found)}
 
 

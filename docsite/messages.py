@@ -21,12 +21,22 @@ SOURCE = ROOT / "src" / "waterclock"
 PARTS = {
     "The file": ("streaming/toml", "durations.py", "streaming/buckets.py", "kafka/settings.py"),
     "Rules": ("rules",),
-    "Sources": ("streaming/files", "streaming/places", "streaming/layout.py", "spark/kafka", "spark/dataframe", "changes"),
+    "Sources": (
+        "streaming/files",
+        "streaming/places",
+        "streaming/layout.py",
+        "spark/kafka",
+        "spark/dataframe",
+        "changes",
+    ),
     "Sinks": ("sinks", "spark/tables"),
     "Checkpoint and state": ("spark/checkpoint", "spark/rescale", "spark/fresh.py", "streaming/state"),
     "Spark, Java and the rest": ("spark", "streaming"),
 }
-_SQL = re.compile(r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) |[a-z]+ (?:string|int|long|binary), ")
+_SQL = re.compile(
+    r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) "
+    r"|^[a-z]+ (?:string|int|long|binary), "
+)
 
 
 def messages() -> dict[str, list[str]]:
@@ -68,10 +78,12 @@ class _Filled(ast.NodeTransformer):
     """Puts a text of the module in the place of its name."""
 
     def __init__(self, tree: ast.Module) -> None:
-        assigned = [each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)]
+        assigned = [
+            each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+        ]
         self._texts = {_name(each.targets[0]): text for each in assigned if (text := _text(each.value)) is not None}
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(self._texts[node.id]) if node.id in self._texts else node
 
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from docsite import messages
+
 from tests.sinks.file_stores import part_of
 from tests.sinks.stores import SCHEMA, results
 from waterclock.errors import WaterclockError
@@ -60,9 +60,15 @@ def written_by_executors(folder: Path) -> Any:
 
 CASES: list[tuple[str, Callable[[Path], Any]]] = [
     ("a mirror is written by the driver", lambda folder: written_by_executors(folder)),
-    ("such results do not come through the driver", lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")])),
-    ("such results do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
-    ("such results do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results"))),
+    (
+        "do not come through the driver",
+        lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")]),
+    ),
+    ("do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
+    (
+        "do not come through the driver",
+        lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results")),
+    ),
     ("cannot write results into", into_nowhere),
     ("an executor wrote", lambda folder: refuse_unseen(str(folder), [ResultFile("part-1.parquet", 1, 1, 1, "{}")])),
     ("by which partitions keep their order", lambda folder: with_place(SimpleNamespace(columns=["order", "at"]))),
