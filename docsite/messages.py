@@ -34,7 +34,8 @@ PARTS = {
     "Spark, Java and the rest": ("spark", "streaming"),
 }
 _SQL = re.compile(
-    r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) |[a-z]+ (?:string|int|long|binary), "
+    r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) "
+    r"|^[a-z]+ (?:string|int|long|binary), "
 )
 
 

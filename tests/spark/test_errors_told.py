@@ -61,12 +61,12 @@ def written_by_executors(folder: Path) -> Any:
 CASES: list[tuple[str, Callable[[Path], Any]]] = [
     ("a mirror is written by the driver", lambda folder: written_by_executors(folder)),
     (
-        "such results do not come through the driver",
+        "do not come through the driver",
         lambda folder: Outlets([lake(folder), SQLiteSink(folder / "out.db")]),
     ),
-    ("such results do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
+    ("do not come through the driver", lambda folder: Outlets(reshaped(lake(folder), takes=["results"]))),
     (
-        "such results do not come through the driver",
+        "do not come through the driver",
         lambda folder: Outlets(reshaped(lake(folder), query="SELECT key FROM results")),
     ),
     ("cannot write results into", into_nowhere),

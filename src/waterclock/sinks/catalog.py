@@ -2,7 +2,7 @@
 
 table   the table as Spark's SQL names it, such as "lake.shop.orders"; it and its schema are made.
         TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits, _ and -
-using   what the tables are made as; needed if the catalog makes both
+using   what the tables are made as; needed if the catalog makes both; left out, what it makes
 """
 
 from __future__ import annotations

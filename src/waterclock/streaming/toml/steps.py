@@ -1,7 +1,8 @@
 """A step of the user's own between a source and the rules, or between results and a sink. The reference is made of this.
 
     [source], [sink]
-    query       a SELECT in Spark's SQL over the rows, which it knows as `source`, or as `results`
+    query       a SELECT in Spark's SQL over the rows, which it knows as `source`, or as `results`; not for changes
+                of tables
     transform   "module:function": a DataFrame in, a DataFrame out; the module is looked for beside the pipeline's file
                 first. Behind the query, if there are both
     [sink]
