@@ -90,7 +90,7 @@ class _Known:
         self.states: set[State] = set()  # of what stands before the last command
 
     def take(self, offset: int, gone: Mapping[int, State]) -> list[int]:
-        """The origins before `offset` that are pending, which they are no more."""
+        """The origins before `offset` that are pending. A command takes them, so they are not pending for a later one."""
         pending: list[int] = []
         if State.PENDING in self.states:  # an earlier command of this turn has cancelled these
             self.states.add(State.CANCELLED)
@@ -103,7 +103,7 @@ class _Known:
         return pending
 
     def take_others(self, others: Mapping[int, State], pending: list[int], gone: Mapping[int, State]) -> list[int]:
-        """`pending`, and those of `others` that are; these stand wherever they do."""
+        """`pending`, and the pending ones of `others`, which may stand before or behind the command."""
         states = {origin: gone.get(origin, state) for origin, state in others.items()}
         self.states |= set(states.values())
         return list(dict.fromkeys([*pending, *(origin for origin, state in states.items() if state is State.PENDING)]))

@@ -69,8 +69,8 @@ class LogSpan:
     """How much of both logs of one partition there is.
 
     `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
-    snapshot, which had `saved` bytes. `answered`: the command position, -1 if none is known. `snapshots`: the offsets from
-    which TOPIC.settled is read beside the last snapshot but one, and beside the last one.
+    snapshot, which had `saved` bytes. `answered`: the command position, -1 if none is known. `snapshots`: two offsets of
+    TOPIC.settled, for the last snapshot but one and for the last one: with that snapshot it is read from there on.
     """
 
     def __init__(self) -> None:

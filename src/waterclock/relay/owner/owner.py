@@ -8,7 +8,7 @@ Rule 2: whether a target is there is asked when the request comes, and again whe
 Rule 3: what is due within `SOON_MS` waits in the wheel, the rest on the disk.
 Rule 4: if the disk refuses (context.py), what was read is held as it came, and filed before anything that comes later. A
         span that is longer than an hour is split on the disk before it is loaded. If the disk refuses that, nothing is
-        delivered that is due later than all that was loaded: it could overtake.
+        delivered that is due later than all that was loaded: it could overtake what is not loaded yet.
 """
 
 from __future__ import annotations
@@ -274,8 +274,8 @@ class Owner:
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
 
     def nexts_of(self, command: Command) -> dict[int, State]:
-        """The next occurrences, by origin, of series that a command is for: those that began before it. They may stand
-        behind it, and may not have been read: when the occurrence before was delivered, the command was not read."""
+        """The next occurrences, by origin, of the series that a command means: those that began before it. An occurrence may
+        stand behind the command in the input: it was written while the command was not read yet."""
         nexts = self.nexts.get(command.id, {})
         origins = sorted(origin for origin, began in nexts.items() if began < command.offset)
         settled = self.store.is_settled(np.array(origins, "<i8")).tolist()

@@ -20,8 +20,8 @@ Rule 5: the next transaction for a target whose last one was refused carries hal
 Rule 6: a batch is refused for its size too. So no more goes into one transaction than the target takes in one batch, as far
         as that is known; a message that may be larger by itself goes alone, and Kafka says whether it takes it: compressed,
         it may fit. Once one was refused so, the next of that kind are probed first: a probe is a transaction of one message
-        that is aborted whatever Kafka says. A probe that is taken ends the probing. Without probes, what is committed
-        behind a refused batch would cost one more transaction each time.
+        that is aborted whatever Kafka says. A probe that is taken ends the probing. Without probes, the
+        transaction after a refused batch fails too: librdkafka has left numbers out, so Kafka finds a gap (Meaning.ANEW).
 Rule 7: a target that does not answer is tried again after a pause that grows.
 Rule 8: a target is in doubt until nothing waits for it, and it has refused nothing for `QUIET_NS`.
 Rule 9: a message that was refused waits here too, until it becomes a dead letter: many are put aside together, since each
@@ -226,7 +226,7 @@ class Doubts:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the first of what there is something to be done about was due; None if that is nothing."""
+        """The earliest due time among the messages that can be tried or put aside now; None if there are none."""
         dues = [int(doubt.rows["due"][0]) for _, doubt in self._to_try()]
         return min([*dues, *self._refused["due"][: int(self._has_letters)].tolist()], default=None)
 

@@ -24,7 +24,7 @@ is, says `verdict_of`:
     6    one letter                        RECORD   it is written without the record
     7    several letters                   RECORD   half of them are written at once
     8    what the relay writes for itself  RECORD   half as much is done at once; a single one ends the relay
-    9                                      TOPIC    ends the relay; a topic that was deleted may be made again (topics.py)
+    9                                      TOPIC    ends the relay; one that was deleted may be made again (wire/topics.py)
     10   nothing, and the error is ANEW             the same again, a few times; then a take-over
     11   nothing                                    the next turn has a report of each message. If this one had them:
     12     a reply was refused             RECORD   as row 8
@@ -142,8 +142,8 @@ def _limit(owner: Owner, target: int) -> int | None:
 
 
 def _fitting(owner: Owner, rows: Array, names: Mapping[int, str]) -> Array:
-    """The messages whose targets take them for sure, as far as it is known what these take; other targets are in doubt
-    now."""
+    """The messages that fit into one batch of their targets, as far as the targets' limits are known. A target that may
+    refuse some of them becomes one in doubt, and its messages wait there."""
     sizes = _sizes(owner, rows)
     totals = np.bincount(rows["target"], sizes)
     for number, name in names.items():

@@ -17,8 +17,9 @@ Rule 3: two positions. What is below the data position is in the files; what is 
 Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. The
         group's offset is checked, and never used as a start: any program can commit one. If a relay committed it, and no
         settlement reaches it, settlements are gone.
-Rule 5: so 2 comes before 4: what was committed with that offset stands before the end that is found then. The other way
-        round another relay could fence this one in between, and what it commits would pass for settlements that are gone.
+Rule 5: so 2 comes before 4. The settlements that belong to that offset stand before the end that is found in 4. The other
+        way round another relay could fence this one in between and commit: its offset would be known, and its settlements
+        would not, as if these were gone.
 
 Steps 5 and 6 are `Replay`, which a relay that stands by uses too: files held against both logs, and brought up to what
 TOPIC.settled says.
@@ -315,8 +316,8 @@ class Replay:
         self.answered = max(self.answered, record.command_position)
 
     def _take(self, part: SnapshotPart, is_ours: bool) -> None:
-        """Take in a part of a snapshot, and with the last one, the snapshot, if what it covers is not known otherwise. One
-        of an earlier topic of that name shows that nothing of this one was cut off: it stands before all of it."""
+        """Take in a part of a snapshot. With the last part the snapshot is restored if what it covers is not known otherwise.
+        A snapshot of an earlier topic of that name stands before all records of this one: none of these is cut off then."""
         snapshot = self._snapshots.take(part)
         if snapshot is None:
             return
