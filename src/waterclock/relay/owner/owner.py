@@ -274,7 +274,7 @@ class Owner:
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
 
     def nexts_of(self, command: Command) -> dict[int, State]:
-        """The next occurrences, by origin, of the series that a command means: those that began before it. An occurrence may
+        """The next occurrences, by origin, of the series that a command means: those that began before it. One may
         stand behind the command in the input: it was written while the command was not read yet."""
         nexts = self.nexts.get(command.id, {})
         origins = sorted(origin for origin, began in nexts.items() if began < command.offset)
