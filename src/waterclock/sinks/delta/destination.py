@@ -2,7 +2,7 @@
 
 path         the table's folder, or a URL of an object store without a password; it is made. PATH_dead_letters and
              PATH_batches stand beside it. Of changes: the folder of the mirrored tables, where table
-             ("changes" if left out) names the sink's own. None of ? # % * [ ] ^ | and the backslash
+             (by default "changes") names the sink's own. None of ? % * [ ] ^ |, no hash, no backslash
 written_by   who writes the files of results; "executors" is for one sink, without query, transform and takes,
              and not for changes of tables
 """
