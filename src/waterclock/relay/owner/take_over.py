@@ -316,7 +316,7 @@ class Replay:
         self.answered = max(self.answered, record.command_position)
 
     def _take(self, part: SnapshotPart, is_ours: bool) -> None:
-        """Take in a part of a snapshot. With the last one the snapshot is restored if what it covers is not known otherwise.
+        """Take in a part of a snapshot. With the last one it is restored if what it covers is not known otherwise.
         A snapshot of an earlier topic of that name stands before all records of this one: none of these is cut off then."""
         snapshot = self._snapshots.take(part)
         if snapshot is None:
