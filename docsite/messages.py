@@ -19,7 +19,7 @@ from docsite.tables import error_classes
 SOURCE = ROOT / "src" / "waterclock"
 # heading -> the folders and files whose messages stand below it; a file counts for the first one that fits
 PARTS = {
-    "The file": ("streaming/toml", "durations.py", "streaming/buckets.py", "kafka/settings.py"),
+    "The file": ("streaming/toml", "durations.py", "streaming/buckets.py", "kafka/settings.py", "errors.py"),
     "Rules": ("rules",),
     "Sources": (
         "streaming/files",
@@ -28,10 +28,11 @@ PARTS = {
         "spark/kafka",
         "spark/dataframe",
         "changes",
+        "kafka",
     ),
-    "Sinks": ("sinks", "spark/tables"),
+    "Sinks": ("sinks", "spark/tables", "postgres"),
     "Checkpoint and state": ("spark/checkpoint", "spark/rescale", "spark/fresh.py", "streaming/state"),
-    "Spark, Java and the rest": ("spark", "streaming"),
+    "Spark, Java and the rest": ("spark", "streaming", "web", "cli.py"),
 }
 _SQL = re.compile(
     r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) "
@@ -66,8 +67,8 @@ def of_code(code: str) -> Iterator[str]:
     """
     errors, tree = names_of_errors(), ast.parse(code)
     for node in ast.walk(_Filled(tree).visit(tree)):
-        is_error = isinstance(node, ast.Call) and _name(node.func).lstrip("_") in errors
-        if is_error or isinstance(node, ast.Raise | ast.Return | ast.Yield):
+        is_error = isinstance(node, ast.Call) and _name(node.func).lstrip("_") in errors | {"kind", "error"}
+        if is_error or isinstance(node, ast.Raise | ast.Return | ast.Yield | ast.Assign):
             for text in _texts(node):
                 text = re.sub(r"\{\w*\}", "...", " ".join(text.split()))
                 if len(text.split()) >= (4 if is_error else 6) and not _SQL.match(text):
