@@ -53,7 +53,7 @@ SECONDS = {
     "tests/broker/test_crashes.py": 10,
 }
 SPARK = re.compile(
-    r"tests/spark/((dataframe/)?test_\w+|rescale/test_(kills|on_spark|rescale|topics)|checkpoint/test_unplanned|tables/test_refused)\.py|tests/examples/test_(fines|pipelines)\.py"
+    r"tests/spark/((dataframe/)?test_\w+|rescaling/test_(kills|on_spark|rescale|topics)|checkpoint/test_unplanned|tables/test_refused)\.py|tests/examples/test_(fines|pipelines)\.py"
 )
 
 

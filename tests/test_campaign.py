@@ -122,7 +122,7 @@ def test_the_files_that_begin_are_there() -> None:
 
 def test_spark_has_one_process_but_in_a_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAMPAIGN_MINUTES", raising=False)
-    for with_a_session in ("test_topics.py::test_a[x]", "test_alarms.py::test_b", "rescale/test_rescale.py::test_c"):
+    for with_a_session in ("test_topics.py::test_a[x]", "test_alarms.py::test_b", "rescaling/test_rescale.py::test_c"):
         assert together(f"tests/spark/{with_a_session}") == "Spark"
     assert together("tests/streaming/state/test_pages.py::test_a") == "tests/streaming/state/test_pages.py"
     monkeypatch.setenv("CAMPAIGN_MINUTES", "3")
