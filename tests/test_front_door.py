@@ -96,21 +96,23 @@ def test_a_message_comes_later(tmp_path: Path, empty: Path) -> None:
 
 
 @pytest.mark.mariadb
-def test_a_databases_changes_are_copied(mariadb: Any, tmp_path: Path, empty: Path) -> None:
+def test_a_databases_changes_are_copied(tmp_path: Path, empty: Path) -> None:
+    """From a server of its own: the capture reads all of the log, and other tests write what it refuses."""
     pytest.importorskip("kio")
-    for statement in (
-        "create database shop",
-        "create table shop.pens (id int primary key)",
-        "insert into shop.pens values (1)",
-    ):
-        mariadb.run(statement)
-    port = free_port()
-    put = {
-        "broker --data out/broker": f"broker --data out/broker --port {port}",
-        "reader@127.0.0.1:3306/shop": f"root@127.0.0.1:{mariadb.port}/shop",
-        "127.0.0.1:9092": f"127.0.0.1:{port}",
-    }
-    assert run_page(door("A database's changes", tmp_path), empty, put=put, has={"MariaDB"}) == 1
+    pytest.importorskip("pymysqlreplication")
+    from tests.cdc.mariadb import running_server
+
+    with running_server(tmp_path / "db") as mariadb:
+        mariadb.run(
+            "create database shop", "create table shop.pens (id int primary key)", "insert into shop.pens values (1)"
+        )
+        port = free_port()
+        put = {
+            "broker --data out/broker": f"broker --data out/broker --port {port}",
+            "reader@127.0.0.1:3306/shop": f"root@127.0.0.1:{mariadb.port}/shop",
+            "127.0.0.1:9092": f"127.0.0.1:{port}",
+        }
+        assert run_page(door("A database's changes", tmp_path), empty, put=put, has={"MariaDB"}) == 1
 
 
 @pytest.mark.spark
