@@ -87,7 +87,7 @@ class FailingOnce(SQLiteSink):
         self._die_at("committed")
 
     def _die_at(self, point: str) -> None:
-        if self._points[:1] == [point] and self.db.in_transaction is (point not in ("taken", "committed")):
+        if self._points[:1] == [point] and self.db.db.in_transaction is (point not in ("taken", "committed")):
             self._points.pop(0)
             raise WaterclockError(f"died at {point}")
 
