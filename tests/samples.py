@@ -19,6 +19,7 @@ import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -218,3 +219,10 @@ def run_page(page: Path, folder: Path, *, put: Mapping[str, str] | None = None, 
                 continue
             ran += 1
     return ran
+
+
+def free_port() -> int:
+    """A port for a test: the pages have Kafka's usual one, which somebody may have."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.samples import all_blocks, run_page
+from tests.samples import all_blocks, free_port, run_page
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -25,12 +24,6 @@ DOORS = ("Timers", "A Kafka for tests", "Delayed messages", "A database's change
 
 def record(name: str) -> Any:
     return json.loads((ROOT / "bench" / "results" / name).read_text(encoding="utf-8"))["figures"]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def door(name: str, folder: Path) -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Final
 import pytest
 
 from tests import samples
-from tests.samples import all_blocks, run_page
+from tests.samples import all_blocks, free_port, run_page
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "how-to"
 PAGES: Final = sorted(FOLDER.glob("*.md"))
@@ -53,12 +52,6 @@ PORT: Final = {
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark on a cluster of this machine says nothing before its end: 19 s in peace, 132 s beside sixteen others."""
     monkeypatch.setattr(samples, "PATIENCE_S", 400)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def on_free_ports(text: str, **known: int) -> dict[str, str]:

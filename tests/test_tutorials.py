@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.samples import all_blocks, run_page
+from tests.samples import all_blocks, free_port, run_page
 
 CLONE = "needs your clone of waterclock"
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
@@ -80,13 +79,6 @@ def empty(tmp_path: Path) -> Path:
     folder = tmp_path / "empty"
     folder.mkdir()
     return folder
-
-
-def free_port() -> int:
-    """The pages have Kafka's usual port, which a test must not take."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def test_a_page_that_keeps_its_word_is_walked_to_its_end(tmp_path: Path, empty: Path) -> None:
