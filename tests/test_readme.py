@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import doctest
 import os
 import re
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.samples import blocks, run_block
 from waterclock import errors
 from waterclock.rules.toml import rules_from
 
@@ -31,22 +30,6 @@ EVENTS = [
     {"case_id": "A1", "ts": 0, "activity": "Insert Fine Notification", "event_id": "e1", "seq": 1},
     {"case_id": "A1", "ts": 60 * DAY_US, "activity": "Payment", "event_id": "e2", "seq": 2},
 ]
-
-
-def blocks(file: Path, language: str) -> Iterator[tuple[str, str]]:
-    """(name, content) of each fenced block of that language."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", file.read_text(encoding="utf-8"), re.M | re.S)
-    yield from ((f"{file.name}-{place}", content) for place, content in enumerate(found, 1))
-
-
-def run_block(content: str, names: dict[str, Any]) -> None:
-    """Run a block as it stands; one with prompts is held to the answers that stand in it."""
-    if ">>> " not in content:
-        exec(compile(content, "block", "exec"), names)
-        return
-    test = doctest.DocTestParser().get_doctest(content, names, "block", None, None)
-    told: list[str] = []
-    assert not doctest.DocTestRunner().run(test, out=told.append, clear_globs=False).failed, "".join(told)
 
 
 def words(file: Path) -> set[str]:

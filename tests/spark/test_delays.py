@@ -22,7 +22,8 @@ from tests.relay.draw import lives
 from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
 from tests.relay.life import Life
 from tests.relay.world import World, step_quietly, step_until
-from tests.test_readme import ROOT, blocks, run_block
+from tests.samples import blocks, run_block
+from tests.test_readme import ROOT
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.logs import Logs

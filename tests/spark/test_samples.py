@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.samples import blocks, run_block
 from tests.sinks.stores import batch
-from tests.test_readme import ROOT, blocks, run_block
+from tests.test_readme import ROOT
 from waterclock import Rules
 from waterclock.sinks import Batch, PostgresSink, SQLiteSink, TopicSink, apply_once
 from waterclock.sinks.base import sink_of

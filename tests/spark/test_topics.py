@@ -18,12 +18,13 @@ from pyspark.sql import SparkSession
 if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
+from tests.samples import blocks
 from tests.spark.pipelines import orders, table
 from tests.spark.topic_contract import *  # noqa: F403
 from tests.spark.topic_contract import run
 from tests.spark.topic_steps import *  # noqa: F403
 from tests.spark.topics import Sender, make_topic_pipeline
-from tests.test_readme import ROOT, blocks
+from tests.test_readme import ROOT
 from waterclock.errors import EnvironmentMissing
 from waterclock.testing import Broker
 
