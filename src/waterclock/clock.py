@@ -15,10 +15,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", None)  # Linux has it
-elapsed_ns: Final[Callable[[], int]] = (
+_elapsed_ns: Final[Callable[[], int]] = (
     time.monotonic_ns if _SINCE_BOOT is None else partial(time.clock_gettime_ns, _SINCE_BOOT)
 )
-"""Nanoseconds that are never set back and go on while the machine sleeps, where it has such a clock. Rule 4."""
 
 
 class Clock(Protocol):
@@ -37,6 +36,12 @@ class WallClock(Clock, Protocol):
     def wall_ms(self) -> int: ...
 
 
+class MachineClock(WallClock, Protocol):
+    """The machine's own time, whoever turns another clock: what work takes, and how long another machine may wait."""
+
+    def elapsed_ns(self) -> int: ...
+
+
 class SystemClock:
     """The machine's monotonic clock: what a driver goes by that is given no other.
 
@@ -51,6 +56,9 @@ class SystemClock:
     """
 
     monotonic_ns = staticmethod(time.monotonic_ns)  # no function of ours around it: drivers read it for every timer
+
+    elapsed_ns = staticmethod(_elapsed_ns)
+    """Nanoseconds that are never set back and go on while the machine sleeps, where it has such a clock. Rule 4."""
 
     def monotonic_s(self) -> float:
         """Seconds since the arbitrary start."""

@@ -19,9 +19,7 @@ Rule 8: brokers wrote CRC-32C there at first: such a file is read all the same.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -30,6 +28,8 @@ from itertools import count
 from typing import IO, Any
 from weakref import WeakSet
 from zlib import crc32
+
+from waterclock.outside import fcntl, open_file, os
 
 AnyPath = str | os.PathLike[str]
 
@@ -126,7 +126,7 @@ def replacing(path: AnyPath, mode: int = 0o666) -> Iterator[IO[bytes]]:
     folder, name = os.path.split(path)
     fresh = os.path.join(folder, f".{name}.new")
     try:
-        with open(fresh, "wb", opener=partial(os.open, mode=mode)) as file:
+        with open_file(fresh, "wb", opener=partial(os.open, mode=mode)) as file:
             yield file
         os.replace(fresh, path)
     except BaseException:
@@ -252,5 +252,5 @@ def write_sealed(path: str, value: Any) -> None:
 
 def read_sealed(path: str) -> Any:
     """What a file says; OSError if there is none, ValueError if it is not whole."""
-    with open(path, "rb") as file:
+    with open_file(path, "rb") as file:
         return unsealed(file.read())

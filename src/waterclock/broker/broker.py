@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import tempfile
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from waterclock.broker.api.faults import Faults
 from waterclock.broker.core import Core
-from waterclock.broker.follower import LEAD, STOP, Follower
-from waterclock.broker.net.listener import Listener
-from waterclock.broker.replication.tenure import whom_to_follow
+from waterclock.broker.follower import Follower
+from waterclock.broker.roles import Roles
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
-from waterclock.broker.store import Store
 from waterclock.broker.wire.codec import import_kio
 from waterclock.clock import ManualClock, SystemClock, WallClock
 from waterclock.errors import UsageError
+from waterclock.outside import os, threading
 
 T = TypeVar("T")
 log = logging.getLogger("waterclock.broker")
@@ -56,27 +54,23 @@ class Broker:
         follow: str | None = None,
         access: Access | None = None,
     ) -> None:
-        self._follow, self._changed_over = follow, threading.Event()
+        self._changed_over = threading.Event()
         self._when_failed: Callable[[], object] = _nothing
-        self._settings = Settings(settings)
-        self._access = access if access is not None else Access()
-        self._access.check(host, follow)
+        access = access if access is not None else Access()
+        access.check(host, follow)
         self._data = data
-        self._host = host
-        self._port = port
         self._clock: WallClock = clock if clock is not None else SystemClock()
+        self._roles = Roles("", host, port, Settings(settings), access, self._clock, self._taken, follow)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
-        self._stopping = self._power_is_cut = False
-        self._role: Core | Follower | None = None
         self._faults: Faults | None = None
 
     @property
     def bootstrap(self) -> str:
         """What clients are given as bootstrap.servers."""
-        return f"{self._host}:{self._port}"
+        return f"{self._roles.host}:{self._roles.port}"
 
     def start(self) -> Broker:
         """Open the data and let clients in."""
@@ -84,8 +78,11 @@ class Broker:
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="waterclock-broker-")
         started: Future[None] = Future()
-        self._stopping = self._power_is_cut = False
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), name="broker", daemon=True)
+        folder = str(self._data) if self._temporary is None else self._temporary.name
+        self._roles = roles = replace(self._roles, folder=folder, stopping=False, power_is_cut=False)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(started, roles)), name="broker", daemon=True
+        )
         self._thread.start()
         try:
             started.result()
@@ -106,16 +103,9 @@ class Broker:
     def close(self) -> None:
         """Put everything onto the disk and stop; a second time does nothing."""
         loop, self._loop = self._loop, None
-        self._stopping = True  # the present role may be over already, and the next one about to begin
-
-        def stop() -> None:
-            over = self._present().over
-            if not over.done():
-                over.set_result(STOP)
-
         if loop is not None:
             with suppress(RuntimeError):  # it has stopped by itself
-                loop.call_soon_threadsafe(stop)
+                loop.call_soon_threadsafe(self._roles.stop)
         self._clean_up()
 
     def cut_power(self) -> None:
@@ -127,7 +117,7 @@ class Broker:
             raise UsageError("cut_power would leave nothing to start from: give the broker a folder, Broker(data=...)")
         if self._loop is None:
             raise self._not_running()
-        self._power_is_cut = True
+        self._roles.power_is_cut = True
         self.close()
 
     @property
@@ -223,9 +213,9 @@ class Broker:
 
     def _present(self) -> Core | Follower:
         """The role that it has just now, or had when it ended."""
-        if self._role is None:
+        if self._roles.present is None:
             raise self._not_running()
-        return self._role
+        return self._roles.present
 
     def _not_running(self) -> RuntimeError:
         if self._failure is not None:
@@ -237,7 +227,7 @@ class Broker:
     @property
     def leads(self) -> bool:
         """Whether it is a leader now, or follows another broker."""
-        return isinstance(self._role, Core)
+        return isinstance(self._roles.present, Core)
 
     @property
     def failure(self) -> BaseException | None:
@@ -262,20 +252,22 @@ class Broker:
         if self._failure is not None:
             raise self._not_running() from self._failure
 
-    async def _serve(self, started: Future[None]) -> None:
-        """Lead, or follow, and change over if that ends in the other."""
+    def _taken(self, role: Core | Follower) -> None:
+        """It leads or follows from now on."""
+        self._faults = Faults(self.call, role.table, role.topics, role.freezer, role.timer)
+        self._changed_over.set()
+
+    async def _serve(self, started: Future[None], roles: Roles) -> None:
+        """Take roles until the end; a failure after the start is remembered and told."""
         try:
-            # what its folder remembers goes before what it was started with, and what the other broker says before both
-            kept = Store.kept_at(self._folder(), "self")
-            self._follow = await whom_to_follow(kept, self._follow, self._access.link)
-            role = await self._take_role()
+            await roles.begin()
             self._loop = asyncio.get_running_loop()
         except BaseException as error:
             started.set_exception(error)
             return
         started.set_result(None)
         try:
-            await self._change_roles(role)
+            await roles.run()
         except Exception as error:
             log.error("the broker ends: %s", error)
             self._failure, self._loop = error, None
@@ -283,43 +275,6 @@ class Broker:
             with suppress(Exception):  # what ended it may be in the way of closing it too
                 await self._present().close()
             self._when_failed()
-
-    async def _change_roles(self, role: Core | Follower) -> None:
-        """Lead or follow until the end; then close, or lose what is not durable."""
-        while (end := await role.over) != STOP and not self._stopping:
-            listener = None
-            if isinstance(role, Follower):
-                listener = await role.hand_over()
-            else:
-                await role.close()
-            self._follow = None if end == LEAD else end
-            role = await self._take_role(listener)
-            self._changed_over.set()
-        await (role.lose_power() if self._power_is_cut else role.close())
-
-    def _folder(self) -> str:
-        return str(self._data) if self._temporary is None else self._temporary.name
-
-    async def _take_role(self, listener: Listener | None = None) -> Core | Follower:
-        """Begin to lead or to follow, on the port of the time before; a leader with the listener of the follower it was."""
-        folder = self._folder()
-        loop, address = asyncio.get_running_loop(), (self._host, self._port)
-        own = Settings(self._settings.given)  # a client may change them while it runs
-        role: Core | Follower
-        if self._follow is not None:
-            role = Follower(loop, folder, *address, own, self._follow, self._access)
-        else:
-            role = Core(loop, folder, *address, own, self._clock, self._access, listener)
-        self._role, self._port = role, role.listener.port
-        self._faults = Faults(self.call, role.table, role.topics, role.freezer, role.timer)
-        try:
-            if isinstance(role, Core):
-                await role.shut_out()
-            role.open()
-        except BaseException:
-            await role.close()
-            raise
-        return role
 
 
 def _nothing() -> None:

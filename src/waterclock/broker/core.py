@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
@@ -58,8 +57,9 @@ from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.upkeep import Scrub, Upkeep
 from waterclock.broker.worker import Worker
-from waterclock.clock import WallClock
+from waterclock.clock import MachineClock, WallClock
 from waterclock.errors import TimerClosed
+from waterclock.outside import os
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
 
@@ -71,12 +71,12 @@ class Core:
 
     def __init__(
         self, loop: Any, folder: str, host: str, port: int, settings: Settings, clock: WallClock, access: Access,
-        listener: Listener | None = None,
+        listener: Listener | None, machine: MachineClock,
     ) -> None:  # fmt: skip
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
         self.settings = settings
-        self.clock = clock
+        self.clock, self._machine = clock, machine
         self.folder = folder
         self._loop = loop
         self._deposed = False
@@ -88,7 +88,7 @@ class Core:
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
             self._make_coordinators(access)
             self.listener = listener or opened.enter_context(
-                closing(listener_for(loop, (host, port), settings, self.timer, access))
+                closing(listener_for(loop, (host, port), settings, self.timer, access, machine.monotonic_ns))
             )
             self.identity = Identity.of(self.store, folder, self._node, *access.advertised(host, self.listener.port))
             self._listeners = advertised(access, host, self.listener.port)
@@ -106,7 +106,7 @@ class Core:
         self.store = data.store
         self._node = node_of(data.store, self.settings)
         self.runtime = RuntimeSettings(self.settings, self.store, self._settings_changed)
-        self.worker = opened.enter_context(closing(Worker(self._soon)))
+        self.worker = opened.enter_context(closing(Worker(self._soon, self._machine.monotonic_ns)))
         named = NamedOffsets(self.store, data.ahead)
         self.topics = Topics(self.folder, self.settings, self.store, data.stop, self.worker.do, named.largest)
 
@@ -134,7 +134,7 @@ class Core:
         )  # fmt: skip
         self.flusher = opened.enter_context(closing(flusher))
         self.freezer = FlushFreezer(self.topics, self.flusher)
-        self.tenure = Tenure(self._loop, self.identity, self.store, access.link, self.depose)
+        self.tenure = Tenure(self._loop, self.identity, self.store, access.link, self.depose, self._machine.elapsed_ns)
         user = (access.link.user or "") if access.users else None
         self.leading = Leader(
             self.identity, self.store, self.replicas, self._journal, self.depose, self.tenure.followed_by, user

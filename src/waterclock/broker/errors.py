@@ -6,12 +6,12 @@ Rule 2: nothing that lies there already is replaced: what has its name gets a nu
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from waterclock.disk import free_name, make_folder, write_whole
 from waterclock.disk import set_aside as renamed
 from waterclock.errors import UsageError, WaterclockError
+from waterclock.outside import open_file, os
 
 DAMAGED = ".damaged"
 """What is put behind a file's name to have it passed over; a start still takes from it which offsets were given."""
@@ -45,7 +45,7 @@ def set_aside(data: str, path: str) -> str:
 def set_bytes_aside(data: str, path: str, at: int, size: int) -> str:
     """Keep `size` bytes from byte `at` of a file; where they lie now. The file stays as it is. OSError."""
     place = free_name(_place(data, f"{os.path.basename(path)}.{at}"))
-    with open(path, "rb") as file:
+    with open_file(path, "rb") as file:
         file.seek(at)
         write_whole(place, file.read(size), 0o600)
     return place

@@ -12,14 +12,13 @@ Rule 5: after a flush producers are answered before readers: a hundred long poll
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.durable import flush_files
 from waterclock.broker.log.write_ahead import MOST, SMALL, SegmentBytes, WriteAheadLog
 from waterclock.broker.statistics import FlushStatistics
+from waterclock.outside import queue, threading
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition

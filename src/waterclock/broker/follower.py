@@ -58,7 +58,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fetch import FetchedPartition
 from waterclock.broker.wire.produce import ProducedPartition
 from waterclock.broker.worker import Worker
-from waterclock.clock import SystemClock
+from waterclock.clock import MachineClock
 from waterclock.timer import AsyncTimer
 
 LEAD: Final = "lead"
@@ -69,8 +69,9 @@ class Follower:
     """Follows the broker at `leader` (HOST:PORT). `over` gets LEAD once it is promoted, or STOP."""
 
     def __init__(
-        self, loop: Any, folder: str, host: str, port: int, settings: Settings, leader: str, access: Access
-    ) -> None:
+        self, loop: Any, folder: str, host: str, port: int, settings: Settings, leader: str, access: Access,
+        machine: MachineClock,
+    ) -> None:  # fmt: skip
         self.over: asyncio.Future[str] = loop.create_future()
         self._loop, self._leader = loop, leader
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
@@ -78,9 +79,9 @@ class Follower:
             self.store = self._data.store
             topics = Topics(folder, settings, self.store, self._data.stop)
             chosen, node = NODE_ID in settings.given, node_of(self.store, settings, beside(NODE))
-            self.timer = opened.enter_context(closing(AsyncTimer()))
+            self.timer = opened.enter_context(closing(AsyncTimer(clock=machine)))
             self.listener = opened.enter_context(
-                closing(listener_for(loop, (host, port), settings, self.timer, access))
+                closing(listener_for(loop, (host, port), settings, self.timer, access, machine.monotonic_ns))
             )
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.identity.leader = NO_NODE if self.identity.peer is None else self.identity.peer
@@ -104,8 +105,8 @@ class Follower:
             self.replica.changed = self._users_changed
             self.table = self._table(settings, folder, access)
             self._data.begin()
-            self._worker = opened.enter_context(closing(Worker(loop.call_soon_threadsafe)))
-            self.scrub = Scrub(topics.partitions, self._worker, SystemClock())
+            self._worker = opened.enter_context(closing(Worker(loop.call_soon_threadsafe, machine.monotonic_ns)))
+            self.scrub = Scrub(topics.partitions, self._worker, machine)
             self._scrub_after_s = settings["log.initial.task.delay.ms"] / 1000
             opened.pop_all()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import signal
 import sys
@@ -24,6 +23,7 @@ from waterclock.broker.security.link import LinkAccess, login_of
 from waterclock.broker.settings import SETTINGS, Settings
 from waterclock.broker.statistics import BrokerStatistics, prometheus
 from waterclock.errors import UsageError, WaterclockError
+from waterclock.outside import os
 from waterclock.web.option import open_server
 
 _ENDED: Final = (signal.SIGINT, signal.SIGTERM)

@@ -7,14 +7,13 @@ Rule 2: a long deed is done in steps, with a breath after each WORK_NS and the s
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from waterclock.broker import interpreter
 from waterclock.clock import SystemClock
+from waterclock.outside import queue, threading
 
 WORK_NS: Final = 1_000_000  # of a long deed at once
 BREATH_S: Final = 0.001
@@ -34,10 +33,10 @@ def at_once(deed: Callable[[], Any], then: OnEnd) -> None:
 
 
 class Worker:
-    """`soon(callable, *arguments)` hands a call to the loop's thread."""
+    """`soon(callable, *arguments)` hands a call to the loop's thread; `now_ns` measures what a deed takes."""
 
-    def __init__(self, soon: Callable[..., Any]) -> None:
-        self._soon = soon
+    def __init__(self, soon: Callable[..., Any], now_ns: Callable[[], int] = SystemClock.monotonic_ns) -> None:
+        self._soon, self._now_ns = soon, now_ns
         self._short: queue.SimpleQueue[tuple[Callable[[], Any], OnEnd] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
@@ -78,15 +77,15 @@ class Worker:
     def _walk(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
         interpreter.begins("upkeep")
         try:
-            began_ns = SystemClock.monotonic_ns()
+            began_ns = self._now_ns()
             for value in steps:
                 if value is not None:
                     self._soon(on_value, value)
-                if SystemClock.monotonic_ns() - began_ns >= WORK_NS:
+                if self._now_ns() - began_ns >= WORK_NS:
                     self._breathe()
                     if self._closing.is_set():
                         return
-                    began_ns = SystemClock.monotonic_ns()
+                    began_ns = self._now_ns()
         finally:
             interpreter.ends("upkeep")
 

@@ -7,7 +7,6 @@ Rule 2: what is wrong with an option is said in one sentence that shows a right 
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from argparse import Namespace
@@ -20,6 +19,7 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter, check, put_aside, stop
 from waterclock.clock import Clock
 from waterclock.errors import UsageError
+from waterclock.outside import os
 
 SCHEMES = {"mysql": "mysql", "mariadb": "mysql", "postgres": "postgres", "postgresql": "postgres"}
 _PORTS = {"mysql": 3306, "postgres": 5432}

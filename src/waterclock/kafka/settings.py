@@ -6,12 +6,12 @@ Rule 2: a secret need not stand in a file: a value {env = "NAME"} is taken from 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from waterclock.errors import UsageError
+from waterclock.outside import os
 
 QUIET = {"log_level": "2"}  # a broker that is away is an error of one sentence, not twenty lines a second
 

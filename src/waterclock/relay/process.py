@@ -26,7 +26,6 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
@@ -34,6 +33,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, Wa
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, base_settings, from_file
+from waterclock.outside import uuid
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
@@ -194,7 +194,7 @@ def _folder_alone(folder: Path) -> Iterator[str]:
         file = folder / "name"
         name = file.read_bytes().strip() if file.exists() else b""
         if not _NAME.fullmatch(name):
-            name = uuid4().hex[:12].encode()
+            name = uuid.uuid4().hex[:12].encode()
             write_whole(file, name)
         yield name.decode()
     finally:

@@ -11,8 +11,6 @@ Source: KIP-966 (portions), KIP-113 and KIP-827 (DescribeLogDirs; there is one f
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,6 +22,7 @@ from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.wire import answers
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
+from waterclock.outside import os, uuid
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity

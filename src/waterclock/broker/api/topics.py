@@ -6,7 +6,6 @@ Rule 2: a follower takes over at an election: broker/follower.py.
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,6 +20,7 @@ from waterclock.broker.wire import answers
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
+from waterclock.outside import uuid
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity

@@ -12,8 +12,6 @@ N                           another                 refused
 from __future__ import annotations
 
 import base64
-import os
-import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from waterclock.broker.store import Entry, Store
 from waterclock.disk import read_sealed, write_sealed
 from waterclock.errors import UsageError
+from waterclock.outside import os, uuid
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings

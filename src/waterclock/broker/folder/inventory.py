@@ -29,13 +29,11 @@ Rule 5: a store that is new although there are logs, or whose last commit is bef
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from waterclock.broker.errors import DataInUse, LogDamaged, renaming, set_aside
 from waterclock.broker.folder.identity import FILE, remembered
@@ -47,6 +45,7 @@ from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.store import NAME
 from waterclock.disk import FolderLock, WithoutLocks, make_folder
 from waterclock.errors import UsageError
+from waterclock.outside import os, shutil, uuid
 
 TOPICS: Final = "topics"
 JOURNAL: Final = "journal"
@@ -269,7 +268,7 @@ class DataFolder:
         """Step 6; the number of the run that begins. OSError."""
         self.stop.remove()
         self._replayed.finish()
-        run = uuid4().int & 0xFFFF_FFFF_FFFF_FFFF
+        run = uuid.uuid4().int & 0xFFFF_FFFF_FFFF_FFFF
         try:
             self.store.commit_at_once(Entry("self", RUN, f"{run:016x}"))
         except OSError as error:

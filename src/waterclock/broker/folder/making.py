@@ -20,10 +20,7 @@ Source: partition.metadata of Apache Kafka (KIP-516).
 from __future__ import annotations
 
 import logging
-import os
 import resource
-import shutil
-import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -32,6 +29,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.segment import LABEL
 from waterclock.broker.worker import Do
 from waterclock.disk import flush_folder, read_sealed, replacing, sealed, write_sealed
+from waterclock.outside import os, shutil, uuid
 
 START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes
 

@@ -13,10 +13,7 @@ Rule 4: folders are made and removed beside the loop (folder/making.py). A topic
 from __future__ import annotations
 
 import logging
-import os
 import re
-import shutil
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -32,6 +29,7 @@ from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.worker import Do, at_once
 from waterclock.disk import flush_folder, make_folder
 from waterclock.errors import UsageError
+from waterclock.outside import os, shutil, uuid
 
 TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
 LONGEST_NAME: Final = 249

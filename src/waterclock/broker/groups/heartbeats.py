@@ -17,7 +17,6 @@ Source: KIP-848, KIP-1082 (members name themselves).
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -28,6 +27,7 @@ from waterclock.broker.groups.subscriptions import matcher
 from waterclock.broker.groups.timeouts import Presence
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
+from waterclock.outside import uuid
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.topics import Topics

@@ -15,7 +15,6 @@ Source: KIP-848, KIP-345 (who is named by its instance).
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +38,7 @@ from waterclock.broker.groups.migration import POLICY, encoded, known
 from waterclock.broker.groups.timeouts import Presence
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
+from waterclock.outside import uuid
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.topics import Topics

@@ -16,7 +16,6 @@ Source: Kafka's group coordinator; KIP-62, KIP-134 (first delay), KIP-345 (stati
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -35,6 +34,7 @@ from waterclock.broker.groups.members import (
 from waterclock.broker.groups.timeouts import DelayedJoin, DelayedSync, InitialJoin, Sessions, wait
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
+from waterclock.outside import uuid
 from waterclock.purgatory import Purgatory
 
 FRESH_MS: Final = 300_000  # how long a member that has no id yet may wait for its first generation

@@ -21,7 +21,6 @@ Rule 4: an end that any mark names, this one or one that was renamed, is an offs
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waterclock.broker.errors import DAMAGED
 from waterclock.disk import flush_folder, unsealed, write_sealed
+from waterclock.outside import open_file, os
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition
@@ -80,7 +80,7 @@ class CleanStop:
     def _read(self, path: str) -> StopMark | None:
         """The mark in a file; None if there is none, or none that is good."""
         try:
-            with open(path, "rb") as file:
+            with open_file(path, "rb") as file:
                 raw = file.read()
         except FileNotFoundError:
             return None

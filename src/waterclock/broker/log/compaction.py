@@ -29,7 +29,6 @@ Source: KIP-98, KIP-534; the cleaner of Apache Kafka behaves so.
 from __future__ import annotations
 
 import logging
-import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
@@ -43,6 +42,7 @@ from waterclock.broker.log.records import A_FEW, Record, emptied, horizon_of, ke
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import CLEANED, swap
 from waterclock.broker.net.outgoing import Buffer
+from waterclock.outside import open_file, os
 
 MAP_BYTES: Final = 64 << 20  # for keys and their offsets; if it is full, the rest waits for the next compaction
 ENTRY_BYTES: Final = 160  # what a key costs beside its own bytes
@@ -243,7 +243,7 @@ class Compaction:
         path = os.path.join(plan.folder, f"{base:020}")
         index = Index(path + ".index", base)
         at, latest = 0, NEVER
-        with open(path + ".log" + CLEANED, "wb", buffering=WRITE_BYTES) as file:
+        with open_file(path + ".log" + CLEANED, "wb", buffering=WRITE_BYTES) as file:
             for batch, data in _batches(group):
                 kept = data if batch.base >= self.covered else (yield from self._cleaned(batch, data))
                 if not kept and batch.last + 1 == following:
@@ -257,7 +257,7 @@ class Compaction:
             os.fsync(file.fileno())
         aborted, self._decided.listed = self._decided.listed, []
         aborted += (row for row in plan.aborted if max(base, self.covered) <= row.last < following)
-        with open(path + ".aborted" + CLEANED, "wb") as rows:
+        with open_file(path + ".aborted" + CLEANED, "wb") as rows:
             rows.write(b"".join(ROW.pack(*row) for row in aborted))
             rows.flush()
             os.fsync(rows.fileno())

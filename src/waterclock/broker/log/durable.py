@@ -6,9 +6,10 @@ Rule 1: a flush that failed is never tried again. The cache may then be clean an
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
+
+from waterclock.outside import os
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition

@@ -19,7 +19,6 @@ Rule 9: the file is opened for each question, unless it was opened before its na
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 from array import array
@@ -31,6 +30,7 @@ from operator import ge, gt, itemgetter, ne, xor
 from typing import Final, TypeAlias
 
 from waterclock.disk import flush_file, write_all
+from waterclock.outside import open_file, os
 
 INDEX_EVERY: Final = 4096
 ENTRY: Final = struct.Struct(">qqqq")  # offset, byte, latest timestamp before it (ms), and the check
@@ -154,7 +154,7 @@ def last_row(path: str, start: int) -> tuple[int, int, int] | None:
     It is its offset, its byte, and the latest timestamp before it.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_file(path, "rb", buffering=0) as file:
             whole = os.fstat(file.fileno()).st_size // ENTRY.size * ENTRY.size
             raw = os.pread(file.fileno(), ENTRY.size, max(0, whole - ENTRY.size))
     except FileNotFoundError:
@@ -174,7 +174,7 @@ def read_rows(path: str, start: int) -> Iterator[tuple[int, int]]:
 
 def _whole_rows(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open_file(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return b""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from typing import Any, Final
 
 from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.disk import replacing, sealed, unsealed, write_whole
+from waterclock.outside import open_file, os
 
 NAME, COPY = "memo.json", "memo.copy"
 WITHOUT_CHECKSUM: Final = {"start", "epochs", "cleaned"}  # all that earlier versions wrote
@@ -119,7 +119,7 @@ class Memo:
 def _read(path: str) -> tuple[Memo | None, str]:
     """What stands in the file at `path`, and what is wrong with it; (None, "") if there is none."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path, "rb") as file:
             raw = file.read()
     except FileNotFoundError:
         return None, ""

@@ -32,7 +32,6 @@ Source: KIP-98, KIP-360 (unknown producers), KIP-890 (epochs that rise with ever
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_left
 from collections import deque
@@ -49,6 +48,7 @@ from waterclock.broker.log.batch import SEQUENCES, Batch
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.wire.errors import Error
 from waterclock.disk import write_all, write_whole
+from waterclock.outside import open_file, os
 
 KEPT: Final = 5
 NO_SEQUENCE: Final = -1
@@ -305,7 +305,7 @@ class AbortedTransactions:
 def read_rows(path: str) -> list[AbortedTransaction]:
     """The rows of the segment at `path` (without an ending), each once, in the order of their markers."""
     try:
-        with open(path + ABORTED, "rb") as file:
+        with open_file(path + ABORTED, "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return []

@@ -24,8 +24,6 @@ Rule 3: a segment's file that is gone is taken for deleted by whoever heard of i
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -42,6 +40,7 @@ from waterclock.broker.log.segment import Segment, numbered
 from waterclock.broker.log.swap import finish
 from waterclock.broker.log.tail import Witness, scan
 from waterclock.disk import flush_folder, set_aside
+from waterclock.outside import os, shutil
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings

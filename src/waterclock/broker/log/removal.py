@@ -21,7 +21,6 @@ Source: log retention of Apache Kafka, which counts the same way.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from waterclock.broker.log import snapshot
@@ -29,6 +28,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
 from waterclock.disk import flush_folder
+from waterclock.outside import os
 
 
 def retire(partition: Partition, now_ms: int) -> list[Segment]:

@@ -22,7 +22,6 @@ Rule 6: the log is removed if everything of it stands in the files, or belongs t
 from __future__ import annotations
 
 import logging
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -36,6 +35,7 @@ from waterclock.broker.log.batch import BASE, HEADER, PREFIX, header_of
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.write_ahead import HEAD, MARK, NAMES, ROW, STANDS, SUMMED, remove
 from waterclock.disk import write_all
+from waterclock.outside import open_file, os
 
 ENDING: Final = ".log"
 WITHOUT_RUN: Final = b"wcA1"  # the mark of earlier versions' frames, which lack the eight bytes of the run
@@ -118,7 +118,7 @@ def _frames_of(folder: str, halves: Iterable[str], run: int | None) -> list[Writ
     """The frames of both halves in their order; a half of another run is set aside."""
     frames: list[WriteAheadFrame] = []
     for path in halves:
-        with open(path, "rb") as file:
+        with open_file(path, "rb") as file:
             found = list(whole_frames(file.read()))
         first = max((frame.first for frame in found), default=0)
         found = [frame for frame in found if frame.first == first]  # of the last time that it was begun

@@ -13,7 +13,6 @@ Rule 2: who found a file wrong says so. A compaction that a crash cut off before
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -21,6 +20,7 @@ from waterclock.broker.log import snapshot
 from waterclock.broker.log.batch import commits
 from waterclock.broker.log.producers import ABORTED, AbortedTransaction, RowsChecksum, read_rows, write_rows
 from waterclock.broker.log.segment import numbered
+from waterclock.outside import os
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition

@@ -21,7 +21,6 @@ Rule 4: bytes go from a file to a socket, and nobody reads them on the way. An a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from functools import cached_property
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -31,6 +30,7 @@ from crc32c import crc32c
 from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, header_of
 from waterclock.broker.log.index import NEVER, read_rows
 from waterclock.broker.log.segment import Damage, Segment
+from waterclock.outside import os
 
 CHUNK: Final = 256 << 10  # bytes read at once
 LOOKED_AT: Final = 1 << 20

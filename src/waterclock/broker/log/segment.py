@@ -14,7 +14,6 @@ Rule 6: while it grows its index is in memory. Afterwards it is looked up in the
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -27,6 +26,7 @@ from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PR
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, StoredIndex, last_row
 from waterclock.broker.net.outgoing import Buffer
 from waterclock.disk import flush_file, flush_folder, write_all
+from waterclock.outside import os
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches

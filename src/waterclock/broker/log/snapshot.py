@@ -16,7 +16,6 @@ Rule 6: its offset and its folder's name have a part in its checksum: none stand
 from __future__ import annotations
 
 import logging
-import os
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -27,6 +26,7 @@ from crc32c import crc32c
 from waterclock.broker.log.producers import Producers, RowsChecksum
 from waterclock.broker.log.segment import numbered
 from waterclock.disk import flush_file, flush_folder, replacing
+from waterclock.outside import open_file, os
 
 FORM: Final = b"WCS3"
 WITHOUT_FOLDER: Final = b"WCS2"  # of earlier versions
@@ -125,7 +125,7 @@ def _checksum(offset: int, data: bytes, folder: str) -> int:
 
 
 def _read(folder: str, offset: int) -> ProducerSnapshot | None:
-    with open(_path(folder, offset), "rb") as file:
+    with open_file(_path(folder, offset), "rb") as file:
         raw = file.read()
     head = len(FORM) + CRC.size
     with suppress(struct.error):

@@ -15,7 +15,6 @@ batches smaller, or leaves them out. One that was put back from before, or is an
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,6 +28,7 @@ from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, Batch, header_o
 from waterclock.broker.log.index import Index
 from waterclock.broker.log.segment import FILES
 from waterclock.disk import flush_folder, set_aside
+from waterclock.outside import open_file, os
 
 CLEANED: Final = ".cleaned"
 UNKNOWN: Final = ".unknown"
@@ -83,7 +83,7 @@ def finish(folder: str, names: list[str], *, stopped: bool) -> list[str]:
 def _damage(path: str, base: int, upto: int) -> LogDamaged | None:
     """What is wrong with a new file."""
     at, end = 0, base
-    with open(path, "rb") as file:
+    with open_file(path, "rb") as file:
         while head := file.read(HEADER):
             batch = header_of(head) if len(head) == HEADER else None
             body = file.read(max(0, batch.length + PREFIX - HEADER)) if batch is not None else b""
@@ -118,7 +118,7 @@ def _is_strange(folder: str, path: str, old: list[int], base: int, upto: int) ->
 def _batches(path: str) -> list[Batch]:
     """The headers in a file, as far as they are good."""
     found, at = [], 0
-    with open(path, "rb") as file:
+    with open_file(path, "rb") as file:
         while len(head := file.read(HEADER)) == HEADER and (batch := header_of(head)).length >= HEADER - PREFIX:
             found.append(batch)
             at += PREFIX + batch.length

@@ -21,7 +21,6 @@ Rule 6: a file that was renamed to `.damaged` is read for this and nothing else.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
@@ -34,6 +33,7 @@ from waterclock.broker.log.index import NEVER, last_row
 from waterclock.broker.log.scrubbing import MAGIC_AT, RenamedLog, SegmentScrub, is_whole
 from waterclock.broker.log.segment import Segment
 from waterclock.disk import free_name, write_whole
+from waterclock.outside import os
 
 CHUNK: Final = 4 << 20
 FAR: Final = 1 << 62  # behind every offset

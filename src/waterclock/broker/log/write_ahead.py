@@ -24,9 +24,7 @@ Rule 5: each frame names the run of the broker that wrote it, a number that is n
 
 from __future__ import annotations
 
-import os
 import struct
-import threading
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,6 +32,7 @@ from crc32c import crc32c
 
 from waterclock.broker.log.durable import flush_failed, flush_files
 from waterclock.disk import flush_folder, write_all
+from waterclock.outside import os, threading
 
 if TYPE_CHECKING:
     from waterclock.broker.log.segment import Segment

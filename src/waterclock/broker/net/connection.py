@@ -14,8 +14,6 @@ Rule 4: a request that cannot be understood closes its connection, with one line
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -23,6 +21,7 @@ from typing import Any, Final
 from waterclock.broker.net.limits import SIZE, Frame, Hub
 from waterclock.broker.net.outgoing import AnswerPart, Ready, Slice, Slot
 from waterclock.broker.net.turns import MANY, SLICE_NS
+from waterclock.outside import os, socket
 
 INBOX: Final = 256 << 10  # bytes of one read
 MOST_SLOTS: Final = 1000

@@ -9,8 +9,6 @@ Rule 3: a write that could not go is tried again with the same bytes, or more: a
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,7 +18,9 @@ from waterclock.broker.net.connection import INBOX, Connection, Serve
 from waterclock.broker.net.limits import SMALL_OF_STRANGERS, ArrivalWatch, Hub, IdleWatch, MemoryPool
 from waterclock.broker.net.outgoing import Ready, Slice
 from waterclock.broker.net.turns import Turns
+from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
+from waterclock.outside import os, socket
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings
@@ -37,8 +37,9 @@ class Listener:
     """Accepts clients on `address` (port 0: any free one). `connect` makes a connection of a socket."""
 
     def __init__(
-        self, loop: Any, address: tuple[str, int], settings: Settings, timer: Any, connect: Connect = Connection
-    ) -> None:
+        self, loop: Any, address: tuple[str, int], settings: Settings, timer: Any, connect: Connect = Connection,
+        now_ns: Callable[[], int] = SystemClock.monotonic_ns,
+    ) -> None:  # fmt: skip
         self.loop, self.ready = loop, Ready(loop)
         self._settings = settings
         self._timer = timer
@@ -53,7 +54,7 @@ class Listener:
         self.inbox = memoryview(bytearray(INBOX))
         self.memory = MemoryPool(settings["queued.max.request.bytes"])
         self.memory_of_strangers = MemoryPool(settings["queued.max.unauthenticated.bytes"], SMALL_OF_STRANGERS)
-        self.turns = Turns(loop)
+        self.turns = Turns(loop, now_ns)
         self.arriving = ArrivalWatch(timer, settings["socket.request.timeout.ms"])
         self.idle = IdleWatch(timer, self.connections, settings["connections.max.idle.ms"])
         self._socket = _listening(address)

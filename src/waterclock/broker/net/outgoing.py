@@ -7,10 +7,11 @@ Rule 3: whoever waits for something to answer with may hear that nobody waits fo
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
+
+from waterclock.outside import os
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 

@@ -33,10 +33,10 @@ class Task(Protocol):
 
 
 class Turns:
-    """The circle of one listener."""
+    """The circle of one listener. `now_ns` measures what work takes, which is real, whoever turns the broker's clock."""
 
-    def __init__(self, loop: Any) -> None:
-        self._loop, self.now_ns = loop, SystemClock.monotonic_ns  # what work takes is real, whoever turns the clock
+    def __init__(self, loop: Any, now_ns: Callable[[], int] = SystemClock.monotonic_ns) -> None:
+        self._loop, self.now_ns = loop, now_ns
         self._circle: deque[Task] = deque()
         self._scheduled = False
 

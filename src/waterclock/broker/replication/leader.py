@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +25,7 @@ from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.statistics import ReplicationStatistics
 from waterclock.broker.store import Entry, Forget, Store, Then
 from waterclock.broker.wire.errors import Error
+from waterclock.outside import uuid
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity

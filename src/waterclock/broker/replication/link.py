@@ -37,6 +37,7 @@ from waterclock.broker.wire.answers import refuse
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError, WaterclockError
+from waterclock.outside import open_connection
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity
@@ -97,7 +98,7 @@ class Link:
         try:
             async with asyncio.timeout(SILENT_S):
                 context = self._access.context()
-                opened = asyncio.open_connection(host.strip("[]"), int(port), limit=1 << 20, ssl=context)
+                opened = open_connection(host.strip("[]"), int(port), limit=1 << 20, ssl=context)
                 self._reader, self._writer = await opened  # 1
         except (OSError, ValueError, UsageError) as error:
             kind = NobodyListens if _refused(error) else LinkLost

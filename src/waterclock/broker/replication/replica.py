@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
 from waterclock.disk import make_folder
 from waterclock.errors import WaterclockError
+from waterclock.outside import os
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity

@@ -28,7 +28,6 @@ from waterclock.broker.replication.link import LastSentence, Link, LinkLost, Nob
 from waterclock.broker.security.link import OPEN, LinkAccess
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
-from waterclock.clock import elapsed_ns
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity
@@ -91,11 +90,15 @@ async def whom_to_follow(kept: Mapping[str, Any], follow: str | None, access: Li
 
 
 class Tenure:
-    """`deposed(address, epoch)` hears of a new leader; `access` is how the other broker is spoken to."""
+    """`deposed(address, epoch)` hears of a new leader; `access` is how the other broker is spoken to.
+
+    `elapsed_ns` measures the lease: it goes on while the machine sleeps.
+    """
 
     def __init__(
-        self, loop: Any, identity: Identity, store: Store, access: LinkAccess, deposed: Callable[[str, int], None]
-    ) -> None:
+        self, loop: Any, identity: Identity, store: Store, access: LinkAccess, deposed: Callable[[str, int], None],
+        elapsed_ns: Callable[[], int],
+    ) -> None:  # fmt: skip
         self._loop = loop
         self._identity = identity
         self._store = store

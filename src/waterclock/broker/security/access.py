@@ -8,7 +8,7 @@ Rule 2: secrets come from files that nobody else may read, or from the environme
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from waterclock.broker.net.listener import Connect, Listener, connector
 from waterclock.broker.security.link import OPEN, LinkAccess, check_private
 from waterclock.broker.security.users import parsed
 from waterclock.errors import UsageError
+from waterclock.outside import open_file
 
 if TYPE_CHECKING:
     import ssl
@@ -126,20 +127,22 @@ def users_of(path: str | None, environment: Mapping[str, str]) -> tuple[str, ...
     if path is None:
         return tuple(environment.get(USERS, "").splitlines())
     check_private(path, "--users")
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+    with open_file(path, encoding="utf-8", errors="surrogateescape") as file:
         lines = tuple(file.read().splitlines())
     if not any(line.strip() and not line.startswith("#") for line in lines):
         raise UsageError(f"--users {path} names nobody: write name:password, one a line")
     return lines
 
 
-def listener_for(loop: Any, address: tuple[str, int], settings: Settings, timer: Any, access: Access) -> Listener:
+def listener_for(
+    loop: Any, address: tuple[str, int], settings: Settings, timer: Any, access: Access, now_ns: Callable[[], int]
+) -> Listener:  # fmt: skip
     """The listener that `access` asks for, with TLS or without; UsageError if certificate and key are none."""
     connect: Connect = Connection
     context = access.context()
     if context is not None:
         connect = connector(context)
-    listener = Listener(loop, address, settings, timer, connect)
+    listener = Listener(loop, address, settings, timer, connect, now_ns)
     if access.users:
         listener.largest_unknown = min(listener.largest_request, LARGEST_UNKNOWN)
     return listener

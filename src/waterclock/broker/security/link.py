@@ -7,7 +7,6 @@ Rule 3: the password comes from a file that nobody else may read, or from the en
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.security.scram import HASHES
 from waterclock.errors import UsageError
+from waterclock.outside import open_file, os
 
 if TYPE_CHECKING:
     import ssl
@@ -93,7 +93,7 @@ def login_of(path: str | None, environment: Mapping[str, str]) -> tuple[str | No
 
 def _line(path: str) -> str:
     check_private(path, "--link-login")
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+    with open_file(path, encoding="utf-8", errors="surrogateescape") as file:
         lines = [line for line in file.read().splitlines() if line.strip() and not line.startswith("#")]
     if len(lines) != 1:
         raise UsageError(f"--link-login {path} has {len(lines)} lines: write one, name:password")

@@ -23,9 +23,10 @@ import binascii
 import hashlib
 import hmac
 import re
-import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
+
+from waterclock.outside import secrets
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS: Final = 4096

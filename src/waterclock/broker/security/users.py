@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -20,6 +19,7 @@ from waterclock.broker.security.link import PLAIN
 from waterclock.broker.security.scram import HASHES, AccessDenied, Credential, Scram, read
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
+from waterclock.outside import secrets
 
 NAMESPACE: Final = "scram"
 MECHANISMS: Final = (PLAIN, *HASHES)

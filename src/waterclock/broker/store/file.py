@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -33,6 +32,7 @@ from crc32c import crc32c
 
 from waterclock.broker.log.durable import flush_failed
 from waterclock.disk import flush_folder, write_all, write_whole
+from waterclock.outside import os
 
 MARK: Final = b"wcS1"
 HEAD: Final = struct.Struct(">4sQII")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sqlite3
 from contextlib import closing
 
 from waterclock.broker.errors import LogDamaged, renaming
 from waterclock.broker.store.file import Contents
+from waterclock.outside import os
 
 log = logging.getLogger("waterclock.broker")
 

@@ -20,9 +20,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -31,6 +28,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from waterclock.broker.errors import set_aside, set_bytes_aside
 from waterclock.broker.store.file import ALL_BUT, LastCommit, Row, StoreContents, StoreFile, apply, read
 from waterclock.broker.store.sqlite import kept_by_sqlite
+from waterclock.outside import open_file, os, queue, threading
 
 NAME: Final = "store.log"
 SQLITE: Final = "store.sqlite"  # of earlier versions
@@ -243,7 +241,7 @@ class Store:
 
 def _found(folder: str) -> StoreContents:
     """What is kept in a folder, by this version or an earlier one."""
-    with suppress(FileNotFoundError, NotADirectoryError), open(os.path.join(folder, NAME), "rb") as file:
+    with suppress(FileNotFoundError, NotADirectoryError), open_file(os.path.join(folder, NAME), "rb") as file:
         data = file.read()
         if data or not os.path.exists(os.path.join(folder, SQLITE)):
             return read(data)

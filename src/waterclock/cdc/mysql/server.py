@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from pymysqlreplication import BinLogStreamReader
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.source import COUNTED, OlderRows, sized
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.outside import socket
 
 OWN = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 _RIGHT = {

@@ -10,8 +10,6 @@ Rule 4: the client's threads do not outlast a fork: who was forked makes one of 
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -19,6 +17,7 @@ from waterclock.clock import SystemClock, WallClock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.settings import READING, SENDING, base_settings
+from waterclock.outside import os, threading
 from waterclock.relay.client.sending import (
     Answer,
     Moment,

@@ -19,7 +19,6 @@ Rule 5: if the right to look is missing, that is logged once, and again if it wa
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -28,6 +27,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 
 from waterclock.errors import ConnectionLost, WaterclockError
 from waterclock.kafka.errors import words_of
+from waterclock.outside import threading
 from waterclock.relay.cluster.watcher import Answers, Watcher
 
 log = logging.getLogger("waterclock.relay")

@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -33,6 +32,7 @@ from waterclock.kafka import Partition
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, Verdict, is_refusal, meaning_of, verdict_of, words_of
 from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.outside import uuid
 from waterclock.relay.handlers.retries import WAITS, LeftBroken, Retries, SentOn, delivery_of, id_of
 from waterclock.relay.owner.context import staying
 
@@ -193,7 +193,7 @@ class Handler:
         self._done(message)
 
     def _open_producer(self) -> TransactionalProducer:
-        name = f"{self._options.group}-{uuid4().hex[:12]}"
+        name = f"{self._options.group}-{uuid.uuid4().hex[:12]}"
         self._producer = TransactionalProducer({**self._settings, **_PRODUCER}, name, partial(_error_of, name))
         self._producer.fence(self._options.topic)
         return self._producer

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,6 +17,7 @@ from waterclock.clock import SystemClock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.patience import RECONNECTING_S, Backoff
+from waterclock.outside import threading
 from waterclock.relay.handlers.retries import Retries
 
 if TYPE_CHECKING:

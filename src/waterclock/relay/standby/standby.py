@@ -14,7 +14,6 @@ Rule 5: a follower that falls behind where a log was cut off begins anew with wh
 from __future__ import annotations
 
 import logging
-import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -28,6 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from waterclock.errors import ConnectionLost, WaterclockError
 from waterclock.kafka import Partition
 from waterclock.kafka.patience import Backoff
+from waterclock.outside import shutil
 from waterclock.relay.logs import Logs, TailConsumer
 from waterclock.relay.owner.context import Context
 from waterclock.relay.owner.owner import Owner

@@ -16,9 +16,7 @@ Rule 7: what is behind the manifest's word, or has no place in it, goes with the
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -28,6 +26,7 @@ from typing import Any, Final, Self
 
 from waterclock.disk import flush_folder, write_all
 from waterclock.errors import WaterclockError
+from waterclock.outside import os, secrets
 
 MAGIC: Final = b"wcrelay1"
 HEADER: Final = 16  # bytes: the magic, the mark

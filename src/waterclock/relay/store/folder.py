@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
@@ -47,6 +46,7 @@ from waterclock.disk import (
     write_whole,
 )
 from waterclock.errors import UsageError
+from waterclock.outside import shutil
 from waterclock.relay.store.files import HEADER, OURS, DiskRefused, StoreDamaged, StoreFiles
 from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import FIRST_SLOT, Origins, State

@@ -8,7 +8,6 @@ Rule 1: a relay knows of the partitions that it owns. The partitions of which no
 from __future__ import annotations
 
 import json
-import os
 import sys
 import urllib.request
 from base64 import b64encode
@@ -23,6 +22,7 @@ from urllib.parse import quote
 
 from waterclock.durations import from_us
 from waterclock.errors import EnvironmentMissing, WaterclockError
+from waterclock.outside import os
 from waterclock.relay.store.folder import Leftover, Salvage
 
 _SPAN = ("start_ms", "end_ms", "target", "pending")

@@ -1,0 +1,31 @@
+"""The one door to what is outside of a process: files, threads, sockets, and what is random.
+
+`broker`, `relay`, `cdc`, `kafka` and `disk` take these modules from here and nowhere else; `clock` is the same for time. In
+production they are Python's own, so a call costs what it always did. `waterclock.simulation` puts its own in their place.
+
+Rule 1: a module takes the name (`from waterclock.outside import os`), never a function out of it: the simulation replaces
+    names of modules, and what was taken out of one before stays real.
+"""
+
+import builtins
+import fcntl
+import os
+import queue
+import secrets
+import shutil
+import socket
+import threading
+import uuid
+from asyncio import open_connection
+
+open_file = builtins.open
+"""`open`, as Python has it."""
+
+DOORS = (
+    "fcntl", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading", "uuid",
+)  # fmt: skip
+"""What the simulation replaces."""
+
+__all__ = [
+    "DOORS", "fcntl", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading", "uuid",
+]  # fmt: skip
