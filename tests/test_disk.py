@@ -83,7 +83,7 @@ class Steps:
             patch.object(os, "replace", lambda a, b: self.step("replace", lambda: replace(a, b))),
             patch.object(os, "link", lambda a, b: self.step("link", lambda: link(a, b))),
             patch.object(os, "unlink", lambda path: self.step("unlink", lambda: unlink(path))),
-            patch.object(disk, "open", opened, create=True),
+            patch.object(disk, "open_file", opened),
         ]
         for each in self._patches:
             each.start()
