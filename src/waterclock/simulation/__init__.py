@@ -1,0 +1,1 @@
+"""One seed is one universe: the broker, its clients and all faults in one thread, under virtual time."""

@@ -1,0 +1,1 @@
+"""The broker under deterministic simulation: one seed is one universe."""
