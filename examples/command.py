@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.arguments import Command, count, describe
+from waterclock.doctor.command import DOORS
 from waterclock.errors import EnvironmentMissing, pip_install
 
 LESSONS = {
@@ -134,4 +135,5 @@ def _check_for(packages: tuple[str, ...], extras: tuple[str, ...]) -> None:
     """EnvironmentMissing where one of the packages is not there: before minutes are spent."""
     for name in packages:
         if find_spec(name) is None:
-            raise EnvironmentMissing(f"{name} is missing, and this demo needs it: {pip_install(*extras)}")
+            doors = " ".join(extra for extra in extras if extra in DOORS)
+            raise EnvironmentMissing(f"{name} is missing, and this demo needs it: {pip_install(*extras)}", door=doors)
