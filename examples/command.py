@@ -89,6 +89,8 @@ def _share(text: str) -> float:
 
 def _lesson(arguments: argparse.Namespace) -> int:
     _check_for(("kio", "confluent_kafka"), ("broker", "kafka"))
+    if arguments.lesson == "binlog" and find_spec("pyarrow") is None:  # of the extra spark, which brings all of Spark
+        raise EnvironmentMissing("pyarrow is missing, and this demo needs it: pip install pyarrow")
     lesson = import_module(f"waterclock.examples.lessons.{arguments.lesson}").lesson()
     print(lesson.as_json() if arguments.json else lesson.as_text())
     return 0
