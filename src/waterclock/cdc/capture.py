@@ -27,6 +27,7 @@ from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
 from waterclock.kafka.patience import Backoff
 from waterclock.signals import StopSignal
+from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
 LARGEST = 1_000_000
@@ -225,7 +226,5 @@ class _Pass:
         self._publisher.commit(position)
         self._source.stored(position)
         if letters:
-            log.warning(
-                "%d records could not be read and were put aside; the last: %s", len(letters), letters[-1].reason
-            )
+            log.warning("%s put aside, unreadable; the last: %s", counted(len(letters), "record"), letters[-1].reason)
         self._count(changes, len(letters), transactions, position.place)

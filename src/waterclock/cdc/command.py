@@ -133,8 +133,9 @@ def _say_what_is_missing(origin: Origin, once: bool) -> None:
         missing = f"there is no table {', '.join(absent)}, or this user may not see it"
         if once:
             raise EnvironmentMissing(
-                f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), "
-                "or give the user SELECT on it. Changes of what was dropped come if neither names it."
+                f"{missing}: --once would end with nothing of it. Mend the name (a database's in SOURCE, a table's in "
+                "--tables), or give the user SELECT on it. Of what was dropped the log may still have changes: to have "
+                "them, leave the name out."
             )
         print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
     if unseen := origin.unseen():

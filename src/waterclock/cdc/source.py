@@ -184,4 +184,4 @@ def check(older: Sequence[OlderRows], why: str, accepted: bool) -> None:
     if accepted:
         log.warning("%s. They do not come (--from-here).", said)
         return
-    raise UsageError(f"{said}. They would be missing. To begin here without them, and copy them by hand: --from-here")
+    raise UsageError(f"{said}. They would not come. To begin without them, and copy them by hand: --from-here")
