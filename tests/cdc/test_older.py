@@ -150,7 +150,7 @@ def test_a_row_that_is_written_between_the_question_and_the_slot_is_older_too(
 
     monkeypatch.setattr(postgres_slot, "_with_snapshot", late)
     assert cli.main(command) == 2
-    assert "public.item 1 rows (counted)" in capsys.readouterr().err
+    assert "public.item 1 row (counted)" in capsys.readouterr().err
     assert run(slot.conninfo, f"select 1 from pg_replication_slots where slot_name = '{slot.name}'") == []
 
 
@@ -203,6 +203,6 @@ def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot
     found: list[str] = []
     begun(who, [], Older(lambda schema, table: True, lambda rows: found.extend(each.as_text() for each in rows)))
     assert found == [
-        "public.item about 999 rows (estimated)", "public.other about 1 rows (estimated)",
+        "public.item about 999 rows (estimated)", "public.other about 1 row (estimated)",
         "public.unseen an unknown number of rows (this user may not read them)",
     ]  # fmt: skip
