@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("crc32c")
 
 from waterclock.broker.knobs import Knobs, turned
+from waterclock.broker.log import write_ahead
 from waterclock.broker.log.replay import replay, whole_frames
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.write_ahead import NAMES, SegmentBytes, WriteAheadLog

@@ -212,9 +212,7 @@ class StoreFile:
 
     def renew(self, contents: Contents) -> None:
         """Write all of it anew (rule 4); OSError if the disk refuses, and then the old one stays."""
-        self._renew_at = max(
-            self._knobs.store_renew, SHARE * self.size
-        )  # if the disk refuses, that is not tried with every commit
+        self._renew_at = max(self._knobs.store_renew, SHARE * self.size)  # if the disk refuses, not with every commit
         data = bytearray()
         number = self.number
         for rows in _in_portions(contents):
