@@ -10,7 +10,7 @@ from tests.simulation.clients import INPUT, OUTPUT, PLAIN, committed_records
 from tests.simulation.history import History
 from tests.simulation.kafka import Gone, Kafka
 from waterclock.broker import knobs
-from waterclock.simulation import disk, files, install
+from waterclock.simulation import disk, install
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
 from waterclock.simulation.world import MS, NS, US, World
@@ -128,7 +128,6 @@ class Universe:
     def __init__(self, seed, trace=None, seconds=20):
         self.world = World(seed, trace)
         self.network = self.world.network = Network()
-        files.NUMBER[0] = 1000
         self.rng = self.world.stream("universe")
         self.history = History(self.world)
         self.history.sources = {}
