@@ -43,7 +43,7 @@ from waterclock.broker.log.replay import replay
 from waterclock.broker.log.segment import LABEL
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.store import NAME
-from waterclock.disk import FolderLock, WithoutLocks, make_folder
+from waterclock.disk import FolderLock, WithoutLocks, flush_folder, make_folder
 from waterclock.errors import UsageError
 from waterclock.outside import os, shutil, uuid
 
@@ -120,7 +120,9 @@ class Inventory:
         }
         for name in gone:
             shutil.rmtree(self._path(name), ignore_errors=True)
-        if deleted:
+        if gone:
+            flush_folder(self._folder)  # before the store forgets: a power cut would bring them back as somebody's
+        if deleted and not any(os.path.lexists(self._path(name)) for name in gone):
             self._store.commit_at_once(*(Entry(DELETED, topic_id, None) for topic_id in deleted))
         return [name for name in strange if name not in gone]
 
