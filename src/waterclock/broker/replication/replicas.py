@@ -51,8 +51,8 @@ class ReplicaState:
 
 
 class Replicas:
-    """`node` is the leader's id. `changed(partitions)` asks who waits, after a high watermark rose; `began(partition)`, after
-    the follower's log began later, or does not count any more.
+    """`node` is the leader's id. `changed(partitions)` asks who waits, after a high watermark rose;
+    `began(partition)`, after the follower's log began later, or does not count any more.
     """
 
     def __init__(
