@@ -39,7 +39,7 @@ class Network:
         least, most = self.delay
         if self.rng.random() < 0.03:
             most *= 20
-        return self.rng.randrange(least, most)
+        return least + int(self.rng.random() * (most - least))
 
     def connect(self, process: Process, address: Address) -> Socket:
         """A connected socket of `process`; ConnectionRefusedError where nobody listens."""
