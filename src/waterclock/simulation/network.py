@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from waterclock.simulation.processes import Process
 
 Address: TypeAlias = "tuple[str, int]"
+HOST: Final = "127.0.0.1"
 USUAL_DELAY_NS: Final = (20 * US, 2 * MS)
 
 
@@ -102,12 +103,12 @@ class Socket:
         """There are none."""
 
     def getpeername(self) -> tuple[str, int]:
-        """The other process's name."""
-        return (self.peer.process.name, 1)
+        """The other end's; everybody is on this machine's address."""
+        return (HOST, self.peer.fd)
 
     def getsockname(self) -> tuple[str, int]:
-        """Its process's name."""
-        return (self.process.name, 1)
+        """This end's."""
+        return (HOST, self.fd)
 
     def _check(self) -> None:
         if not self.process.alive:
