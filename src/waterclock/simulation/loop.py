@@ -162,6 +162,10 @@ class Loop(asyncio.AbstractEventLoop):
         """As asyncio's."""
         return self._writers.pop(_number(fd), None) is not None
 
+    def waits_to_write(self, fd: int) -> bool:
+        """Whether somebody wants to hear that there is room again."""
+        return fd in self._writers
+
     def io(self, fd: int) -> None:
         """Something about this socket may be news."""
         self._hot[fd] = None

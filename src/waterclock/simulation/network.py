@@ -128,7 +128,9 @@ class Socket:
         size = self._part(min(len(buffer), len(self.rx)))
         buffer[:size] = self.rx[:size]
         del self.rx[:size]
-        self.peer._news()
+        peer = self.peer
+        if peer.process.loop.waits_to_write(peer.fd):
+            peer._news()
         return size
 
     def recv(self, size: int) -> bytes:
