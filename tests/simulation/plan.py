@@ -78,7 +78,8 @@ def stream(seed: int, name: str) -> Random:
 
 
 def draw(seed: int, *, pair: bool = False, seconds: float = 6, kinds: Iterable[str] = (), **named: bool) -> Plan:
-    """The plan of a seed; `kinds`: the only kinds of faults."""
+    """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults."""
+    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 2, 4, 8))
     return Plan(
         seed,
         pair,
