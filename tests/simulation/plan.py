@@ -84,7 +84,7 @@ def draw(seed: int, *, pair: bool = False, seconds: float = 6, kinds: Iterable[s
         seed,
         pair,
         seconds,
-        {name: stream(seed, f"knob {name}").choice(choices[1:]) for name, choices in knobs.KNOBS.items()},
+        {name: stream(seed, f"knob {name}").choice(choices) for name, choices in knobs.KNOBS.items()},
         _settings(seed, pair),
         _workloads(seed),
         _faults(seed, pair, seconds, tuple(kinds)),
