@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
     parser.add_argument("--faults", help="only these kinds, with commas")
+    parser.add_argument("--workloads", help="only these, with commas")
     parser.add_argument("--plan", help="a file with the plan of the one universe")
     parser.add_argument("--trace", help="a file for every line of its history")
     parser.add_argument("--shrink", metavar="FILE", help="cut the first failure down, and put its plan there")
@@ -69,7 +70,11 @@ def plans(told: argparse.Namespace) -> list[Plan]:
     kinds = told.faults.split(",") if told.faults else ()
     seeds = range(told.seed, told.seed + told.count)
     named = {"mixed": told.mixed, "past_known": told.past_known}
-    return [plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named) for seed in seeds]
+    plans = [plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named) for seed in seeds]
+    if told.workloads:
+        names = tuple(told.workloads.split(","))
+        plans = [one.but(workloads=names, settings={**one.settings, **plan.settings_of(names)}) for one in plans]
+    return plans
 
 
 def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> bool:

@@ -47,7 +47,12 @@ class Keys:
         for offset, value in found:
             if value is None:
                 value = next(
-                    (w.value for w in writes if w.value > there[-1] and w.value in self.dead and w.offset in (None, offset)), 0
+                    (
+                        w.value
+                        for w in writes
+                        if w.value > there[-1] and w.value in self.dead and w.offset in (None, offset)
+                    ),
+                    0,
                 )
             if value not in known or value <= there[-1]:
                 problem("unordered", f"{value} of {key!r} at {tp} {offset} stands behind {there[-1]}")

@@ -109,7 +109,9 @@ class Lives(Actor):
 def judge(name: Name, error: int, number: bytes, problem: Any) -> None:
     """What is told of a name whose state is known."""
     if name.there and (error or number != name.ids[-1]):
-        problem("topic lost", f"{name.name} was made as {name.ids[-1].hex()}, and is told as {number.hex()}, error {error}")
+        problem(
+            "topic lost", f"{name.name} was made as {name.ids[-1].hex()}, and is told as {number.hex()}, error {error}"
+        )
     if name.there is False and error != k.UNKNOWN_TOPIC:
         problem("topic back", f"{name.name} was deleted, and is told as {number.hex()}, error {error}")
 

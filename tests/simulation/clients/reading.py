@@ -14,7 +14,9 @@ from tests.simulation.kafka.requests import Place
 from tests.simulation.verdict import Verdict
 
 
-async def sure(universe: Any, kafka: Kafka, what: str, ask: Callable[[], Awaitable[Any]], fine: Iterable[int] = ()) -> Any:
+async def sure(
+    universe: Any, kafka: Kafka, what: str, ask: Callable[[], Awaitable[Any]], fine: Iterable[int] = ()
+) -> Any:
     """Ask until there is an answer without an error, or with one of `fine`."""
     while True:
         try:
@@ -88,5 +90,7 @@ async def judge(universe: Any, kafka: Kafka, places: Iterable[Place]) -> None:
         committed[tp] = await values_of(universe, kafka, tp, True)
     for group, tp in [*history.offset_asked, ("of-transactions", ("log", 0))]:
         if tp in logs:
-            _, offsets[group, tp] = await sure(universe, kafka, "offset", lambda g=group, t=tp: kafka.fetch_offset(g, t))
+            _, offsets[group, tp] = await sure(
+                universe, kafka, "offset", lambda g=group, t=tp: kafka.fetch_offset(g, t)
+            )
     Verdict(history, logs, committed, offsets).check()

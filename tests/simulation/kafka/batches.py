@@ -36,7 +36,18 @@ def batch(
 class Batch:
     """What a reader gets; `records` are (offset, key, value), `commits` is of a marker."""
 
-    __slots__ = ("base", "commits", "control", "crc_ok", "last", "latest_ms", "producer", "records", "size", "transactional")
+    __slots__ = (
+        "base",
+        "commits",
+        "control",
+        "crc_ok",
+        "last",
+        "latest_ms",
+        "producer",
+        "records",
+        "size",
+        "transactional",
+    )
 
     def __init__(self, data: bytes, at: int) -> None:
         head = HEAD.unpack_from(data, at)

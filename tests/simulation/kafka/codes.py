@@ -15,7 +15,21 @@ NOT_CONTROLLER, UNKNOWN_ID, FENCED_MEMBER, UNRELEASED, STALE_EPOCH, ABORTABLE = 
 
 # the same request may be sent again: the broker is not ready, not the leader, its disk is full or its follower away
 RETRIABLE = frozenset(
-    (UNKNOWN_TOPIC, 5, 6, TIMED_OUT, 13, LOAD, NOT_AVAILABLE, NOT_COORDINATOR, 19, 20, NOT_CONTROLLER, CONCURRENT, STORAGE)
+    (
+        UNKNOWN_TOPIC,
+        5,
+        6,
+        TIMED_OUT,
+        13,
+        LOAD,
+        NOT_AVAILABLE,
+        NOT_COORDINATOR,
+        19,
+        20,
+        NOT_CONTROLLER,
+        CONCURRENT,
+        STORAGE,
+    )
 )
 FINAL = frozenset(range(-1, 140)) - RETRIABLE - {NONE}
 ELSEWHERE = frozenset((6, LOAD, NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROLLER))  # another one leads
