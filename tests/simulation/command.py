@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
     parser.add_argument("--faults", help="only these kinds, with commas")
+    parser.add_argument("--workloads", help="only these, with commas")
     parser.add_argument("--plan", help="a file with the plan of the one universe")
     parser.add_argument("--trace", help="a file for every line of its history")
     parser.add_argument("--shrink", metavar="FILE", help="cut the first failure down, and put its plan there")
@@ -89,8 +90,10 @@ def plans(told: argparse.Namespace) -> Iterator[Plan]:
     kinds = told.faults.split(",") if told.faults else ()
     seeds = range(told.seed, told.seed + told.count)
     named = {"mixed": told.mixed, "past_known": told.past_known}
+    names = tuple(told.workloads.split(",")) if told.workloads else ()
     for seed in seeds:
-        yield plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        yield drawn.only(names) if names else drawn
 
 
 def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> list[str]:

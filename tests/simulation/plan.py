@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation import faults, knobs
-from tests.simulation.workloads import WORKLOADS
+from tests.simulation.clients import WORKLOADS
 from waterclock.simulation.world import MS, NS
 
 
@@ -57,6 +57,10 @@ class Plan:
     def but(self, **changes: Any) -> Plan:
         return replace(self, **changes)
 
+    def only(self, workloads: tuple[str, ...]) -> Plan:
+        """With these workloads, and what the broker needs for them."""
+        return self.but(workloads=workloads, settings={**self.settings, **settings_of(workloads)})
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
 
@@ -80,13 +84,14 @@ def stream(seed: int, name: str) -> Random:
 def draw(seed: int, *, pair: bool = False, seconds: float = 6, kinds: Iterable[str] = (), **named: bool) -> Plan:
     """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults."""
     seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 2, 4, 8))
+    workloads = _workloads(seed)
     return Plan(
         seed,
         pair,
         seconds,
         {name: stream(seed, f"knob {name}").choice(choices) for name, choices in knobs.KNOBS.items()},
-        _settings(seed, pair),
-        _workloads(seed),
+        {**_settings(seed, pair), **settings_of(workloads)},
+        workloads,
         _faults(seed, pair, seconds, tuple(kinds)),
         **named,
     )
@@ -97,6 +102,11 @@ def _settings(seed: int, pair: bool) -> dict[str, str]:
     return {
         name: stream(seed, f"setting {name}").choice(choices) for table in tables for name, choices in table.items()
     }
+
+
+def settings_of(workloads: Iterable[str]) -> dict[str, str]:
+    """What the broker needs for these workloads."""
+    return {name: text for one in WORKLOADS if one.name in workloads for name, text in one.settings.items()}
 
 
 def _workloads(seed: int) -> tuple[str, ...]:

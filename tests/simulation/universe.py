@@ -16,11 +16,11 @@ from random import Random
 from typing import IO, Any
 
 from tests.simulation import coverage, faults, knobs
-from tests.simulation.history import History
+from tests.simulation.clients import WORKLOADS, Workload
 from tests.simulation.kafka import Kafka
 from tests.simulation.node import Node
 from tests.simulation.plan import Fault, Plan
-from tests.simulation.workloads import WORKLOADS, Workload
+from tests.simulation.promises import History
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
 from waterclock.simulation.world import MS, NS, US, World
