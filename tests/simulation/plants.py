@@ -1,90 +1,187 @@
-"""Bugs planted in the broker's source as it is imported: what the simulation has to find. `python -m tests.simulation 1 500 --plant NAME`.
+"""Bugs planted in the broker's source as it is imported: what the simulation has to find. `--plant NAME`, `ledger`.
 
-Each is (module, text that is there once, what stands there instead).
+A test sees that each still applies to the source of today. Those under MENDED were there once, and were mended.
 """
 
-import importlib.machinery
-import importlib.util
-import sys
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.simulation.planting import Edit
 
 B = "waterclock.broker."
-PLANTS = {
-    "ahead-unflushed": [(B + "log.write_ahead", "            os.fdatasync(self._files[self._half])\n", "            pass\n")],
-    "file-unflushed": [(B + "log.segment", "        os.fdatasync(self.fd)\n        if not", "        if not")],
-    "store-unflushed": [(B + "store.file", "            os.fdatasync(self._fd)\n        except", "            pass\n        except")],
-    "folder-unflushed": [(B + "log.segment", "                flush_folder(folder)\n", "                pass\n")],
-    "whole-unflushed": [("waterclock.disk", "        os.fsync(file.fileno())  # 2\n    # 3", "    # 3")],
-    "half-unsettled": [(B + "log.write_ahead", "        _settle(self._unflushed[other])  # where", "        # where"),
-                       (B + "log.write_ahead", "        _settle(unflushed)\n", "")],
-    "end-at-the-end": [(B + "flusher", "self.partition.flushed_ahead(self.end, *self.files[0])",
-                        "self.partition.flushed_ahead(self.partition.end, *self.files[0])"),
-                       (B + "flusher", "self.partition.flushed(self.end, self.files)",
-                        "self.partition.flushed(self.partition.end, self.files)")],
-    "high-before-durable": [(B + "replication.replicas", "state, high = self._state(partition), partition.durable",
-                             "state, high = self._state(partition), partition.end")],
-    "epoch-unchecked": [(B + "transactions.verdicts",
-                         "    if record.epoch != producer.epoch:\n        return Error.PRODUCER_FENCED\n    if busy", "    if busy"),
-                        (B + "transactions.verdicts",
-                         "    if record.epoch != producer.epoch or record.state in DECIDED:",
-                         "    if record.state in DECIDED:")],
-    "stable-forgotten": [(B + "log.partition", "        return self.high if first is None else max(self.start, min(first, self.high))",
-                          "        return self.high")],
-    "markers-forgotten": [(B + "transactions.restart",
-                           "    marked = [p for p in coordinator.ending.partitions(record) if _concerns(record, p)]",
-                           "    marked = []")],
-    "answer-before-markers": [(B + "transactions.markers", "        self.wait(waits, durable)", "        durable()")],
-    "offsets-without-transaction": [(B + "transactions.markers",
-                                     "            if decided.commits:\n                self._groups.offsets.apply",
-                                     "            if True:\n                self._groups.offsets.apply")],
-    "row-unchecked": [(B + "log.index", "return (base, at, latest) if check == base ^ at ^ latest ^ SALT ^ start and base >= start and at >= 0 else None",
-                       "return (base, at, latest)"),
-                      (B + "log.index", "            next(compress(count(), map(ne, sums, checks)), len(checks)),\n", "            len(checks),\n")],
-    "batch-unchecked": [(B + "log.scanning", "return batch.magic == 2 and follows and crc32c(data[CHECKED:]) == batch.crc",
-                         "return batch.magic == 2 and follows")],
-    "dedup-four": [(B + "log.producers", "KEPT: Final = 5", "KEPT: Final = 4")],
-    "dedup-lost-at-start": [(B + "log.producers", "            for _ in range(count):\n                known.sent.append(SentBatch(*SENT.unpack_from(data, at)))",
-                             "            for _ in range(count):\n                known.sent and known.sent.append(SentBatch(*SENT.unpack_from(data, at)))")],
-    "aborted-unflushed": [(B + "log.snapshot", "                flush_file(path)\n        if rows", "                pass\n        if rows")],
-    "snapshot-early": [(B + "log.partition", "if self._snapshot is not None and self._snapshot[0] <= self.durable:",
-                        "if self._snapshot is not None:")],
-    "refusal-half-told": [(B + "store.store", "            group = [commit for commit in several if commit.era > refused]",
-                           "            group = several")],
-    # not bugs, but what may mend two that are there: the seeds that show them pass with it
-    "fix-cut": [(B + "log.truncation", "    _drop_snapshots(partition, end)\n    for segment in [s",
-                 "    if end < partition.start:\n        return begin_anew(partition, end)\n"
-                 "    _drop_snapshots(partition, end)\n    for segment in [s")],
-    "fix-put-back": [(B + "log.replay", "                os.pwrite(fd, data, at)\n",
-                      "                if os.pwrite(fd, data, at) != len(data):\n"
-                      "                    raise OSError(28, 'no room', path)\n")],
-}  # fmt: skip
 
 
-class Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name, path, edits):
-        super().__init__(name, path)
-        self._edits = edits
+class Plant(NamedTuple):
+    """A bug, and what a universe needs to show it: two brokers, or clients that differ in their protocol."""
 
-    def get_code(self, fullname):
-        text = self.get_data(self.path).decode()
-        for old, new in self._edits:
-            if text.count(old) != 1:
-                raise SystemExit(f"plant: {old!r} stands {text.count(old)} times in {fullname}")
-            text = text.replace(old, new)
-        return compile(text, self.path, "exec")
+    edits: tuple[Edit, ...]
+    pair: bool = False
+    mixed: bool = False
 
 
-class Finder:
-    def __init__(self, edits):
-        self._edits = edits
-
-    def find_spec(self, name, path=None, target=None):
-        edits = [(old, new) for module, old, new in self._edits if module == name]
-        if not edits:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        spec.loader = Loader(name, spec.origin, edits)
-        return spec
+def one(module: str, old: str, new: str = "") -> Plant:
+    return Plant((Edit(B + module, old, new),))
 
 
-def plant(name):
-    sys.meta_path.insert(0, Finder(PLANTS[name]))
+USUAL: dict[str, Plant] = {
+    # an acknowledgement that comes too early
+    "ahead-unflushed": one(
+        "log.write_ahead", "            os.fdatasync(self._files[self._half])\n", "            pass\n"
+    ),
+    "file-unflushed": one("log.segment", "        os.fdatasync(self.fd)\n        if not", "        if not"),
+    "store-unflushed": one(
+        "store.file", "            os.fdatasync(self._fd)\n        except", "            pass\n        except"
+    ),
+    "folder-unflushed": one("log.segment", "                flush_folder(folder)\n", "                pass\n"),
+    "whole-unflushed": Plant((Edit("waterclock.disk", "        os.fsync(file.fileno())  # 2\n    # 3", "    # 3"),)),
+    "end-at-the-end": Plant(
+        (
+            Edit(B + "flusher", "flushed_ahead(self.end, *self", "flushed_ahead(self.partition.end, *self"),
+            Edit(B + "flusher", "flushed(self.end, self.files)", "flushed(self.partition.end, self.files)"),
+        )
+    ),
+    "high-before-durable": one(
+        "replication.replicas",
+        "state, high = self._state(partition), partition.durable",
+        "state, high = self._state(partition), partition.end",
+    ),
+    "half-unsettled": Plant(
+        (
+            Edit(
+                B + "log.write_ahead", "            _settle(self._unflushed[other])  # unless", "            # unless"
+            ),
+            Edit(B + "log.write_ahead", "        _settle(unflushed)\n", ""),
+        )
+    ),
+    # transactions
+    "epoch-unchecked": one(
+        "transactions.record",
+        "    if record.epoch != producer.epoch and not again:\n        return Error.PRODUCER_FENCED\n",
+    ),
+    "stable-forgotten": one(
+        "log.partition",
+        "return self.high if first is None else max(self.start, min(first, self.high))",
+        "return self.high",
+    ),
+    "markers-forgotten": one(
+        "transactions.restart",
+        "[p for p in coordinator.ending.partitions(record) if _concerns(record, p)]\n            for",
+        "[]\n            for",
+    ),
+    "answer-before-markers": one("transactions.markers", "        self.wait(waits, durable)", "        durable()"),
+    "offsets-without-transaction": one(
+        "transactions.markers",
+        "            if decided.commits:\n                self._groups.offsets.apply",
+        "            if True:\n                self._groups.offsets.apply",
+    ),
+    "refusal-half-told": one(
+        "store.store", "group = [each for each in several if each.era > refused]", "group = several"
+    ),
+    # what a start makes of what it finds
+    "row-unchecked": Plant(
+        (
+            Edit(
+                B + "log.index",
+                "if check == base ^ at ^ latest ^ SALT ^ start and base >= start and at >= 0 else None",
+                "",
+            ),
+            Edit(B + "log.index", "next(compress(count(), map(ne, sums, checks)), len(checks))", "len(checks)"),
+        )
+    ),
+    "batch-unchecked": one("log.tail", "follows and crc32c(data[CHECKED:]) == batch.crc", "follows"),
+    "dedup-four": one("log.producers", "KEPT: Final = 5", "KEPT: Final = 4"),
+    "dedup-lost-at-start": one(
+        "log.producers",
+        "                known.sent.append(SentBatch(*SENT.unpack_from(data, at)))",
+        "                known.sent and known.sent.append(SentBatch(*SENT.unpack_from(data, at)))",
+    ),
+    "aborted-unflushed": one("log.snapshot", "                    flush_file(path)\n", "                    pass\n"),
+    "snapshot-early": one(
+        "log.partition",
+        "if self._snapshot is not None and self._snapshot[0] <= self.durable:",
+        "if self._snapshot is not None:",
+    ),
+}
+MENDED: dict[str, Plant] = {
+    "short-write-put-back": one(
+        "log.replay", "            write_all(segment.fd, data, at)", "            os.pwrite(segment.fd, data, at)"
+    ),
+    "put-back-unflushed": one("log.replay", "    os.fdatasync(segment.fd)\n    return restored", "    return restored"),
+    "old-turn-put-back": one("log.replay", "[frame for frame in found if frame.first == first]", "found"),
+    "half-forgotten": one(
+        "log.write_ahead",
+        "            if half != self._half:\n                self._unflushed[half].clear()",
+        "            self._unflushed[half].clear()",
+    ),
+    "zombie-epoch": one(
+        "transactions.record", "if protocol == 2 and record.protocol == 2:", "if protocol == 2:"
+    )._replace(mixed=True),
+    "first-marker-only": one(
+        "transactions.markers", "list(self.partitions(decided)), now_ms", "list(self.partitions(decided))[:1], now_ms"
+    ),
+    "sent-again-appended": one(
+        "log.producers", "                return Error.NONE, sent\n", "                return Error.NONE, None\n"
+    ),
+    "part-of-a-frame": one("store.file", "            self._cut()\n            raise", "            raise"),
+    "cut-before-start": Plant(
+        (
+            Edit(
+                B + "log.removal",
+                "        segment.delete()\n        partition.segments.remove(segment)\n",
+                "        if segment is not partition.segments[0]:\n"
+                "            segment.delete()\n            partition.segments.remove(segment)\n",
+            ),
+            Edit(B + "log.memo", "or [(0, end)]", "or [self.epochs[0]]"),
+            Edit(
+                B + "api.fetch",
+                "end = partition.durable if self._request.replica >= 0 else partition.end",
+                "end = partition.end",
+            ),
+            Edit(B + "replication.replicas", "if state is None or offset > partition.durable:", "if state is None:"),
+            Edit(
+                B + "replication.fetcher",
+                "while partition.end > partition.memo.epochs[0][1]:",
+                "while partition.end > partition.start:",
+            ),
+            Edit(
+                B + "replication.fetcher",
+                "                return max(end, 0)",
+                "                return max(end, partition.start)",
+            ),
+            Edit(B + "replication.fetcher", "                return 0\n", "                return partition.start\n"),
+        ),
+        pair=True,
+    ),
+    "promotion-cut-short": Plant(
+        (
+            Edit(
+                B + "follower", "        await self._loop.run_in_executor(None, self.replica.begin, epoch)  # 4\n", ""
+            ),
+            Edit(
+                B + "follower",
+                '        await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 3\n',
+                "        await self._loop.run_in_executor(None, self.replica.begin, epoch)\n"
+                '        await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 3\n',
+            ),
+        ),
+        pair=True,
+    ),
+    "promotion-unfinished": one(
+        "core", "            begin_epoch([*self.topics.partitions(), journal], epoch)\n", "            pass\n"
+    )._replace(pair=True),
+    "high-without-follower": one(
+        "replication.replicas", "            high = min(high, state.end)\n", "            pass\n"
+    )._replace(pair=True),
+    "journal-alone": one(
+        "replication.replicas",
+        'return min(int(self._settings["min.insync.replicas"]), len(self.all())) > 1',
+        "return False",
+    )._replace(pair=True),
+    "copied-not-remembered": one(
+        "replication.replica",
+        'await self.keep([Entry("self", known, self._read)])',
+        "pass",
+    )._replace(pair=True),
+}
+PLANTS = USUAL | MENDED

@@ -1,0 +1,322 @@
+"""The faults: what each does to a machine, the network, a client.
+
+Rule 1: a fault's choices come from its own stream (`Strike.rng`), so that it is the same one whatever else is left out.
+Rule 2: each tells where it hit: the line of the product that made the system call, or that each thread stood in.
+Rule 3: what is taken is given back after a while; what was killed starts again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import coverage
+from waterclock.simulation.world import MS, NS, US
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from tests.simulation.node import Node
+    from tests.simulation.plan import Fault
+    from tests.simulation.universe import Universe
+
+MARKS = sorted(coverage.MARKS)
+RARE = (
+    "rename", "rename after", "unlink", "truncate", "ftruncate", "fallocate", "mkdir", "open", "fsync before",
+    "fsync after",
+)  # fmt: skip
+
+
+@dataclass
+class Struck:
+    """What a fault did, and where."""
+
+    number: int
+    at_ns: int
+    what: str
+    where: str
+    place: str
+
+
+class Strike:
+    """A fault that happens."""
+
+    def __init__(self, universe: Universe, fault: Fault) -> None:
+        self.universe, self.world, self.fault = universe, universe.world, fault
+        self.rng: Random = universe.plan.stream(f"fault {fault.number}")
+
+    def node(self) -> Node:
+        return self.rng.choice(self.universe.nodes)
+
+    def later(self, least_ns: int, most_ns: int, deed: Callable[..., object], *args: object) -> None:
+        self.world.at(self.world.now + self.rng.randrange(least_ns, most_ns), deed, *args)
+
+    def tell(self, what: str, where: str = "", process: Any = None) -> None:
+        self.universe.count(what)
+        struck = Struck(self.fault.number, self.world.now, what, where, place(process))
+        self.universe.struck.append(struck)
+
+
+def place(process: Any) -> str:
+    """The product's lines that a process stands in: of the call that runs, or of every thread that is in a system call."""
+    if process is None:
+        return ""
+    if process.world.thread is not None and process.world.thread.process is process:
+        return _line(sys._getframe())
+    standing = (_line(thread._greenlet.gr_frame) for thread in process.threads if not thread.done)
+    return "; ".join(dict.fromkeys(filter(None, standing)))
+
+
+def _line(frame: FrameType | None) -> str:
+    """The innermost line of the product, if there is one."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if "/waterclock/" in path and "/simulation/" not in path:
+            return f"{path[path.rindex('/waterclock/') + 1 :]}:{frame.f_lineno} {frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
+
+
+# a broker dies
+
+
+def _kill(strike: Strike, node: Node, process: Any, where: str) -> None:
+    if process.alive:
+        strike.tell("kill", f"{node.name} {where}", process)
+        process.kill()
+        node.goes_down()
+
+
+def _cut_power(strike: Strike, node: Node, process: Any, where: str) -> None:
+    if process.alive:
+        strike.tell("power cut", f"{node.name} {where}", process)
+        for sock in process.sockets.values():
+            sock.silent = True
+        process.kill()
+        strike.world.log(node.name, "power cut", where, node.disk.cut_power())
+        node.goes_down()
+
+
+Deed = Callable[["Strike", "Node", Any, str], None]
+
+
+def _at_some_call(strike: Strike, node: Node, deed: Deed) -> None:
+    """Now, or in the midst of a system call to come."""
+    rng, process = strike.rng, node.process
+    if node.alive and rng.random() < 0.3:
+        deed(strike, node, process, "now")
+    elif node.alive:
+        rare = rng.random() < 0.5  # what is seldom called has its turn too
+        process.doom_at = rng.choice(RARE) if rare else None
+        _doom(strike, node, deed, rng.randrange(1, 5 if rare else rng.choice((5, 40, 200))))
+
+
+def _doom(strike: Strike, node: Node, deed: Deed, calls: int) -> None:
+    process = node.process
+    process.doom = calls
+    process.doomed = lambda where: deed(strike, node, process, where)
+
+
+def kill(strike: Strike) -> None:
+    _at_some_call(strike, strike.node(), _kill)
+
+
+def cut_power(strike: Strike) -> None:
+    _at_some_call(strike, strike.node(), _cut_power)
+
+
+def cut_and_fill(strike: Strike) -> None:
+    """A power cut, and a disk that is full when it comes back."""
+    node = strike.node()
+    if node.alive and not node.disk.full:
+        _cut_power(strike, node, node.process, "now")
+        node.disk.full = True
+        strike.later(NS, 4 * NS, node.has_room)
+
+
+def stop_cleanly(strike: Strike) -> None:
+    node = strike.node()
+    if node.alive and node.up and not node.role.over.done():
+        strike.tell("stop", node.name)
+        over = node.role.over
+        node.process.loop.call_soon(lambda: over.done() or over.set_result("stop"))
+        strike.later(100 * MS, 3 * NS, _start_again, strike, node)
+
+
+def _start_again(strike: Strike, node: Node) -> None:
+    if node.alive and not node.up:
+        strike.later(100 * MS, 101 * MS, _start_again, strike, node)
+    else:
+        node.start()
+
+
+def freeze(strike: Strike) -> None:
+    node = strike.node()
+    if node.alive:
+        strike.tell("freeze", node.name, node.process)
+        node.process.frozen_until = strike.world.now + strike.rng.randrange(50 * MS, 6 * NS)
+
+
+# its disk, its date
+
+
+def fill_disk(strike: Strike) -> None:
+    _fill(strike, strike.node(), 50 * MS, 4 * NS)
+
+
+def _fill(strike: Strike, node: Node, least_ns: int, most_ns: int) -> None:
+    if not node.disk.full:
+        strike.tell("full disk", node.name, node.process)
+        node.disk.full = True
+        strike.later(least_ns, most_ns, node.has_room)
+
+
+def break_flush(strike: Strike) -> None:
+    node = strike.node()
+    if node.alive:
+        strike.tell("flush fails", node.name)
+        node.disk.broken_flush = True
+        strike.later(1 * MS, 100 * MS, node.flushes)
+
+
+def slow_disk(strike: Strike) -> None:
+    strike.tell("slow disk")
+    strike.world.fsync_ns = strike.rng.choice(((20 * MS, 400 * MS), (5 * MS, 50 * MS), (50 * US, 100 * US)))
+    strike.later(200 * MS, 5 * NS, strike.universe.usual_disk)
+
+
+def step_date(strike: Strike) -> None:
+    node = strike.node()
+    strike.tell("date", node.name)
+    node.skew_ms = strike.rng.randrange(-2_400_000, 2_400_000)
+    if node.process is not None:
+        node.process.skew_ms = node.skew_ms
+
+
+# the network, and clients
+
+
+def reset(strike: Strike) -> None:
+    pairs = list(strike.universe.network.pairs)
+    if pairs:
+        strike.tell("reset")
+        for sock in strike.rng.sample(pairs, strike.rng.randrange(1, len(pairs) + 1)):
+            strike.universe.network.reset(sock)
+
+
+def slow_net(strike: Strike) -> None:
+    strike.tell("slow net")
+    strike.universe.network.delay = strike.rng.choice(((1 * MS, 300 * MS), (10 * US, 30 * US), (1 * MS, 30 * MS)))
+    strike.later(200 * MS, 5 * NS, strike.universe.usual_net)
+
+
+def _client(strike: Strike) -> Any:
+    working = strike.universe.working
+    return working[strike.rng.choice(sorted(working))] if working else None
+
+
+def kill_client(strike: Strike) -> None:
+    client = _client(strike)
+    if client is not None and client.actor.process.alive:
+        strike.tell("client killed", client.name)
+        client.actor.process.kill()
+        strike.later(10 * MS, 2 * NS, strike.universe.spawn_again, client)
+
+
+def freeze_client(strike: Strike) -> None:
+    client = _client(strike)
+    if client is not None and client.actor.process.alive:
+        strike.tell("client frozen", client.name)
+        client.actor.process.frozen_until = strike.world.now + strike.rng.randrange(50 * MS, 15 * NS)
+
+
+# a pair
+
+
+def promote(strike: Strike) -> None:
+    follower = next((node for node in strike.universe.nodes if node.alive and node.up and not node.leads), None)
+    if follower is not None:
+        strike.tell("promotion", follower.name)
+        name, role = follower.name, follower.role
+        follower.process.loop.call_soon(lambda: strike.world.log("promote", name, int(role.promote())))
+
+
+def lose_leader(strike: Strike) -> None:
+    """The leader goes, and the other is promoted."""
+    leader = next((node for node in strike.universe.nodes if node.leads), None)
+    if leader is not None:
+        _at_some_call(strike, leader, strike.rng.choice((_kill, _cut_power)))
+        strike.later(10 * MS, NS, promote, strike)
+
+
+def lose_both(strike: Strike) -> None:
+    for node in strike.universe.nodes:
+        _at_some_call(strike, node, strike.rng.choice((_kill, _cut_power)))
+
+
+# aimed: they wait until a rare branch is passed
+
+
+def _aim(strike: Strike, deed: Callable[[Strike, Node, Any], None]) -> None:
+    """Do it where a broker passes the mark, the first time or one of the next."""
+    left = strike.rng.choice((1, 1, 1, 2, 3, 6))
+
+    def passing() -> None:
+        nonlocal left
+        process = strike.world.thread.process
+        node = next((one for one in strike.universe.nodes if one.process is process), None)
+        left -= 1
+        if left > 0 or node is None:
+            coverage.wait(strike.fault.mark, passing)
+        elif not strike.universe.quiet:
+            deed(strike, node, process)
+
+    coverage.wait(strike.fault.mark, passing)
+
+
+def kill_at(strike: Strike) -> None:
+    _aim(strike, lambda strike, node, process: _doom(strike, node, _kill, strike.rng.choice((1, 2, 3, 4, 6, 10, 20))))
+
+
+def cut_at(strike: Strike) -> None:
+    _aim(
+        strike,
+        lambda strike, node, process: _doom(strike, node, _cut_power, strike.rng.choice((1, 2, 3, 4, 6, 10, 20))),
+    )
+
+
+def stall_at(strike: Strike) -> None:
+    """The thread stands still there, while the others go on; in half of the times power is cut meanwhile."""
+    _aim(strike, _stall)
+
+
+def _stall(strike: Strike, node: Node, process: Any) -> None:
+    ns = strike.rng.choice((2 * MS, 20 * MS, 200 * MS))
+    strike.tell("stall", node.name, process)
+    if strike.rng.random() < 0.5:
+        strike.later(ns // 4, ns, _cut_power, strike, node, process, "while a thread stood still")
+    strike.world.sleep(ns)
+
+
+def fill_at(strike: Strike) -> None:
+    _aim(strike, lambda strike, node, process: _fill(strike, node, 1 * MS, 100 * MS))
+
+
+USUAL = (
+    kill, cut_power, stop_cleanly, freeze, reset, fill_disk, slow_disk, break_flush, step_date, kill_client, freeze_client,
+    slow_net, kill_at, cut_at, stall_at, fill_at,
+)  # fmt: skip
+OF_A_PAIR = (promote, promote, lose_leader, lose_leader, lose_both)
+KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill)}
+AIMED = {deed.__name__ for deed in (kill_at, cut_at, stall_at, fill_at)}
+
+
+def kinds(pair: bool) -> tuple[str, ...]:
+    return tuple(deed.__name__ for deed in (*USUAL, *(OF_A_PAIR if pair else ())))
+
+
+def strike(universe: Universe, fault: Fault) -> None:
+    KINDS[fault.kind](Strike(universe, fault))

@@ -1,0 +1,38 @@
+"""Sizes that make things rare, which each universe has its own of: the broker's knobs, and settings.
+
+Rule 1: what a plan does not name is as the product has it. The first choice of a setting is near to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from waterclock.broker import knobs
+
+KNOBS: dict[str, tuple[int, ...]] = {
+    "ahead_room": (1 << 20, 64 << 10, 24 << 10),
+    "ahead_small": (16 << 10, 2 << 10, 300),
+    "ahead_most": (16 << 10, 4 << 10),
+    "snapshot_every": (4 << 20, 20 << 10, 2 << 10),
+    "store_reserved": (64 << 10, 4 << 10, 256),
+    "store_renew": (1 << 20, 8 << 10, 1 << 10),
+    "journal_renew": (64 << 20, 64 << 10, 4 << 10),
+}
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "log.segment.bytes": ("1048576", "60000", "20000"),
+    "log.initial.task.delay.ms": ("30000", "500"),
+    "auto.create.topics.enable": ("false",),
+}
+OF_A_PAIR: dict[str, tuple[str, ...]] = {
+    "min.insync.replicas": ("2",),
+    "replica.lag.time.max.ms": ("30000", "5000", "1000"),
+}
+
+
+def turn(given: Mapping[str, int]) -> None:
+    """Have these in every broker that is made from now on."""
+    knobs.turn(knobs.Knobs(**given))
+
+
+def defaults(pair: bool) -> dict[str, str]:
+    return {name: choices[0] for name, choices in {**SETTINGS, **(OF_A_PAIR if pair else {})}.items()}
