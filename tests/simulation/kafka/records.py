@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.kafka.batches import Batch, batches
 from tests.simulation.kafka.codes import DELETE_RECORDS, FETCH, LIST_OFFSETS, PRODUCE
-from tests.simulation.kafka.encoding import Answer, array, by_topic, compact, compact_array, data_of, text
+from tests.simulation.kafka.encoding import Answer, by_topic, compact, compact_array, data_of, text
 from tests.simulation.kafka.requests import Place, Requests
 
 EARLIEST, LATEST = -2, -1
