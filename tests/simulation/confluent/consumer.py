@@ -20,7 +20,7 @@ from tests.simulation.confluent.producer import GroupMetadata
 from tests.simulation.confluent.records import committed, decoded
 from tests.simulation.confluent.requests import AWAY, Gone, Kafka, ask, by_topic, error, ms, offset_of, raised
 from tests.simulation.confluent.waiting import begun, me
-from waterclock.simulation.processes import Event
+from waterclock.simulation.threads import Event
 from waterclock.simulation.world import NS, world
 
 Place = tuple[str, int]

@@ -21,7 +21,7 @@ from tests.simulation.confluent.admin import listed
 from tests.simulation.confluent.records import Record, encoded
 from tests.simulation.confluent.requests import AWAY, Gone, Kafka, ask, by_topic, error, ms, partitions, raised
 from tests.simulation.confluent.waiting import Calls, begun, me
-from waterclock.simulation.processes import Event
+from waterclock.simulation.threads import Event
 from waterclock.simulation.world import MS, NS, world
 
 Place = tuple[str, int]
@@ -323,7 +323,7 @@ class Producer:
             try:
                 answer = await ask(
                     self._kafka, "init_producer_id", transactional_id=self._name, producer_id=self._id,
-                    producer_epoch=self._epoch, transaction_timeout=ms(self._settings.get("transaction.timeout.ms", 60_000)),
+                    producer_epoch=self._epoch, transaction_timeout=ms(self._settings["transaction.timeout.ms"]),
                 )  # fmt: skip
                 code = int(answer.error_code)
             except Gone:

@@ -41,11 +41,12 @@ def _kinds(entity: Any) -> dict[str, Any]:
 
 
 def _made(entity: Any, values: dict[str, Any]) -> Any:
-    kinds = _kinds(entity)
-    return entity(**{
-        name: tuple(_made(kinds[name], one) if name in kinds else one for one in value) if isinstance(value, list) else value
-        for name, value in values.items()
-    })  # fmt: skip
+    kinds, made = _kinds(entity), dict[str, Any]()
+    for name, value in values.items():
+        kind = kinds.get(name)
+        is_several = isinstance(value, list)
+        made[name] = tuple(one if kind is None else _made(kind, one) for one in value) if is_several else value
+    return entity(**made)
 
 
 async def ask(kafka: Kafka, api: str, /, timeout_s: float = 10.0, **values: Any) -> Any:

@@ -1,0 +1,138 @@
+"""The relays of a universe, who asks them for something, and their faults."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.simulation.confluent.records import Record, committed, decoded
+from tests.simulation.confluent.requests import Gone, Kafka, ask, ms, offset_of, partitions
+from tests.simulation.relay import nodes
+from tests.simulation.relay.nodes import RelayNode
+from tests.simulation.relay.promises import Found, Promises
+from tests.simulation.relay.senders import INPUT, PARTS, TARGETS, Sender
+from waterclock.relay.relay import StandsBy
+from waterclock.simulation.world import MS, NS
+
+GROUP = "waterclock-relay-delays"
+FAULTS = ("kill", "cut_power", "stop", "freeze", "set_clock", "fill_disk", "break_flush")
+PATIENCE_NS = 120 * NS
+
+
+class Relays:
+    """`count` relays on one input."""
+
+    def __init__(self, universe: Any, count: int) -> None:
+        self.universe, self.world = universe, universe.world
+        self.rng = self.world.stream("relays")
+        self.promises = Promises(self.world)
+        self.partitions = self.rng.randrange(1, 4)
+        self.nodes = [self._node(f"relay-{number}") for number in range(count)]
+        chosen = self.rng.sample(FAULTS, self.rng.randrange(1, len(FAULTS) + 1))
+        self.faults = [one for one in chosen for _ in range(self.rng.choice((1, 1, 3)))]
+        self.calm_ns = self.rng.choice((800 * MS, 3 * NS, 8 * NS))
+
+    def _node(self, name: str) -> RelayNode:
+        options = {
+            "topic": INPUT, "group": GROUP, "partitions": self.partitions,
+            "name": name if self.rng.random() < 0.5 else None,
+            "lap_bytes": self.rng.choice((2 << 10, 20 << 10, 1 << 30)),
+            "standby": self.rng.choice((StandsBy.ALL, StandsBy.NONE)),
+        }  # fmt: skip
+        return RelayNode(self.universe, name, options, self.promises)
+
+    async def begin(self, kafka: Kafka) -> None:
+        nodes.install()
+        for topic, count in zip(TARGETS, (1, PARTS), strict=True):
+            await until_done(lambda t=topic, c=count: make(kafka, t, c))
+        for node in self.nodes:
+            node.start()
+        while not await exists(kafka, INPUT):
+            await asyncio.sleep(0.2)
+        for number in range(self.rng.randrange(1, 3)):
+            self.universe.spawn(Sender, f"sender-{number}", promises=self.promises, partitions=self.partitions)
+        if self.universe.has_faults:
+            self.world.at(self.world.now + self.rng.randrange(self.calm_ns), self._strike)
+
+    def _strike(self) -> None:
+        if self.universe.quiet:
+            return
+        node = self.rng.choice(self.nodes)
+        if node.alive:
+            getattr(node, self.rng.choice(self.faults))()
+        self.world.at(self.world.now + self.rng.randrange(50 * MS, self.calm_ns), self._strike)
+
+    async def verify(self, kafka: Kafka) -> None:
+        for node in self.nodes:
+            node.pacify()
+        until, found = self.world.now + PATIENCE_NS, await self.found(kafka)
+        while self.promises.missing(found) and self.world.now < until:
+            await asyncio.sleep(2)
+            for node in self.nodes:
+                node.pacify()
+            found = await self.found(kafka)
+        self.world.log("verified", len(found.requests), len(found.delivered), len(found.replies), len(found.dead))
+        self.promises.check(found)
+        self.found_last = found
+
+    async def found(self, kafka: Kafka) -> Found:
+        found = Found()
+        for number in range(self.partitions):
+            for record in await everything(kafka, (INPUT, number), found):
+                found.add_request(number, record)
+            for record in await everything(kafka, (f"{INPUT}.replies", number)):
+                found.add_reply(record)
+            for record in await everything(kafka, (f"{INPUT}.dead", number)):
+                found.add_letter(record)
+        for topic, count in zip(TARGETS, (1, PARTS), strict=True):
+            for number in range(count):
+                for record in await everything(kafka, (topic, number)):
+                    found.add_delivery(topic, number, record)
+        return found
+
+
+async def until_done(ask_it: Any) -> Any:
+    while True:
+        try:
+            answer = await ask_it()
+            if not answer[0]:
+                return answer
+        except Gone:
+            pass
+        await asyncio.sleep(0.2)
+
+
+async def make(kafka: Kafka, topic: str, count: int) -> tuple[int]:
+    code = await kafka.create_topic(topic, count, {})
+    return (0 if code == 36 else code,)
+
+
+async def exists(kafka: Kafka, topic: str) -> bool:
+    try:
+        return (await partitions(kafka, topic))[1] > 0
+    except Gone:
+        return False
+
+
+async def everything(kafka: Kafka, place: tuple[str, int], found: Found | None = None) -> list[Record]:
+    """All that is committed in a partition, up to its last stable offset."""
+    _, end = await until_done(lambda: offset_of(kafka, place, -1, True))
+    _, at = await until_done(lambda: offset_of(kafka, place, -2, True))
+    if found is not None:
+        found.is_cut |= at > 0
+    records = list[Record]()
+    while at < end:
+        row = {"partition": place[1], "fetch_offset": at, "partition_max_bytes": 1 << 20}
+        try:
+            answer = await ask(
+                kafka, "fetch", max_wait=ms(100), min_bytes=1, max_bytes=1 << 22, isolation_level=1,
+                topics=[{"topic": place[0], "partitions": [row]}], forgotten_topics_data=[],
+            )  # fmt: skip
+        except Gone:
+            continue
+        came = answer.responses[0].partitions[0]
+        batches = list(decoded(bytes(came.records or b"")))
+        aborted = [(one.producer_id, one.first_offset) for one in came.aborted_transactions or ()]
+        records += [one for one in committed(batches, aborted) if one.offset >= at]
+        at = batches[-1].last + 1 if batches else at
+    return records
