@@ -11,7 +11,15 @@ from typing import Any
 from confluent_kafka import ConsumerGroupState, IsolationLevel, KafkaError, TopicPartition
 
 from tests.simulation.confluent.requests import (
-    AWAY, Gone, Kafka, ask, error, ms, offset_of, raised, topics,
+    AWAY,
+    Gone,
+    Kafka,
+    ask,
+    error,
+    ms,
+    offset_of,
+    raised,
+    topics,
 )  # fmt: skip
 from tests.simulation.confluent.waiting import Future, begun, me
 from waterclock.simulation.world import NS, world

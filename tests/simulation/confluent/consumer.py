@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -137,10 +138,8 @@ class Consumer:
                 await asyncio.sleep(0.1)
 
     async def _rest(self, longest_s: float) -> None:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), longest_s)
-        except TimeoutError:
-            pass
 
     async def _fetch(self, wants: Sequence[tuple[Place, Position]]) -> None:
         most = self._settings.get("fetch.message.max.bytes", 1 << 20)
@@ -181,6 +180,7 @@ class Consumer:
         records = committed(batches, aborted) if is_committed else [r for one in batches for r in one.records]
         for one in records:
             if one.offset >= position.offset:
+                self._process.saw_read(*place, one)
                 stamp = CREATED, one.timestamp_ms
                 made = Message(*place, one.offset, one.key, one.value, one.headers or None, timestamp=stamp)
                 self._tell(position, made)

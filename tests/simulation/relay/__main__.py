@@ -1,19 +1,23 @@
-"""Universes with relays: python -m tests.simulation.relay FIRST COUNT [--relays N] [--seconds S] [--calm] [--trace FILE]."""
+"""Universes with relays: python -m tests.simulation.relay FIRST COUNT [--relays N] [--seconds S] [--calm]."""
 
 from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.simulation.kafka import Kafka
 from tests.simulation.relay.workload import Relays
 from tests.simulation.universe import Universe
 from waterclock.simulation.install import install, sweep
+from waterclock.simulation.world import MS
 
 
 class RelayUniverse(Universe):
     """One broker, relays on it, and nothing else."""
+
+    kinds = tuple(one for one in Universe.kinds if "client" not in one)
 
     def __init__(self, seed: int, trace: Any, seconds: float, relays: int, calm: bool) -> None:
         super().__init__(f"relay {seed}", trace, seconds)
@@ -27,8 +31,10 @@ class RelayUniverse(Universe):
         helper.main(self.relays.begin(Kafka(helper, self.network, self.where)))
 
     def nemesis(self) -> None:
-        if self.has_faults:
+        if self.has_faults and self.relays.is_ready:
             super().nemesis()
+        elif self.has_faults:
+            self.world.at(self.world.now + 100 * MS, self.nemesis)
 
     async def _verify(self, kafka: Kafka) -> None:
         import asyncio
@@ -53,7 +59,7 @@ def main() -> None:
     install()
     for seed in range(given.first, given.first + given.count):
         began = time.process_time()
-        trace = open(given.trace, "w") if given.trace else None
+        trace = Path(given.trace).open("w") if given.trace else None  # noqa: SIM115
         universe = RelayUniverse(seed, trace, round(given.seconds), given.relays, given.calm)
         universe.run()
         world = universe.world

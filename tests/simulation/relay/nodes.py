@@ -12,12 +12,12 @@ from tests.simulation.confluent.admin import AdminClient
 from tests.simulation.confluent.consumer import Consumer
 from tests.simulation.confluent.producer import Producer
 from tests.simulation.confluent.records import Record
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.kafka import library
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
 from waterclock.simulation import disk
 from waterclock.simulation.clocks import Clock
-from waterclock.simulation.processes import Process
+from waterclock.simulation.processes import Process, _place
 from waterclock.simulation.world import MS, NS, US
 
 FOLDER = Path("/data/relay")
@@ -44,6 +44,9 @@ class RelayProcess(Process):
 
     def saw_produced(self, topic: str, record: Record) -> None:
         self.node.promises.produced(self, topic, record)
+
+    def saw_read(self, topic: str, number: int, record: Record) -> None:
+        self.node.promises.read(topic, number, record)
 
 
 class _Seen(Clock):
@@ -99,8 +102,8 @@ class RelayNode:
             self.world.log(self.name, "ends", type(error).__name__, error)
             if not isinstance(error, EnvironmentMissing) and not self.disk.full and not self.disk.broken_flush:
                 self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error}")
-        except UsageError as error:
-            self.world.problem("ended", f"{self.name}: {error}")
+        except Exception as error:
+            self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error} at {_place(error)}")
         self._down(process)
 
     def _lost(self, error: WaterclockError) -> None:

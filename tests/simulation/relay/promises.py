@@ -58,11 +58,16 @@ class Promises:
         self.world = world
         self._acknowledged: dict[Place, int] = {}
         self._sent: dict[tuple[Place, int], int] = {}  # by origin and timestamp
+        self.known: dict[Place, Record] = {}  # committed requests that a relay has read: it may cut the input off
 
     # While it goes on
 
     def acknowledged(self, number: int, offset: int, record: Record) -> None:
         self._acknowledged[number, offset] = self.world.now
+
+    def read(self, topic: str, number: int, record: Record) -> None:
+        if topic == INPUT:
+            self.known[number, record.offset] = record
 
     def produced(self, process: Any, topic: str, record: Record) -> None:
         """A relay sends something: promise 2."""

@@ -26,7 +26,7 @@ class Relays:
         self.universe, self.world = universe, universe.world
         self.rng = self.world.stream("relays")
         self.promises = Promises(self.world)
-        self.partitions = self.rng.randrange(1, 4)
+        self.partitions, self.is_ready = self.rng.randrange(1, 4), False
         self.nodes = [self._node(f"relay-{number}") for number in range(count)]
         chosen = self.rng.sample(FAULTS, self.rng.randrange(1, len(FAULTS) + 1))
         self.faults = [one for one in chosen for _ in range(self.rng.choice((1, 1, 3)))]
@@ -47,8 +47,9 @@ class Relays:
             await until_done(lambda t=topic, c=count: make(kafka, t, c))
         for node in self.nodes:
             node.start()
-        while not await exists(kafka, INPUT):
+        while not await exists(kafka, f"{INPUT}.dead"):
             await asyncio.sleep(0.2)
+        self.is_ready = True
         for number in range(self.rng.randrange(1, 3)):
             self.universe.spawn(Sender, f"sender-{number}", promises=self.promises, partitions=self.partitions)
         if self.universe.has_faults:
@@ -79,7 +80,7 @@ class Relays:
         found = Found()
         for number in range(self.partitions):
             for record in await everything(kafka, (INPUT, number), found):
-                found.add_request(number, record)
+                self.promises.known.setdefault((number, record.offset), record)
             for record in await everything(kafka, (f"{INPUT}.replies", number)):
                 found.add_reply(record)
             for record in await everything(kafka, (f"{INPUT}.dead", number)):
@@ -88,6 +89,8 @@ class Relays:
             for number in range(count):
                 for record in await everything(kafka, (topic, number)):
                     found.add_delivery(topic, number, record)
+        for (number, _), record in sorted(self.promises.known.items()):
+            found.add_request(number, record)
         return found
 
 
