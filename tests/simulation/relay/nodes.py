@@ -169,7 +169,9 @@ class RelayNode:
     def fill_disk(self) -> None:
         self.universe.count("relay's disk full")
         self.disk.full = True
-        self.world.at(self.world.now + self.rng.randrange(NS, 5 * NS), self._free)
+        until_ns = self.world.now + self.rng.randrange(NS, 5 * NS)
+        self.promises.no_room(until_ns)
+        self.world.at(until_ns, self._free)
 
     def _free(self) -> None:
         self.disk.full = False

@@ -3,7 +3,7 @@
 1. Each request is delivered, cancelled or put aside: one of these, once, unchanged.
 2. Nothing is sent before it is due by its relay's clock, at the latest date that this has shown.
 3. Of an input partition and a target's partition all comes by due time, then in the order of the input. What was
-   acknowledged less than `MOMENTS_NS` before another one was sent may come behind that.
+   acknowledged less than `MOMENTS_NS` before another one was sent may come behind that; so may what waits for room on a disk.
 4. Each cancel and replace has one answer, and it is true.
 """
 
@@ -58,12 +58,17 @@ class Promises:
         self.world = world
         self._acknowledged: dict[Place, int] = {}
         self._sent: dict[tuple[Place, int], int] = {}  # by origin and timestamp
+        self._without_room: list[tuple[int, int]] = []  # when a relay's disk was full, and a second longer
         self.known: dict[Place, Record] = {}  # committed requests that a relay has read: it may cut the input off
 
     # While it goes on
 
     def acknowledged(self, number: int, offset: int, record: Record) -> None:
         self._acknowledged[number, offset] = self.world.now
+
+    def no_room(self, until_ns: int) -> None:
+        """A disk is full from now on: what is due is delivered, and new requests wait in the input."""
+        self._without_room.append((self.world.now, until_ns + MOMENTS_NS))
 
     def read(self, topic: str, number: int, record: Record) -> None:
         if topic == INPUT:
@@ -137,7 +142,9 @@ class Promises:
         last, sent_ns = (0, 0), 0  # the latest by due time so far, and when it was sent
         for _, place, record in row:
             now = found.requests[place].due_ms or 0, place[1]
-            if now < last and self._acknowledged.get(place, self.world.now) + MOMENTS_NS < sent_ns:
+            came_ns = self._acknowledged.get(place, self.world.now)
+            is_excused = any(begins <= sent_ns and came_ns <= ends for begins, ends in self._without_room)
+            if now < last and came_ns + MOMENTS_NS < sent_ns and not is_excused:
                 self._problem("order", f"{place}, due at {now}, came behind {last}")
             if now > last:
                 last, sent_ns = now, self._sent.get((place, record.timestamp_ms), 0)

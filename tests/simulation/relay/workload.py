@@ -63,14 +63,19 @@ class Relays:
             getattr(node, self.rng.choice(self.faults))()
         self.world.at(self.world.now + self.rng.randrange(50 * MS, self.calm_ns), self._strike)
 
-    async def verify(self, kafka: Kafka) -> None:
+    def _pacify(self) -> None:
+        """All are up, and stay so."""
+        for node in (*self.nodes, *self.universe.nodes):
+            node.start()
         for node in self.nodes:
             node.pacify()
+        self.world.at(self.world.now + NS, self._pacify)
+
+    async def verify(self, kafka: Kafka) -> None:
+        self._pacify()
         until, found = self.world.now + PATIENCE_NS, await self.found(kafka)
         while self.promises.missing(found) and self.world.now < until:
             await asyncio.sleep(2)
-            for node in self.nodes:
-                node.pacify()
             found = await self.found(kafka)
         self.world.log("verified", len(found.requests), len(found.delivered), len(found.replies), len(found.dead))
         self.promises.check(found)
