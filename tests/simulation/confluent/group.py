@@ -22,6 +22,7 @@ from tests.simulation.kafka import array, data_of, text
 from waterclock.simulation.world import MS, world
 
 PROTOCOL = "cooperative-sticky"
+JOINING_S = 25.0  # a machine without power says nothing; its TCP would, once it is back
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, NEEDS_ID, FENCED = 22, 25, 27, 79, 82
 
 
@@ -121,7 +122,7 @@ class Membership:
         """Join, and stay until the group shares anew."""
         rows = [{"name": PROTOCOL, "metadata": described(self._topic, self._owned, self.generation)}]
         answer = await ask(
-            self._kafka, "join_group", 320.0, group_id=self.group, session_timeout=ms(self._settings["session.timeout.ms"]),
+            self._kafka, "join_group", JOINING_S, group_id=self.group, session_timeout=ms(self._settings["session.timeout.ms"]),
             rebalance_timeout=ms(300_000), member_id=self.member, group_instance_id=self._instance,
             protocol_type="consumer", protocols=rows,
         )  # fmt: skip

@@ -59,7 +59,7 @@ def main() -> None:
     install()
     for seed in range(given.first, given.first + given.count):
         began = time.process_time()
-        trace = Path(given.trace).open("w") if given.trace else None  # noqa: SIM115
+        trace = Path(given.trace).open("w", buffering=1) if given.trace else None  # noqa: SIM115
         universe = RelayUniverse(seed, trace, round(given.seconds), given.relays, given.calm)
         universe.run()
         world = universe.world

@@ -88,9 +88,10 @@ class Promises:
 
     def missing(self, found: Found) -> list[Place]:
         """What has not been dealt with yet."""
-        done = {**found.delivered, **found.dead, **found.replies}
         cancelled = {place for places in found.cancelled_by().values() for place in places}
-        return [place for place in found.requests if place not in done and place not in cancelled]
+        done = {**found.delivered, **found.dead, **dict.fromkeys(cancelled)}
+        without_end = [place for place in found.requests if place not in done]
+        return [p for p in without_end if found.requests[p].action != "cancel" or p not in found.replies]
 
     def check(self, found: Found) -> None:
         self._check_each(found)
