@@ -120,9 +120,10 @@ class Membership:
 
     async def _join(self) -> None:
         """Join, and stay until the group shares anew."""
+        session = ms(self._settings["session.timeout.ms"])
         rows = [{"name": PROTOCOL, "metadata": described(self._topic, self._owned, self.generation)}]
         answer = await ask(
-            self._kafka, "join_group", JOINING_S, group_id=self.group, session_timeout=ms(self._settings["session.timeout.ms"]),
+            self._kafka, "join_group", JOINING_S, group_id=self.group, session_timeout=session,
             rebalance_timeout=ms(300_000), member_id=self.member, group_instance_id=self._instance,
             protocol_type="consumer", protocols=rows,
         )  # fmt: skip

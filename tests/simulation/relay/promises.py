@@ -3,7 +3,8 @@
 1. Each request is delivered, cancelled or put aside: one of these, once, unchanged.
 2. Nothing is sent before it is due by its relay's clock, at the latest date that this has shown.
 3. Of an input partition and a target's partition all comes by due time, then in the order of the input. What was
-   acknowledged less than `MOMENTS_NS` before another one was sent may come behind that; so may what waits for room on a disk.
+   acknowledged less than `MOMENTS_NS` before another one was sent may come behind that; so may what waits for room on
+   a disk.
 4. Each cancel and replace has one answer, and it is true.
 """
 

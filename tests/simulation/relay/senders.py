@@ -11,6 +11,12 @@ from waterclock.simulation.world import MS
 
 INPUT, TARGETS, ABSENT = "delays", ("to-a", "to-b"), "nowhere"
 PARTS = 2  # of the second target
+FAR_MS = (
+    1_000_000,
+    4_000_000,
+    9_000_000,
+    100_000_000,
+)  # on the disk, and for laps to move: in the end the date jumps there
 
 
 class Sender:
@@ -63,7 +69,9 @@ class Sender:
             return [("delay-action", b"cancel"), ("delay-id", id)]
         if kind == "bad":
             return [("deliver-to", b"to-a"), ("deliver-at", b"soon")]
-        after_ms = rng.choice((0, rng.randrange(50), rng.randrange(3_000), rng.randrange(3_000), rng.randrange(9_000)))
+        after_ms = rng.choice(
+            (0, rng.randrange(50), *[rng.randrange(3_000)] * 3, rng.randrange(9_000), rng.choice(FAR_MS))
+        )
         target = ABSENT if kind == "absent" else rng.choice(TARGETS)
         when = ("delay", b"%d" % after_ms) if rng.random() < 0.5 else ("deliver-at", b"%d" % (now_ms + after_ms))
         named = [("delay-id", id)] if kind in ("named", "replace") else []

@@ -10,13 +10,27 @@ from tests.simulation.confluent.requests import Gone, Kafka, ask, ms, offset_of,
 from tests.simulation.relay import nodes
 from tests.simulation.relay.nodes import RelayNode
 from tests.simulation.relay.promises import Found, Promises
-from tests.simulation.relay.senders import INPUT, PARTS, TARGETS, Sender
+from tests.simulation.relay.senders import FAR_MS, INPUT, PARTS, TARGETS, Sender
+from waterclock.relay import relay
+from waterclock.relay.owner import owner
 from waterclock.relay.relay import StandsBy
-from waterclock.simulation.world import MS, NS
+from waterclock.relay.standby import follower, standby
+from waterclock.relay.store import ids, ledger, store
+from waterclock.relay.upkeep import lap
+from waterclock.relay.wire import settlement
+from waterclock.simulation.world import DATE_MS, MS, NS
 
 GROUP = "waterclock-relay-delays"
 FAULTS = ("kill", "cut_power", "stop", "freeze", "set_clock", "fill_disk", "break_flush")
 PATIENCE_NS = 120 * NS
+KNOBS = (
+    (owner, "SOON_MS", (1_000, 60_000, 600_000)), (owner, "SLICE", (1, 10, 100_000)),
+    (owner, "CHECKPOINT_NS", (100 * MS, NS, NS)), (follower, "CHECKPOINT_NS", (100 * MS, NS, 5 * NS)),
+    (ledger, "JOURNAL_BYTES", (100, 2_000, 4 << 20)), (ids, "IN_MEMORY", (8, 100, 262_144)), (ids, "FAN", (2, 6)),
+    (relay, "READ", (3, 10_000)), (standby, "TAKEN", (3, 2_000)), (standby, "TOGETHER", (2, 500)),
+    (lap, "MOST", (1, 5, 2_000)), (store, "DROP_BYTES", (1_000, 64 << 20)), (store, "TIDY_ROWS", (2, 2_048)),
+    (settlement, "PART", (100, 500_000)),
+)  # fmt: skip
 
 
 class Relays:
@@ -26,11 +40,18 @@ class Relays:
         self.universe, self.world = universe, universe.world
         self.rng = self.world.stream("relays")
         self.promises = Promises(self.world)
+        self.found_last: Found | None = None
+        self._turn_knobs()
         self.partitions, self.is_ready = self.rng.randrange(1, 4), False
         self.nodes = [self._node(f"relay-{number}") for number in range(count)]
         chosen = self.rng.sample(FAULTS, self.rng.randrange(1, len(FAULTS) + 1))
         self.faults = [one for one in chosen for _ in range(self.rng.choice((1, 1, 3)))]
         self.calm_ns = self.rng.choice((800 * MS, 3 * NS, 8 * NS))
+
+    def _turn_knobs(self) -> None:
+        """Sizes that make things rare are drawn too."""
+        for module, name, values in KNOBS:
+            setattr(module, name, self.rng.choice(values))
 
     def _node(self, name: str) -> RelayNode:
         options = {
@@ -73,6 +94,10 @@ class Relays:
 
     async def verify(self, kafka: Kafka) -> None:
         self._pacify()
+        for step_ms in (0, *FAR_MS):  # the date goes on to where the next ones are due
+            await asyncio.sleep(self.rng.choice((0.5, 5)))
+            self.world.wall_shift_ms = max(self.world.wall_shift_ms, DATE_MS + step_ms)
+        await asyncio.sleep(10)
         until, found = self.world.now + PATIENCE_NS, await self.found(kafka)
         while self.promises.missing(found) and self.world.now < until:
             await asyncio.sleep(2)
@@ -97,6 +122,17 @@ class Relays:
         for (number, _), record in sorted(self.promises.known.items()):
             found.add_request(number, record)
         return found
+
+
+async def begin(universe: Any) -> None:
+    """One to three relays beside whatever else there is in a universe."""
+    universe.relays = Relays(universe, universe.world.stream("relays").randrange(1, 4))
+    await universe.relays.begin(Kafka(Process("helper"), universe.network, universe.where))
+
+
+async def verify(universe: Any, kafka: Kafka) -> None:
+    """In peace: everything that was asked for came, once."""
+    await universe.relays.verify(kafka)
 
 
 async def until_done(ask_it: Any) -> Any:
