@@ -23,6 +23,7 @@ from waterclock import outside
 from waterclock.errors import UsageError
 from waterclock.simulation.clocks import Clock, Machine, Secrets, Uuid
 from waterclock.simulation.files import OS
+from waterclock.simulation.futures import FUTURES
 from waterclock.simulation.network import SocketModule
 from waterclock.simulation.open_files import Fcntl, Shutil, open_file
 from waterclock.simulation.streams import open_connection
@@ -32,8 +33,8 @@ from waterclock.simulation.world import world
 ROOMS: Final = ("broker", "cdc", "disk", "kafka", "outside", "relay")
 """Whose modules take what is outside from the doors."""
 BEHIND: Final[Mapping[str, Any]] = {
-    "fcntl": Fcntl(), "open_connection": open_connection, "open_file": open_file, "os": OS, "queue": QUEUE,
-    "secrets": Secrets, "shutil": Shutil(), "socket": SocketModule(), "threading": THREADING, "uuid": Uuid,
+    "fcntl": Fcntl(), "futures": FUTURES, "open_connection": open_connection, "open_file": open_file, "os": OS,
+    "queue": QUEUE, "secrets": Secrets, "shutil": Shutil(), "socket": SocketModule(), "threading": THREADING, "uuid": Uuid,
 }  # fmt: skip
 """What each door leads to."""
 REAL: Final[Mapping[str, Any]] = {door: getattr(outside, door) for door in outside.DOORS}
