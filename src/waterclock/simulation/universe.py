@@ -1,0 +1,252 @@
+"""`universe(seed)`: a user's own asyncio code against a simulated broker, under virtual time, with faults.
+
+Rule 1: whatever happens in it is the seed's choice: the same code and the same seed give the same history.
+Rule 2: a process of the user's is an async function. Killed, it never runs again; begun again, it has nothing but what it
+    reads from Kafka and from a `Table`.
+Rule 3: it begins again as under a supervisor: after a kill, and after an error of Kafka, of a connection or of a timeout.
+    Any other error is the test's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from waterclock.errors import UsageError, meant
+from waterclock.simulation import files, install
+from waterclock.simulation.machine import HOST, PORT, Machine
+from waterclock.simulation.nemesis import FAULTS, Nemesis, Victim
+from waterclock.simulation.network import Network
+from waterclock.simulation.processes import Process
+from waterclock.simulation.stand_ins import stand_ins
+from waterclock.simulation.user_loop import UserLoop
+from waterclock.simulation.world import MS, NS, World, world
+
+T = TypeVar("T")
+PATIENCE_S = 300
+TOLD = 25  # of the last events, where a test fails
+PASSING = (KafkaError, OSError, TimeoutError)
+
+
+class Table(dict[Any, Any]):
+    """What outlives every process, as a database does. It is read as a dict; a write takes time."""
+
+    async def write(self, rows: Mapping[Any, Any]) -> None:
+        """All of the rows or none. A kill may come before, or after, when nobody has heard that they are there."""
+        chance = world().stream("tables")
+        await asyncio.sleep(chance.uniform(0.0005, 0.02))
+        self.update(rows)
+        await asyncio.sleep(chance.uniform(0.0005, 0.005))
+
+
+class Worker:
+    """A process of the user's, begun again whenever it was killed."""
+
+    def __init__(self, universe: Universe, name: str, run: Callable[[], Awaitable[object]]) -> None:
+        self.name, self._run, self._universe = name, run, universe
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        process = self.process = Process(self.name)
+        process.loop = UserLoop(process)
+        process.main(self._live(process))
+
+    async def _live(self, process: Process) -> None:
+        universe = self._universe
+        try:
+            await self._run()
+        except PASSING as error:
+            universe.note(f"{self.name} ended: {type(error).__name__}: {error}")
+            self.kill()
+        except Exception as error:
+            universe.fail(error, self.name)
+            self.end()
+        else:
+            universe.note(f"{self.name} is done")
+            self.end()
+
+    def end(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process = None
+
+    def kill(self) -> None:
+        self.end()
+        self._universe.later(10 * MS, 2 * NS, self.start)
+
+
+class Universe:
+    """What `universe()` hands out. `bootstrap` is for `bootstrap_servers`."""
+
+    bootstrap = f"{HOST}:{PORT}"
+
+    def __init__(self, seed: int, faults: Iterable[str], settings: Mapping[str, str]) -> None:
+        self.seed = seed
+        self._world = World(seed)
+        self._network = self._world.network = Network()
+        files.NUMBER[0] = 1000
+        self._rng = self._world.stream("universe")
+        self._machine = Machine(self._world, self._rng, {"auto.create.topics.enable": "false", **settings})
+        self._workers: list[Worker] = []
+        self._told: list[str] = []
+        self._failure: Exception | None = None
+        self._nemesis = Nemesis(self._world, self._network, self._machine, self._victims, faults, self.note)
+        self._machine.start()
+        self._go(PATIENCE_S, lambda: self._machine.up)
+
+    def _victims(self) -> list[Victim]:
+        return [self._machine, *self._workers]
+
+    # what a test sets up
+
+    def topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        """Make a topic, with Kafka's settings by Kafka's names."""
+
+        async def make() -> None:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            await admin.start()
+            await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(settings or {}))])
+            await admin.close()
+
+        self._do("topic", make)
+
+    def process(self, name: str, function: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Run `function(*args)` as a process: killed at any moment if the faults say so, and begun again."""
+        if any(worker.name == name for worker in self._workers):
+            raise ValueError(f"there is a process {name!r} already")
+        self._workers.append(worker := Worker(self, name, lambda: function(*args)))
+        self.later(0, 100 * MS, worker.start)
+
+    def table(self) -> Table:
+        return Table()
+
+    # what a test does
+
+    def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Let so much virtual time pass, with faults; less where `until()` is true. Whether it was."""
+        self._nemesis.begin()
+        return self._go(seconds, until)
+
+    def settle(self, until: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
+        """No faults any more, until `until()` is true; AssertionError where it is not after so much virtual time."""
+        self._nemesis.end()
+        if not self._go(seconds, until):
+            raise AssertionError(f"not settled after {seconds:g} virtual seconds without a fault")
+
+    def records(self, topic: str) -> list[ConsumerRecord[Any, Any]]:
+        """All that a topic holds, of transactions what is committed. Ends the faults."""
+        self._nemesis.end()
+
+        async def read() -> list[ConsumerRecord[Any, Any]]:
+            consumer = AIOKafkaConsumer(
+                topic, bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+            )
+            await consumer.start()
+            parts = sorted(consumer.assignment())
+            ends = await consumer.end_offsets(parts)
+            found: list[ConsumerRecord[Any, Any]] = []
+            while any([await consumer.position(part) < ends[part] for part in parts]):
+                for some in (await consumer.getmany(timeout_ms=500)).values():
+                    found += some
+            await consumer.stop()
+            return sorted(found, key=lambda record: (record.partition, record.offset))
+
+        return self._do("records", read)
+
+    # what happens
+
+    def _go(self, seconds: float, until: Callable[[], bool]) -> bool:
+        self._world.run(self._world.now + round(seconds * NS), until)
+        if self._failure is not None:
+            raise self._failure
+        for kind, story in self._world.problems:
+            raise RuntimeError(f"the simulated broker failed, and that is a defect of waterclock: {kind}: {story}")
+        return until()
+
+    def _do(self, name: str, function: Callable[[], Awaitable[T]]) -> T:
+        """Run one coroutine to its end, by a process of its own."""
+        results: list[T] = []
+
+        async def keep() -> None:
+            results.append(await function())
+
+        worker = Worker(self, name, keep)
+        worker.start()
+        if not self._go(PATIENCE_S, lambda: bool(results)):
+            raise RuntimeError(f"{name} took more than {PATIENCE_S} virtual seconds")
+        return results[0]
+
+    def later(self, least_ns: int, most_ns: int, deed: Callable[[], object]) -> None:
+        self._world.at(self._world.now + self._rng.randrange(least_ns, most_ns), deed)
+
+    def fail(self, error: Exception, name: str) -> None:
+        """What is no passing error ends the history, and is raised where the test waits."""
+        self.note(f"{name} ended: {type(error).__name__}: {error}")
+        self._failure, self._world.stop = error, True
+
+    def note(self, what: str) -> None:
+        """A line of the history."""
+        self._world.log(what)
+        self._told.append(f"{self._world.now / NS - 1000:9.3f} s  {what}")
+
+    def story(self) -> str:
+        """The seed, and the last that happened."""
+        return "\n".join([f"universe of seed {self.seed}:", *self._told[-TOLD:]])
+
+    @property
+    def digest(self) -> str:
+        """Of the whole history: equal where nothing differs."""
+        return self._world.digest.hexdigest()
+
+    def bury(self) -> None:
+        """Nothing of it ever goes on."""
+        for process in [*self._world.processes, *self._world.graveyard]:
+            process.alive = False
+        World.now_world = None
+
+
+@contextmanager
+def universe(
+    seed: int, faults: Iterable[str] = FAULTS, settings: Mapping[str, str] | None = None
+) -> Iterator[Universe]:
+    """A simulated broker with a user's processes around it; `settings` are the broker's."""
+    faults = tuple(faults)
+    for fault in faults:
+        if fault not in FAULTS:
+            raise UsageError(f"there is no fault {fault!r}: {meant(fault, FAULTS)}")
+    install.install()
+    collects = gc.isenabled()
+    gc.disable()  # what is freed when is no choice of the seed's
+    made = Universe(seed, faults, settings or {})
+    try:
+        with stand_ins(made._world):
+            yield made
+    except BaseException as error:
+        error.add_note(made.story())
+        raise
+    finally:
+        made.bury()
+        del made
+        _free()
+        if collects:
+            gc.enable()
+
+
+def _free() -> None:
+    """What belonged to killed processes is unwound, and cannot do anything any more; nobody wants to hear of it."""
+    told, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    finally:
+        sys.unraisablehook = told
