@@ -1,5 +1,6 @@
 """A machine of a universe: its disk, and the broker that runs on it and comes back by itself."""
 
+# mypy: disable-error-code="no-untyped-call, attr-defined, arg-type"
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ class Machine:
     def start(self) -> None:
         if self.process is None:
             self.process = Process(self.name, self.disk)
+            self.process.on_exit = lambda code: self.kill()
             self.process.main(self._serve(self.process))
             for sock in self._unheard:
                 self._world.soon(sock.was_reset)

@@ -1,10 +1,11 @@
-"""What Python gives a user's code is the universe's while one is open: time, chance, and what aiokafka walks.
+"""What Python gives to a user's code is the universe's while one is open: time, chance, and what aiokafka walks.
 
-Functions of Python's own modules are replaced, so `time.time()` and `random.random()` are the universe's wherever they are
-called from; a name that was taken out of a module before (`from time import time`), `datetime.now()` and other threads are
-not. Everything is put back when the universe is over.
+Functions of Python's own modules are replaced, so `time.time()`, `random.random()` and `uuid.uuid4()` are the universe's
+wherever they are called from. Not so `datetime.now()`, what was taken out of a module before (`from time import time`),
+and other threads.
 """
 
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 import logging
@@ -12,19 +13,19 @@ import os
 import random
 import sys
 import threading
-import time
+import time  # noqa: TID251 the one place where it is replaced
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from waterclock.simulation.world import NS, World
+from waterclock.simulation.world import MS, NS, World
 
-READING_NS = 1_000  # what one reading of a clock takes: a loop until some time ends
+READING_NS = 1_000  # what one reading of a clock takes: who waits for a moment by reading it comes there
 
 
 class OrderedSet(set[Any]):
-    """A set that is walked in one order: aiokafka has sets of names, and Python's order of those is another in each process."""
+    """A set that is walked in one order: Python's own order of names is another in each process."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(sorted(super().__iter__(), key=_rank))
@@ -36,78 +37,56 @@ class OrderedSet(set[Any]):
 
 
 def _rank(one: object) -> tuple[str, Any]:
-    kind = type(one).__name__
-    return kind, one if isinstance(one, str | int | tuple) else hash(one)
+    return type(one).__name__, one if isinstance(one, str | int | tuple) else hash(one)
 
 
-def _ordered(name: str) -> Callable[..., Any]:
-    plain = getattr(set, name)
+def _ordered(plain: Callable[..., set[Any]]) -> Callable[..., OrderedSet]:
     return lambda self, *others: OrderedSet(plain(self, *others))
 
 
 for _name in ("__or__", "__and__", "__sub__", "__xor__", "__rsub__", "union", "intersection", "difference", "copy"):
-    setattr(OrderedSet, _name, _ordered(_name))
+    setattr(OrderedSet, _name, _ordered(getattr(set, _name)))
 
 
-class Clocks:
-    """`time`'s functions, for the thread that runs the universe."""
+def _functions(world: World) -> dict[str, Callable[..., Any]]:
+    """Of `time`, as the universe has them."""
 
-    def __init__(self, world: World) -> None:
-        self._world, self._thread = world, threading.get_ident()
+    def ns() -> int:
+        now: int = max(world.clock_ns, world.now) + READING_NS
+        world.clock_ns = now
+        return now
 
-    def ns(self) -> int:
-        world = self._world
-        world.clock_ns = max(world.clock_ns, world.now) + READING_NS
-        return world.clock_ns  # type: ignore[no-any-return]
+    def date_ns() -> int:
+        return ns() + int(world.wall_shift_ms) * MS
 
-    def date_ns(self) -> int:
-        return self._world.wall_shift_ms * 1_000_000 + self.ns()  # type: ignore[no-any-return]
+    def sleep(seconds: float) -> None:
+        if world.thread is not None:
+            world.sleep(round(seconds * NS))
 
-    def sleep(self, seconds: float) -> None:
-        self._world.sleep(round(seconds * NS))
-
-    def instead(self, real: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args: (ours if threading.get_ident() == self._thread else real)(*args)
+    whole = {"time": date_ns, "monotonic": ns, "perf_counter": ns}
+    parts = {name: lambda read=read: read() / NS for name, read in whole.items()}
+    return {"sleep": sleep, **parts, **{f"{name}_ns": read for name, read in whole.items()}}
 
 
 @contextmanager
 def stand_ins(world: World) -> Iterator[None]:
-    """While it is open, time and chance are those of the universe."""
-    clocks, chance = Clocks(world), random.getstate()
-    functions = {
-        "time": lambda: clocks.date_ns() / NS,
-        "time_ns": clocks.date_ns,
-        "monotonic": lambda: clocks.ns() / NS,
-        "monotonic_ns": clocks.ns,
-        "perf_counter": lambda: clocks.ns() / NS,
-        "perf_counter_ns": clocks.ns,
-        "sleep": lambda seconds: clocks.sleep(seconds) if world.thread is not None else None,
-    }
-    draw = world.stream("urandom").randbytes
+    """While it is open, in this thread. Afterwards all is as it was."""
+    here, chance, draw = threading.get_ident(), random.getstate(), world.stream("urandom").randbytes
+
+    def put(where: Any, name: str, ours: Callable[..., Any]) -> None:
+        real = getattr(where, name)
+        both = lambda *args: (ours if threading.get_ident() == here else real)(*args)  # noqa: E731
+        stack.enter_context(patch.object(where, name, both))
+
     with ExitStack() as stack:
-        for name, ours in functions.items():
-            stack.enter_context(patch.object(time, name, clocks.instead(getattr(time, name), ours)))
-        stack.enter_context(patch.object(os, "urandom", clocks.instead(os.urandom, draw)))  # uuid.uuid4
-        stack.enter_context(patch.object(random, "_urandom", clocks.instead(os.urandom, draw)))  # secrets
-        _aiokafka(stack, world)
+        stack.callback(random.setstate, chance)
         random.seed(f"{world.seed}/random")
-        try:
-            yield
-        finally:
-            random.setstate(chance)
-
-
-class Told(logging.Handler):
-    """A library's log lines belong to the history."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(logging.INFO)
-        self._world = world
-
-    def emit(self, record: logging.LogRecord) -> None:
-        thread = self._world.thread
-        if thread is not None:
-            self._world.log(thread.process.name, record.levelname, record.getMessage())
+        for name, ours in _functions(world).items():
+            put(time, name, ours)
+        put(os, "urandom", draw)  # uuid.uuid4
+        put(random, "_urandom", draw)  # secrets
+        _aiokafka(stack, world)
+        yield
 
 
 def _aiokafka(stack: ExitStack, world: World) -> None:
@@ -119,9 +98,14 @@ def _aiokafka(stack: ExitStack, world: World) -> None:
     def append(self: Any, *, timestamp: int | None, **record: Any) -> Any:
         return plain(self, timestamp=int(time.time() * 1000) if timestamp is None else timestamp, **record)
 
+    def tell(record: logging.LogRecord) -> None:
+        if world.thread is not None:
+            world.log(world.thread.process.name, record.levelname, record.getMessage())
+
     stack.enter_context(patch.object(BatchBuilder, "append", append))
-    log = logging.getLogger("aiokafka")
-    stack.enter_context(patch.multiple(log, handlers=[Told(world)], propagate=False, level=logging.INFO))
     for name, module in sorted(sys.modules.items()):
         if name.startswith("aiokafka."):
             stack.enter_context(patch.multiple(module, create=True, set=OrderedSet, frozenset=OrderedSet))
+    for name, logger in sorted(logging.root.manager.loggerDict.items()):
+        if name.startswith("aiokafka") and isinstance(logger, logging.Logger):  # its lines are the history's
+            stack.enter_context(patch.multiple(logger, handle=tell, level=logging.INFO))

@@ -7,6 +7,7 @@ Rule 3: it begins again as under a supervisor: after a kill, and after an error 
     Any other error is the test's.
 """
 
+# mypy: disable-error-code="no-untyped-call, attr-defined, abstract"
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
@@ -92,14 +93,14 @@ class Universe:
     def __init__(self, seed: int, faults: Iterable[str], settings: Mapping[str, str]) -> None:
         self.seed = seed
         self._world = World(seed)
-        self._network = self._world.network = Network()
+        self._world.network = Network()
         files.NUMBER[0] = 1000
         self._rng = self._world.stream("universe")
         self._machine = Machine(self._world, self._rng, {"auto.create.topics.enable": "false", **settings})
         self._workers: list[Worker] = []
         self._told: list[str] = []
         self._failure: Exception | None = None
-        self._nemesis = Nemesis(self._world, self._network, self._machine, self._victims, faults, self.note)
+        self._nemesis = Nemesis(self._world, self._victims, self._machine, faults, self.note)
         self._machine.start()
         self._go(PATIENCE_S, lambda: self._machine.up)
 
@@ -118,6 +119,16 @@ class Universe:
             await admin.close()
 
         self._do("topic", make)
+
+    def send(self, topic: str, values: Iterable[bytes]) -> None:
+        """Records that are there before anybody begins."""
+
+        async def send() -> None:
+            async with AIOKafkaProducer(bootstrap_servers=self.bootstrap) as producer:
+                for value in values:
+                    await producer.send(topic, value)
+
+        self._do("send", send)
 
     def process(self, name: str, function: Callable[..., Awaitable[object]], *args: object) -> None:
         """Run `function(*args)` as a process: killed at any moment if the faults say so, and begun again."""
@@ -138,9 +149,10 @@ class Universe:
 
     def settle(self, until: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         """No faults any more, until `until()` is true; AssertionError where it is not after so much virtual time."""
+        __tracebackhide__ = True
         self._nemesis.end()
         if not self._go(seconds, until):
-            raise AssertionError(f"not settled after {seconds:g} virtual seconds without a fault")
+            raise AssertionError(f"not so after {seconds:g} virtual seconds without a fault")
 
     def records(self, topic: str) -> list[ConsumerRecord[Any, Any]]:
         """All that a topic holds, of transactions what is committed. Ends the faults."""
@@ -165,6 +177,7 @@ class Universe:
     # what happens
 
     def _go(self, seconds: float, until: Callable[[], bool]) -> bool:
+        __tracebackhide__ = True
         self._world.run(self._world.now + round(seconds * NS), until)
         if self._failure is not None:
             raise self._failure
