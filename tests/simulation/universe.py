@@ -9,7 +9,8 @@ from tests.simulation import clients
 from tests.simulation.clients import INPUT, OUTPUT, PLAIN, committed_records
 from tests.simulation.history import History
 from tests.simulation.kafka import Gone, Kafka
-from waterclock.simulation import disk, files, install
+from waterclock.broker import knobs
+from waterclock.simulation import disk, install
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
 from waterclock.simulation.world import MS, NS, US, World
@@ -127,7 +128,6 @@ class Universe:
     def __init__(self, seed, trace=None, seconds=20):
         self.world = World(seed, trace)
         self.network = self.world.network = Network()
-        files.NUMBER[0] = 1000
         self.rng = self.world.stream("universe")
         self.history = History(self.world)
         self.history.sources = {}
@@ -142,16 +142,16 @@ class Universe:
     def knobs(self):
         """What is fixed in the product, and rare at its size, comes in small sizes too."""
         rng = self.rng
-        import waterclock.broker.flusher as flusher
-        from waterclock.broker.log import partition, write_ahead
-        from waterclock.broker.store import file
-
-        write_ahead.ROOM = rng.choice((24 << 10, 64 << 10, 1 << 20))
-        write_ahead.SMALL = flusher.SMALL = rng.choice((300, 2 << 10, 16 << 10))
-        write_ahead.MOST = flusher.MOST = rng.choice((4 << 10, 16 << 10))
-        partition.SNAPSHOT_EVERY = rng.choice((2 << 10, 20 << 10, 4 << 20))
-        file.RESERVED = rng.choice((256, 4 << 10, 64 << 10))
-        file.RENEW = rng.choice((1 << 10, 8 << 10, 1 << 20))
+        knobs.turn(
+            knobs.Knobs(
+                ahead_room=rng.choice((24 << 10, 64 << 10, 1 << 20)),
+                ahead_small=rng.choice((300, 2 << 10, 16 << 10)),
+                ahead_most=rng.choice((4 << 10, 16 << 10)),
+                snapshot_every=rng.choice((2 << 10, 20 << 10, 4 << 20)),
+                store_reserved=rng.choice((256, 4 << 10, 64 << 10)),
+                store_renew=rng.choice((1 << 10, 8 << 10, 1 << 20)),
+            )
+        )
         self.settings = {
             "log.segment.bytes": str(rng.choice((20_000, 60_000, 1 << 20))),
             "log.initial.task.delay.ms": str(rng.choice((500, 30_000))),

@@ -1,16 +1,16 @@
 """The faults of a universe that runs a user's code: when, which and where is the seed's choice."""
 
-# mypy: disable-error-code="no-untyped-call, attr-defined, union-attr"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-from waterclock.simulation.machine import Machine
+from waterclock.simulation.broker_node import BrokerNode
+from waterclock.simulation.network import USUAL_DELAY_NS
 from waterclock.simulation.processes import Process
 from waterclock.simulation.user_loop import UserLoop
-from waterclock.simulation.world import MS, NS, US, World
+from waterclock.simulation.world import MS, NS, USUAL_FLUSH_NS, World
 
 FAULTS = ("kill", "freeze", "power_cut", "reset", "slow_disk", "full_disk", "slow_network")
 
@@ -32,7 +32,7 @@ class Nemesis:
     """`victims` are asked for at each fault, the broker's machine is the first; `tell` hears what happened."""
 
     def __init__(
-        self, world: World, victims: Callable[[], list[Victim]], machine: Machine, faults: Iterable[str],
+        self, world: World, victims: Callable[[], list[Victim]], machine: BrokerNode, faults: Iterable[str],
         tell: Callable[[str], object],
     ) -> None:  # fmt: skip
         self._world, self._victims, self._machine, self._tell = world, victims, machine, tell
@@ -88,8 +88,9 @@ class Nemesis:
     def _freeze(self, alive: list[Victim]) -> None:
         for victim in self._rng.sample(alive, min(1, len(alive))):
             lasts = self._rng.choice((500 * MS, 5 * NS, 30 * NS))  # the last is longer than a group's session
-            self._tell(f"{victim.name} stands still for {lasts / NS:g} s")
-            victim.process.frozen_until = self._world.now + lasts
+            if victim.process is not None:
+                self._tell(f"{victim.name} stands still for {lasts / NS:g} s")
+                victim.process.frozen_until = self._world.now + lasts
 
     def _reset(self, alive: list[Victim]) -> None:
         pairs = list(self._world.network.pairs)
@@ -116,5 +117,5 @@ class Nemesis:
 
     def _usual(self) -> None:
         """The disk has room, and both it and the network are as quick as ever."""
-        self._world.fsync_ns, self._machine.disk.full = (200 * US, 4 * MS), False
-        self._world.network.delay = (20 * US, 2 * MS)
+        self._world.fsync_ns, self._machine.disk.full = USUAL_FLUSH_NS, False
+        self._world.network.delay = USUAL_DELAY_NS

@@ -5,7 +5,6 @@ wherever they are called from. Not so `datetime.now()`, what was taken out of a 
 and other threads.
 """
 
-# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 import logging
@@ -52,12 +51,12 @@ def _functions(world: World) -> dict[str, Callable[..., Any]]:
     """Of `time`, as the universe has them."""
 
     def ns() -> int:
-        now: int = max(world.clock_ns, world.now) + READING_NS
+        now = max(world.clock_ns, world.now) + READING_NS
         world.clock_ns = now
         return now
 
     def date_ns() -> int:
-        return ns() + int(world.wall_shift_ms) * MS
+        return ns() + world.wall_shift_ms * MS
 
     def sleep(seconds: float) -> None:
         if world.thread is not None:

@@ -7,11 +7,9 @@ Rule 3: it begins again as under a supervisor: after a kill, and after an error 
     Any other error is the test's.
 """
 
-# mypy: disable-error-code="no-untyped-call, attr-defined, abstract"
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -23,8 +21,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
 from waterclock.errors import UsageError, meant
-from waterclock.simulation import files, install
-from waterclock.simulation.machine import HOST, PORT, Machine
+from waterclock.simulation.broker_node import HOST, PORT, BrokerNode
+from waterclock.simulation.install import installed, sweep
 from waterclock.simulation.nemesis import FAULTS, Nemesis, Victim
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
@@ -58,7 +56,7 @@ class Worker:
 
     def start(self) -> None:
         process = self.process = Process(self.name)
-        process.loop = UserLoop(process)
+        process.loop = UserLoop(process)  # type: ignore[abstract]
         process.main(self._live(process))
 
     async def _live(self, process: Process) -> None:
@@ -92,15 +90,14 @@ class Universe:
 
     def __init__(self, seed: int, faults: Iterable[str], settings: Mapping[str, str]) -> None:
         self.seed = seed
-        self._world = World(seed)
-        self._world.network = Network()
-        files.NUMBER[0] = 1000
-        self._rng = self._world.stream("universe")
-        self._machine = Machine(self._world, self._rng, {"auto.create.topics.enable": "false", **settings})
+        self.world = World(seed)
+        self.world.network = Network()
+        self._rng = self.world.stream("universe")
+        self._machine = BrokerNode(self.world, self._rng, {"auto.create.topics.enable": "false", **settings})
         self._workers: list[Worker] = []
         self._told: list[str] = []
         self._failure: Exception | None = None
-        self._nemesis = Nemesis(self._world, self._victims, self._machine, faults, self.note)
+        self._nemesis = Nemesis(self.world, self._victims, self._machine, faults, self.note)
         self._machine.start()
         self._go(PATIENCE_S, lambda: self._machine.up)
 
@@ -178,10 +175,10 @@ class Universe:
 
     def _go(self, seconds: float, until: Callable[[], bool]) -> bool:
         __tracebackhide__ = True
-        self._world.run(self._world.now + round(seconds * NS), until)
+        self.world.run(self.world.now + round(seconds * NS), until)
         if self._failure is not None:
             raise self._failure
-        for kind, story in self._world.problems:
+        for kind, story in self.world.problems:
             raise RuntimeError(f"the simulated broker failed, and that is a defect of waterclock: {kind}: {story}")
         return until()
 
@@ -199,17 +196,17 @@ class Universe:
         return results[0]
 
     def later(self, least_ns: int, most_ns: int, deed: Callable[[], object]) -> None:
-        self._world.at(self._world.now + self._rng.randrange(least_ns, most_ns), deed)
+        self.world.at(self.world.now + self._rng.randrange(least_ns, most_ns), deed)
 
     def fail(self, error: Exception, name: str) -> None:
         """What is no passing error ends the history, and is raised where the test waits."""
         self.note(f"{name} ended: {type(error).__name__}: {error}")
-        self._failure, self._world.stop = error, True
+        self._failure, self.world.stop = error, True
 
     def note(self, what: str) -> None:
         """A line of the history."""
-        self._world.log(what)
-        self._told.append(f"{self._world.now / NS - 1000:9.3f} s  {what}")
+        self.world.log(what)
+        self._told.append(f"{self.world.now / NS - 1000:9.3f} s  {what}")
 
     def story(self) -> str:
         """The seed, and the last that happened."""
@@ -218,48 +215,39 @@ class Universe:
     @property
     def digest(self) -> str:
         """Of the whole history: equal where nothing differs."""
-        return self._world.digest.hexdigest()
-
-    def bury(self) -> None:
-        """Nothing of it ever goes on."""
-        for process in [*self._world.processes, *self._world.graveyard]:
-            process.alive = False
-        World.now_world = None
+        return self.world.digest.hexdigest()
 
 
 @contextmanager
-def universe(
-    seed: int, faults: Iterable[str] = FAULTS, settings: Mapping[str, str] | None = None
-) -> Iterator[Universe]:
-    """A simulated broker with a user's processes around it; `settings` are the broker's."""
+def universe(seed: int, faults: Iterable[str], settings: Mapping[str, str] | None) -> Iterator[Universe]:
+    """What `waterclock.testing.universe` is."""
     faults = tuple(faults)
+    if asyncio._get_running_loop() is not None:
+        raise UsageError("a universe has loops of its own: ask for it in a plain function, not in a coroutine")
     for fault in faults:
         if fault not in FAULTS:
             raise UsageError(f"there is no fault {fault!r}: {meant(fault, FAULTS)}")
-    install.install()
-    collects = gc.isenabled()
-    gc.disable()  # what is freed when is no choice of the seed's
-    made = Universe(seed, faults, settings or {})
+    with _unheard(), installed():
+        made = Universe(seed, faults, settings or {})
+        try:
+            with stand_ins(made.world):
+                yield made
+        except BaseException as error:
+            error.add_note(made.story())
+            raise
+        finally:
+            made.world.over()
+            World.now_world = None
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """At the end what belonged to killed processes is unwound: it can do nothing any more, and what it says is not heard."""
     try:
-        with stand_ins(made._world):
-            yield made
-    except BaseException as error:
-        error.add_note(made.story())
-        raise
+        yield
     finally:
-        made.bury()
-        del made
-        _free()
-        if collects:
-            gc.enable()
-
-
-def _free() -> None:
-    """What belonged to killed processes is unwound, and cannot do anything any more; nobody wants to hear of it."""
-    told, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
+        told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            gc.collect()
-    finally:
+            sweep()
         sys.unraisablehook = told

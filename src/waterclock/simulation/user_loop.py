@@ -4,7 +4,7 @@ Rule 1: futures and tasks are numbered, and their hash is the number: a set of t
 Rule 2: tasks stay referenced until the universe is over: what belonged to a killed process is not unwound in its midst.
 """
 
-# mypy: disable-error-code="override, no-untyped-call"
+# mypy: disable-error-code="override, assignment"
 from __future__ import annotations
 
 import asyncio

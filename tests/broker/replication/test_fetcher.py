@@ -30,6 +30,7 @@ from tests.broker.replication.pairs import (
     values,
 )
 from waterclock.broker import Broker
+from waterclock.broker.knobs import Knobs, turned
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed
@@ -173,9 +174,8 @@ def test_a_large_store_is_copied_whole(tmp_path: Path, monkeypatch: pytest.Monke
         assert both.two.call(lambda: both.two.inside.store.load("probe")) == {f"{n}": n for n in range(100)}
 
 
-def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "RENEW", 2000)
-    with pair(tmp_path) as both:
+def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path) -> None:
+    with turned(Knobs(journal_renew=2000)), pair(tmp_path) as both:
         for number in range(100):
             both.one.call(partial(both.one.inside.store.put, "probe", "k", number))
         both.one.create_topic("last")

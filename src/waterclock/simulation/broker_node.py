@@ -1,6 +1,5 @@
 """A machine of a universe: its disk, and the broker that runs on it and comes back by itself."""
 
-# mypy: disable-error-code="no-untyped-call, attr-defined, arg-type"
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from waterclock.broker.follower import Follower
 from waterclock.broker.roles import Roles
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
-from waterclock.simulation import install
+from waterclock.simulation.clocks import Clock, Machine
 from waterclock.simulation.disk import Disk
 from waterclock.simulation.network import Socket
 from waterclock.simulation.processes import Process
@@ -20,7 +19,7 @@ from waterclock.simulation.world import MS, NS, World
 HOST, PORT = "127.0.0.1", 9092
 
 
-class Machine:
+class BrokerNode:
     def __init__(self, world: World, rng: Random, settings: Mapping[str, str]) -> None:
         self.name, self.disk = "broker", Disk("broker")
         self._world, self._rng, self._settings = world, rng, settings
@@ -39,8 +38,8 @@ class Machine:
 
     async def _serve(self, process: Process) -> None:
         roles = Roles(
-            "/data/broker", HOST, PORT, Settings(self._settings), Access(), install.Clock(process), self._taken,
-            None, install.Machine(process),
+            "/data/broker", HOST, PORT, Settings(self._settings), Access(), Clock(process), self._taken,
+            None, Machine(process),
         )  # fmt: skip
         try:
             await roles.begin()
@@ -67,8 +66,8 @@ class Machine:
         """As a kill, but nobody is told, and what was not flushed may be gone."""
         if self.process is not None:
             for sock in self.process.sockets.values():
-                sock.silent = True
                 if isinstance(sock, Socket):
+                    sock.silent = True
                     self._unheard.append(sock.peer)
             self.kill()
             self.disk.cut_power()
