@@ -137,6 +137,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.sections.append(("universe", f"{world.story()}\nto repeat it: {again}"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Universes come first: the session's broker cannot run in the same process meanwhile."""
+    items.sort(key=lambda item: "kafka_universe" not in getattr(item, "fixturenames", ()))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(SEED, type=int, metavar="N", help="run the tests of kafka_universe with this seed alone")
 

@@ -54,6 +54,10 @@ class BrokerNode:
         self.up = True
         self._world.log(self.name, "is up")
 
+    def place(self) -> str:
+        """Of no interest."""
+        return ""
+
     def kill(self) -> None:
         """Its process ends, and is started again after a while."""
         if self.process is not None:

@@ -27,6 +27,8 @@ class Victim(Protocol):
 
     def kill(self) -> None: ...
 
+    def place(self) -> str: ...
+
 
 class Nemesis:
     """`victims` are asked for at each fault, the broker's machine is the first; `tell` hears what happened."""
@@ -79,7 +81,7 @@ class Nemesis:
 
     def _end_of(self, victim: Victim, process: Process | None, deed: Callable[[], object], how: str) -> None:
         if victim.process is process is not None and not self._quiet:
-            self._tell(f"{victim.name} {how}")
+            self._tell(f"{victim.name} {how}{victim.place()}")
             deed()
 
     def _power_cut(self, alive: list[Victim]) -> None:

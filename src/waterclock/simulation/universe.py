@@ -12,28 +12,25 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError
 
 from waterclock.errors import UsageError, meant
 from waterclock.simulation.broker_node import HOST, PORT, BrokerNode
 from waterclock.simulation.install import installed, sweep
 from waterclock.simulation.nemesis import FAULTS, Nemesis, Victim
 from waterclock.simulation.network import Network
-from waterclock.simulation.processes import Process
 from waterclock.simulation.stand_ins import stand_ins
-from waterclock.simulation.user_loop import UserLoop
+from waterclock.simulation.user_process import UserProcess
 from waterclock.simulation.world import MS, NS, World, world
 
 T = TypeVar("T")
 PATIENCE_S = 300
 TOLD = 25  # of the last events, where a test fails
-PASSING = (KafkaError, OSError, TimeoutError)
 
 
 class Table(dict[Any, Any]):
@@ -47,42 +44,6 @@ class Table(dict[Any, Any]):
         await asyncio.sleep(chance.uniform(0.0005, 0.005))
 
 
-class Worker:
-    """A process of the user's, begun again whenever it was killed."""
-
-    def __init__(self, universe: Universe, name: str, run: Callable[[], Awaitable[object]]) -> None:
-        self.name, self._run, self._universe = name, run, universe
-        self.process: Process | None = None
-
-    def start(self) -> None:
-        process = self.process = Process(self.name)
-        process.loop = UserLoop(process)  # type: ignore[abstract]
-        process.main(self._live(process))
-
-    async def _live(self, process: Process) -> None:
-        universe = self._universe
-        try:
-            await self._run()
-        except PASSING as error:
-            universe.note(f"{self.name} ended: {type(error).__name__}: {error}")
-            self.kill()
-        except Exception as error:
-            universe.fail(error, self.name)
-            self.end()
-        else:
-            universe.note(f"{self.name} is done")
-            self.end()
-
-    def end(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process = None
-
-    def kill(self) -> None:
-        self.end()
-        self._universe.later(10 * MS, 2 * NS, self.start)
-
-
 class Universe:
     """What `universe()` hands out. `bootstrap` is for `bootstrap_servers`."""
 
@@ -94,7 +55,7 @@ class Universe:
         self.world.network = Network()
         self._rng = self.world.stream("universe")
         self._machine = BrokerNode(self.world, self._rng, {"auto.create.topics.enable": "false", **settings})
-        self._workers: list[Worker] = []
+        self._workers: list[UserProcess] = []
         self._told: list[str] = []
         self._failure: Exception | None = None
         self._nemesis = Nemesis(self.world, self._victims, self._machine, faults, self.note)
@@ -112,8 +73,10 @@ class Universe:
         async def make() -> None:
             admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
             await admin.start()
-            await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(settings or {}))])
+            made = await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(settings or {}))])
             await admin.close()
+            if refused := [why for _, code, *why in made.topic_errors if code]:
+                raise ValueError(f"the topic {name!r} was refused: {refused[0][0]}")
 
         self._do("topic", make)
 
@@ -127,11 +90,11 @@ class Universe:
 
         self._do("send", send)
 
-    def process(self, name: str, function: Callable[..., Awaitable[object]], *args: object) -> None:
+    def process(self, name: str, function: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
         """Run `function(*args)` as a process: killed at any moment if the faults say so, and begun again."""
         if any(worker.name == name for worker in self._workers):
             raise ValueError(f"there is a process {name!r} already")
-        self._workers.append(worker := Worker(self, name, lambda: function(*args)))
+        self._workers.append(worker := UserProcess(self, name, lambda: function(*args)))
         self.later(0, 100 * MS, worker.start)
 
     def table(self) -> Table:
@@ -182,15 +145,14 @@ class Universe:
             raise RuntimeError(f"the simulated broker failed, and that is a defect of waterclock: {kind}: {story}")
         return until()
 
-    def _do(self, name: str, function: Callable[[], Awaitable[T]]) -> T:
+    def _do(self, name: str, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run one coroutine to its end, by a process of its own."""
         results: list[T] = []
 
         async def keep() -> None:
             results.append(await function())
 
-        worker = Worker(self, name, keep)
-        worker.start()
+        UserProcess(self, name, keep).start()
         if not self._go(PATIENCE_S, lambda: bool(results)):
             raise RuntimeError(f"{name} took more than {PATIENCE_S} virtual seconds")
         return results[0]
@@ -198,10 +160,12 @@ class Universe:
     def later(self, least_ns: int, most_ns: int, deed: Callable[[], object]) -> None:
         self.world.at(self.world.now + self._rng.randrange(least_ns, most_ns), deed)
 
-    def fail(self, error: Exception, name: str) -> None:
-        """What is no passing error ends the history, and is raised where the test waits."""
-        self.note(f"{name} ended: {type(error).__name__}: {error}")
-        self._failure, self.world.stop = error, True
+    def ended(self, name: str, error: Exception | None, passing: bool) -> None:
+        """A process has ended. An error that does not pass ends the history, and is raised where the test waits."""
+        if name in [worker.name for worker in self._workers]:
+            self.note(f"{name} is done" if error is None else f"{name} ended: {error!r}")
+        if error is not None and not passing:
+            self._failure, self.world.stop = error, True
 
     def note(self, what: str) -> None:
         """A line of the history."""
@@ -242,7 +206,7 @@ def universe(seed: int, faults: Iterable[str], settings: Mapping[str, str] | Non
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """At the end what belonged to killed processes is unwound: it can do nothing any more, and what it says is not heard."""
+    """At the end what belonged to killed processes is unwound: it can do nothing any more, and is not heard."""
     try:
         yield
     finally:
