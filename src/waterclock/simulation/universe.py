@@ -191,7 +191,7 @@ def universe(seed: int, faults: Iterable[str], settings: Mapping[str, str] | Non
     for fault in faults:
         if fault not in FAULTS:
             raise UsageError(f"there is no fault {fault!r}: {meant(fault, FAULTS)}")
-    with _unheard(), installed():
+    with installed(), _unheard():
         made = Universe(seed, faults, settings or {})
         try:
             with stand_ins(made.world):
