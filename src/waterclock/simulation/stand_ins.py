@@ -93,6 +93,8 @@ def stand_ins(world: World) -> Iterator[None]:
 
 def _aiokafka(stack: ExitStack, world: World) -> None:
     """Its sets have an order, and its records the universe's date: its compiled part reads a clock of its own."""
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from aiokafka.producer.message_accumulator import BatchBuilder
 
     plain = BatchBuilder.append
@@ -105,6 +107,9 @@ def _aiokafka(stack: ExitStack, world: World) -> None:
             world.log(world.thread.process.name, record.levelname, record.getMessage())
 
     stack.enter_context(patch.object(BatchBuilder, "append", append))
+    # what it counts and keeps in classes would go on from one universe to the next
+    stack.enter_context(patch.object(AIOKafkaProducer, "_PRODUCER_CLIENT_ID_SEQUENCE", 0, create=True))
+    stack.enter_context(patch.multiple(StickyPartitionAssignor, member_assignment=None, generation=-1))
     for name, module in sorted(sys.modules.items()):
         if name.startswith("aiokafka."):
             stack.enter_context(patch.multiple(module, create=True, set=OrderedSet, frozenset=OrderedSet))

@@ -107,11 +107,11 @@ class Universe:
         self._nemesis.begin()
         return self._go(seconds, until)
 
-    def settle(self, until: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-        """No faults any more, until `until()` is true; AssertionError where it is not after so much virtual time."""
+    def settle(self, until: Callable[[], bool] | None = None, seconds: float = PATIENCE_S) -> None:
+        """No faults any more, for so much virtual time or until `until()`; AssertionError where that does not come."""
         __tracebackhide__ = True
         self._nemesis.end()
-        if not self._go(seconds, until):
+        if not self._go(seconds, until or (lambda: False)) and until is not None:
             raise AssertionError(f"not so after {seconds:g} virtual seconds without a fault")
 
     def records(self, topic: str) -> list[ConsumerRecord[Any, Any]]:

@@ -39,7 +39,8 @@ class UserLoop(Loop):
 
     def __init__(self, process: Process) -> None:
         super().__init__(process)
-        self._made = self.steps = 0
+        self._made = len(self.world.graveyard) << 24  # no two tasks of a universe have one number
+        self.steps = 0
         self._tasks: list[NumberedTask] = []
         self.deed: Callable[[], object] = lambda: None
 
