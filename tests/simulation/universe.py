@@ -547,6 +547,4 @@ def run(seed, trace=None, seconds=20, kind=Universe):
     try:
         return universe.run()
     finally:
-        for process in [*universe.world.processes, *universe.world.graveyard]:
-            process.alive = False
-        World.now_world = universe.world
+        universe.world.over()

@@ -70,7 +70,7 @@ class Loop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """What nobody caught is a problem."""
         error = context.get("exception")
-        if self.process.alive and not isinstance(error, Killed):
+        if self.process.alive:
             story = f"{self.process.name}: {context.get('message')}: {type(error).__name__}: {error}"
             self.world.problem("exception", story)
 
@@ -182,7 +182,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def run_ready_forever(self) -> None:
         """What its thread does."""
-        here, ready, random = self.world, self._ready, self._random
+        here, process, ready, random = self.world, self.process, self._ready, self._random
         while True:
             if self._hot:
                 self._poll()
@@ -195,6 +195,8 @@ class Loop(asyncio.AbstractEventLoop):
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
+                    if not process.alive:  # it is being unwound
+                        raise Killed
                 if random() < 0.05:  # another thread has the interpreter
                     here.sleep(1 + int(random() * 40 * US))
             here.sleep(1 + int(random() * 10 * US))

@@ -36,19 +36,21 @@ class Process:
         self.files: dict[int, OpenFile] = {}
         self.sockets: dict[int, Socket | ListeningSocket] = {}
         self.task: asyncio.Task[Any] | None = None
+        self._coroutine: Coroutine[Any, Any, object] | None = None
         self.loop = Loop(self)  # type: ignore[abstract]
         self.world.processes.append(self)
 
     def main(self, coroutine: Coroutine[Any, Any, object]) -> Thread:
         """Run a coroutine as its main task, in a thread that is the loop's."""
         thread = Thread(process=self, target=self.loop.run_ready_forever, name="loop")
-        thread.loop, self.loop.thread = self.loop, thread
-        self.loop.call_soon(self._begin, coroutine)
+        thread.loop, self.loop.thread, self._coroutine = self.loop, thread, coroutine
+        self.loop.call_soon(self._begin)
         thread.start()
         return thread
 
-    def _begin(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        self.task = self.loop.create_task(coroutine)
+    def _begin(self) -> None:
+        assert self._coroutine is not None
+        self.task = self.loop.create_task(self._coroutine)
         self.task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -82,6 +84,14 @@ class Process:
         self.world.graveyard.append(self)  # greenlets that are never resumed, until the history is over
         for sock in list(self.sockets.values()):
             sock.process_died()
+
+    def end(self) -> None:
+        """The history is over: nothing of it is left behind."""
+        self.alive = False
+        for thread in self.threads:
+            thread.end()
+        if self.task is None and self._coroutine is not None:  # it was killed before it began
+            self._coroutine.close()
 
     def exit(self, code: int) -> None:
         """It ends itself, and never comes back from here."""

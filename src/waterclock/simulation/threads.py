@@ -10,6 +10,7 @@ import sys
 from asyncio import tasks
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -83,6 +84,11 @@ class Thread:
         else:
             self._resume_loop(self.loop)
         here.thread = None
+
+    def end(self) -> None:
+        """Unwind it: its process is dead, so every system call of it raises Killed."""
+        with suppress(Killed):  # one that has not begun
+            self._greenlet.throw(Killed)
 
     def _resume_loop(self, loop: Loop) -> None:
         asyncio._set_running_loop(loop)

@@ -3,7 +3,8 @@
 Rule 1: everything that happens is an event of one heap, (moment, number); whoever wants a choice asks a stream of the seed.
 Rule 2: a simulated thread is a greenlet. It runs until it blocks, sleeps or makes a system call (`breathe`): there the
     world may let others run, take time, kill the process, or cut the power.
-Rule 3: a process that is dead never runs again: nothing of it is unwound, its system calls have no effect.
+Rule 3: a process that is dead never runs again: nothing of it is unwound before the history is over (`World.over`), and its
+    system calls have no effect then.
 Rule 4: time moves only between events. A callback takes no time but what the seed gives it.
 Rule 5: who sleeps while nobody else has anything to do before goes on at once, at that later moment: the order is the same,
     and two switches of greenlets are saved.
@@ -122,9 +123,10 @@ class World:
         return self.wall_shift_ms + self.now // MS + skew_ms
 
     def over(self) -> None:
-        """Nothing of it runs again: what is left of its processes is freed as garbage, and does nothing any more."""
+        """The history is over: its threads are unwound, without any effect, so that nothing of it stays in memory."""
+        self.thread = None
         for process in [*self.processes, *self.graveyard]:
-            process.alive = False
+            process.end()
         self._heap.clear()
 
     # What threads do
@@ -139,6 +141,7 @@ class World:
     def park(self) -> None:
         """Wait until somebody resumes this thread."""
         self.switches += 1
+        self.running()
         self.hub.switch()
         self.running()
 

@@ -327,6 +327,19 @@ class Partition:
                 return Slice(segment, at, size)
         return None
 
+    def resumes_at(self, offset: int) -> int | None:
+        """Where the log goes on, if nothing is left from `offset` to its end; None if something is, or it is the end."""
+        active = self.active
+        lost = not active.size and offset < active.base and self.read(offset, 1, self.durable) is None
+        return active.base if lost else None
+
+    def resume(self, offset: int) -> None:
+        """Go on at `offset`, behind the end of what is durable; before it nothing is left at the leader either."""
+        if not self.active.size:  # an empty segment has no next one
+            self.segments.pop().delete()
+        self.end = self.durable = offset
+        self.roll()
+
     def _holds(self, segment: Segment, offset: int) -> bool:
         """Whether a batch at or after `offset` lies in the segment: a compacted one may end early."""
         if segment is self.active:
