@@ -11,7 +11,6 @@ import builtins
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from docsite.pages import ROOT
 from docsite.tables import error_classes
@@ -35,7 +34,7 @@ PARTS = {
     "Spark, Java and the rest": ("spark", "streaming", "web", "cli.py"),
 }
 _SQL = re.compile(
-    r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) "
+    r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|FROM|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) "
     r"|^[a-z]+ (?:string|int|long|binary), "
 )
 
@@ -43,7 +42,7 @@ _SQL = re.compile(
 def messages() -> dict[str, list[str]]:
     """Heading -> its messages, each once, by the alphabet."""
     found: dict[str, set[str]] = {heading: set() for heading in PARTS}
-    seen: set[Path] = set()
+    seen = {SOURCE / "spark" / "progress.py"}  # whose lines are no messages
     for heading, places in PARTS.items():
         for place in places:
             path = SOURCE / place
@@ -103,23 +102,43 @@ def _text(node: ast.AST) -> str | None:
     if isinstance(node, ast.FormattedValue):
         return _text(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) or _put_in(part) for part in node.values)
+        text = "".join(_text(part) or f"\0{_put_in(part)}\0" for part in node.values)
+        text = re.sub(r"(\0[.\w]+\0)(\0[.\w]+\0)+", r"\1...", text)
+        return re.sub(r"(?<=\w)\0[.\w]+\0|\0[.\w]+\0(?=\w)", "...", text).replace("\0", "")  # inside of a word
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _text(node.left), _text(node.right)
         return None if left is right is None else (left or "...") + (right or "...")
     return None
 
 
+# what says too little as a name of the code, or looks like a word of SQL
+_CLEARER = {
+    **dict.fromkeys(("SAID", "STRERROR", "ERROR"), "REASON"),
+    "WHERE": "PLACE",
+    "DESCRIBE": "TABLE",
+    "GIVEN": "VALUE",
+}
+
+
 def _put_in(part: ast.AST) -> str:
-    """What stands for a value: the last name in capitals.
+    """What stands for a value: its name in capitals. A function that is called is no name of what it gives; what it is
+    called with is, or whose it is.
 
     >>> _put_in(ast.parse("self._path.name", mode="eval").body), _put_in(ast.parse("', '.join(names)", mode="eval").body)
     ('NAME', 'NAMES')
+    >>> texts = "totals.get('held')", "words_of(error)", "where", "next()"
+    >>> [_put_in(ast.parse(text, mode="eval").body) for text in texts]
+    ['TOTALS', 'REASON', 'PLACE', '...']
     """
     value = part.value if isinstance(part, ast.FormattedValue) else part
-    names = [_name(each) for each in ast.walk(value) if isinstance(each, ast.Name | ast.Attribute)]
-    names = [name for name in names if name not in {"join", "self", "str", "repr", "len", "min", "max", "first_line"}]
-    word = names[0].strip("_").upper() if names else ""
+    called = {id(each.func) for each in ast.walk(value) if isinstance(each, ast.Call)}
+    named = (each for each in ast.walk(value) if isinstance(each, ast.Name | ast.Attribute) and id(each) not in called)
+    names = [
+        name
+        for each in named
+        if (name := _name(each).strip("_").upper()) not in {"SELF", "STR", "MAP", "OS", "SOCKET", "JSON"}
+    ]
+    word = _CLEARER.get(names[0], names[0]) if names else ""
     return word if re.fullmatch(r"[A-Z_]{2,}", word) else "..."
 
 

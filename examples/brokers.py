@@ -17,7 +17,8 @@ def check_for_kafka() -> None:
     if not any(apache.LIB.glob("kafka_*.jar")) and not (shutil.which("mvn") and shutil.which(apache.JAVA)):
         raise EnvironmentMissing(
             "Apache Kafka needs Java 17 and Maven: install them (Debian: apt install default-jre-headless maven), or take "
-            "--on own"
+            "--on own",
+            door="" if shutil.which(apache.JAVA) else "spark",  # doctor knows Java, and no Maven
         )
 
 

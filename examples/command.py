@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.arguments import Command, count, describe
+from waterclock.doctor.command import DOORS
 from waterclock.errors import EnvironmentMissing, pip_install
 
 LESSONS = {
@@ -88,6 +89,8 @@ def _share(text: str) -> float:
 
 def _lesson(arguments: argparse.Namespace) -> int:
     _check_for(("kio", "confluent_kafka"), ("broker", "kafka"))
+    if arguments.lesson == "binlog" and find_spec("pyarrow") is None:  # of the extra spark, which brings all of Spark
+        raise EnvironmentMissing("pyarrow is missing, and this demo needs it: pip install pyarrow")
     lesson = import_module(f"waterclock.examples.lessons.{arguments.lesson}").lesson()
     print(lesson.as_json() if arguments.json else lesson.as_text())
     return 0
@@ -134,4 +137,5 @@ def _check_for(packages: tuple[str, ...], extras: tuple[str, ...]) -> None:
     """EnvironmentMissing where one of the packages is not there: before minutes are spent."""
     for name in packages:
         if find_spec(name) is None:
-            raise EnvironmentMissing(f"{name} is missing, and this demo needs it: {pip_install(*extras)}")
+            doors = " ".join(extra for extra in extras if extra in DOORS)
+            raise EnvironmentMissing(f"{name} is missing, and this demo needs it: {pip_install(*extras)}", door=doors)

@@ -111,7 +111,7 @@ def test_a_databases_changes_are_copied(tmp_path: Path, empty: Path) -> None:
 @pytest.mark.spark
 def test_the_pipeline_writes_its_event_and_that_it_is_unpaid(tmp_path: Path, empty: Path) -> None:
     pytest.importorskip("pyspark")
-    assert run_page(door("Pipelines on Spark", tmp_path), empty) == 2
+    assert run_page(door("Pipelines on Spark", tmp_path), empty) == 2  # the console shows these rows too
     with closing(sqlite3.connect(empty / "orders.db")) as db:
         rows = db.execute("SELECT kind, key, rule, due FROM results").fetchall()
     assert rows == [

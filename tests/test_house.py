@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.rooms import EXCEPTIONS_INSIDE, FLUSHES, INSIDE, MAY_IMPORT, ONLY_IN
+from waterclock.outside import DOORS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "waterclock"
@@ -56,6 +57,8 @@ def imported(path: Path) -> Iterator[str]:
         else:
             assert node.level == 0, f"{path} imports relatively"
             yield node.module or ""
+            if node.module == "waterclock.outside":  # what it hands on is Python's own
+                yield from (alias.name for alias in node.names)
 
 
 def our_rooms(path: Path) -> set[str]:
@@ -187,6 +190,22 @@ def test_a_module_is_imported_only_in_its_room(module: str) -> None:
         str(path.relative_to(PACKAGE)) for path in MODULES for name in imported(path) if name.split(".")[0] == module
     }
     assert {user for user in users if not user.startswith(ONLY_IN[module] or ("nowhere",))} == set()
+
+
+@pytest.mark.parametrize("room", ["broker", "relay", "cdc", "kafka", "disk"])
+def test_what_is_outside_of_a_process_is_taken_from_the_one_door(room: str) -> None:
+    """Python's own modules but for their types, and `open`: what goes around the door is real in a simulation."""
+    outside, types = {*DOORS, "multiprocessing", "random", "time"} - {"open_file", "open_connection"}, {"UUID"}
+    found = set()
+    for path in (p for p in MODULES if room_of(p) == room):
+        for node in ast.walk(tree_of(path)):
+            direct = isinstance(node, ast.Import) and any(alias.name.split(".")[0] in outside for alias in node.names)
+            part = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in outside
+            taken = isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} - types
+            opens = isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "asyncio.open_connection")
+            if direct or (part and taken) or opens:
+                found.add(f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}")
+    assert found == set()
 
 
 def test_what_stands_on_a_driver_uses_no_private_name_of_it() -> None:

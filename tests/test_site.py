@@ -17,7 +17,7 @@ pytest.importorskip("zensical")
 pytest.importorskip("pyarrow")
 
 from docsite import __main__ as site
-from docsite import files, pages, promises, python, tables
+from docsite import files, messages, pages, promises, python, tables
 
 from waterclock import cli, errors, pytest_plugin
 from waterclock.broker.settings import SETTINGS
@@ -259,6 +259,6 @@ def test_what_came_of_a_promise_is_what_pytest_reports(forms: str, outcome: str)
 
 
 def test_what_the_generator_says_in_its_docstrings_is_so() -> None:
-    modules = (site, pages, tables, files, python, promises)
+    modules = (site, pages, tables, files, messages, python, promises)
     assert [each.__name__ for each in modules if doctest.testmod(each).failed] == []
     assert sum(doctest.testmod(each).attempted for each in modules) > 3

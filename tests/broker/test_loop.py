@@ -18,8 +18,8 @@ from tests.broker.raw_client import RawClient
 from tests.broker.transactions.client import Client, Id
 from tests.broker.transactions.client import batch as transactional
 from tests.conformance.waiting import until
-from waterclock.broker import Broker
-from waterclock.broker.log import partition as log_of_partition
+from waterclock.broker import Broker, knobs
+from waterclock.broker.knobs import Knobs
 from waterclock.broker.wire.errors import Error
 
 LIMIT = timedelta(seconds=10)
@@ -249,7 +249,7 @@ def test_the_loop_waits_for_no_flush(
 
     monkeypatch.setattr(os, "fsync", noted(os.fsync))
     monkeypatch.setattr(os, "fdatasync", noted(os.fdatasync))
-    monkeypatch.setattr(log_of_partition, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(knobs, "_present", Knobs(snapshot_every=1))
     assert create(client, "u", 3) == Error.NONE
     producer = Client(broker.bootstrap)
     abort_one(producer, "u")

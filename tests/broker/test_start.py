@@ -22,6 +22,7 @@ from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
 from waterclock.broker.folder.inventory import locked
 from waterclock.broker.net.listener import Listener
+from waterclock.broker.security.access import Access
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
 
@@ -70,8 +71,19 @@ def test_after_a_start_that_failed_the_same_process_can_open_the_folder(folder: 
 def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
     with Broker(tmp_path / "one") as broker:
         port = int(broker.bootstrap.rpartition(":")[2])
-        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port} .*choose another host or port"):
+        with pytest.raises(UsageError) as refused:
             Broker(tmp_path / "two", port=port).start()
+    assert str(refused.value) == (
+        f"cannot listen on 127.0.0.1:{port} (Address already in use): a broker may still run there: end it, or choose "
+        "another port; --port 0 takes any free one"
+    )
+
+
+def test_a_host_that_is_not_this_machine_is_said(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"^cannot listen on 192\.0\.2\.1:0 \([^(]+\): choose another host or port; --port 0"
+    ):
+        Broker(tmp_path, host="192.0.2.1", access=Access(insecure_remote=True)).start()
 
 
 @pytest.mark.parametrize("port", [-4, 99999])

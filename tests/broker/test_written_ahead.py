@@ -15,7 +15,8 @@ pytest.importorskip("crc32c")
 
 from tests.broker.raw_client import RawClient
 from tests.broker.replication.pairs import PATIENCE_S, until
-from waterclock.broker import Broker
+from waterclock.broker import Broker, knobs
+from waterclock.broker.knobs import Knobs
 from waterclock.broker.log import write_ahead
 from waterclock.broker.log.write_ahead import NAMES
 
@@ -78,7 +79,7 @@ def test_and_where_the_broker_follows_another_from_then_on(broker: Broker, tmp_p
 def test_and_after_many_power_cuts_and_turns_of_the_log(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_ahead, "ROOM", 5000)
+    monkeypatch.setattr(knobs, "_present", Knobs(ahead_room=5000))
     for count in range(1, 4):
         fill(broker)
         broker.cut_power()
@@ -97,7 +98,7 @@ def test_a_stop_leaves_everything_in_its_own_files_and_no_log(broker: Broker, tm
 
 
 def test_what_is_large_is_written_once(broker: Broker, tmp_path: Path) -> None:
-    fill(broker, write_ahead.SMALL + 1)
+    fill(broker, Knobs().ahead_small + 1)
     assert not ahead(tmp_path)
     broker.cut_power()
     broker.start()
@@ -120,7 +121,7 @@ def test_without_room_for_a_log_the_files_themselves_are_flushed(
 def test_files_are_flushed_beside_the_loop_once_half_of_the_room_is_used(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_ahead, "ROOM", 5000)
+    monkeypatch.setattr(broker.inside.ahead, "_room", 5000)
     fill(broker)
     until(lambda: not broker.inside.ahead.unsettled, "the full half stands in its own files")
     segments = broker.call(lambda: [p.active for p in broker.inside.topics.partitions()])
@@ -131,7 +132,7 @@ def test_files_are_flushed_beside_the_loop_once_half_of_the_room_is_used(
 def test_a_half_that_is_full_before_the_other_one_is_flushed_is_flushed_too(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_ahead, "ROOM", 5000)
+    monkeypatch.setattr(broker.inside.ahead, "_room", 5000)
     first, go_on = threading.Event(), threading.Event()
     real = write_ahead.WriteAheadLog.settle
 

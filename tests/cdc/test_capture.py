@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from waterclock.cdc.source import Item, Source, SourceMark
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.signals import heard
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
@@ -172,6 +174,29 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(br
     answers += [Told([SourceMark.QUIET], broken), *[away] * 10]
     with pytest.raises(ConnectionLost, match="nobody answers"):
         capture.run("0-1-2")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_heard_behind_the_source_transaction_in_hand(number: int, broker: Broker, database: str) -> None:
+    target = Target(broker.bootstrap, database, "global")
+    changes = [MaxwellMessage(database, "t", "insert", 1, "0-1-1", 1, n, n == 2, (), {"id": f"{n}"}) for n in range(4)]
+    items = [*changes[:2], changes[2], SourceMark.COMMITTED, changes[3], SourceMark.COMMITTED]
+    looks: list[None] = []
+
+    def look() -> None:
+        looks.append(None)
+        if len(looks) == 1:
+            signal.raise_signal(number)
+
+    capture = Capture(
+        partial(Publisher, target, "t"), lambda position: Told(items, look), SystemClock(), start=Position("0-1-0")
+    )
+    with heard():
+        assert capture.run().changes == 3
+        assert len(committed(broker, database)[0]) == 3
+        looks.clear()
+        with pytest.raises(KeyboardInterrupt):
+            capture.run("0-1-9")  # all up to there was wanted
 
 
 @pytest.mark.long(seconds=6)

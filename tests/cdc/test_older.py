@@ -46,8 +46,8 @@ def test_rows_that_are_older_than_the_binlogs_are_told_and_not_missed_in_silence
     command += ["--order", "global", "--once"]
     assert cli.main(command) == 2
     told = capsys.readouterr().err
-    assert "The log begins after 0-1-" in told
-    assert "up to so many rows are older: shop.item 999 rows (counted). They would be missing." in told
+    assert "Up to so many rows were written before the binlog begins (after 0-1-" in told
+    assert "): shop.item 999 rows (counted). They would not come." in told
     assert "--from-here" in told
     assert committed(broker, "purged") == {}
     monkeypatch.setattr(mysql_server, "COUNTED", 50)
@@ -79,7 +79,7 @@ def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
         assert time.monotonic() < end
     purged.run("reset master", "create table shop.young (id int primary key)", "insert into shop.young values (1)")
     assert cli.main(command) == 2
-    assert "The log begins later than these tables, and up to so many rows are older: shop.item 999 rows" in (
+    assert "Up to so many rows were written before the binlog begins: shop.item 999 rows" in (
         told := capsys.readouterr().err
     )
     assert "shop.young" not in told
@@ -111,13 +111,14 @@ def test_rows_that_are_older_than_a_new_slot_are_told_and_no_slot_is_made(
     assert cli.main(command) == 2
     told = capsys.readouterr().err
     assert (
-        "which are older: public.item 999 rows (counted), public.other 1 rows (counted). They would be missing." in told
+        "brings none of the rows that are there: public.item 999 rows (counted), public.other 1 row (counted). They would "
+        "not come." in told
     )
     assert run(slot.conninfo, f"select 1 from pg_replication_slots where slot_name = '{slot.name}'") == []
     monkeypatch.setattr(postgres_slot, "COUNTED", 50)
     monkeypatch.setattr(older, "COUNTED", 50)
     assert cli.main(command) == 2
-    assert "public.item about 999 rows (estimated), public.other 1 rows (counted)" in capsys.readouterr().err
+    assert "public.item about 999 rows (estimated), public.other 1 row (counted)" in capsys.readouterr().err
     assert cli.main([*command, "--from-here"]) == 0
     assert "They do not come (--from-here)" in caplog.text
     run(slot.conninfo, "insert into item values (1000)")
@@ -149,7 +150,7 @@ def test_a_row_that_is_written_between_the_question_and_the_slot_is_older_too(
 
     monkeypatch.setattr(postgres_slot, "_with_snapshot", late)
     assert cli.main(command) == 2
-    assert "public.item 1 rows (counted)" in capsys.readouterr().err
+    assert "public.item 1 row (counted)" in capsys.readouterr().err
     assert run(slot.conninfo, f"select 1 from pg_replication_slots where slot_name = '{slot.name}'") == []
 
 
@@ -178,7 +179,7 @@ def test_of_a_publication_that_is_there_its_tables_count(
 ) -> None:
     run(slot.conninfo, f"create publication {slot.publication} for table other, empty")
     assert cli.main(command) == 2
-    assert "which are older: public.other 1 rows (counted). They" in capsys.readouterr().err
+    assert "that are there: public.other 1 row (counted). They" in capsys.readouterr().err
 
 
 @pytest.mark.postgres
@@ -202,6 +203,6 @@ def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot
     found: list[str] = []
     begun(who, [], Older(lambda schema, table: True, lambda rows: found.extend(each.as_text() for each in rows)))
     assert found == [
-        "public.item about 999 rows (estimated)", "public.other about 1 rows (estimated)",
+        "public.item about 999 rows (estimated)", "public.other about 1 row (estimated)",
         "public.unseen an unknown number of rows (this user may not read them)",
     ]  # fmt: skip

@@ -193,6 +193,23 @@ def test_a_table_that_the_publication_does_not_bring_is_told(slot: ReplicationSl
     assert as_found(changes(slot, start, "public.a", "public.gone")) == [("insert", {"id": 1})]
 
 
+def test_a_role_that_owns_its_tables_and_is_no_superuser_is_told_to_name_them(slot: ReplicationSlot) -> None:
+    name = slot.name
+    role = (
+        f"drop role if exists {name}",
+        f"create role {name} login replication",
+        f"grant create on database {name} to {name}",
+    )
+    run(slot.conninfo, *role, f"create schema own authorization {name}")
+    owner = replace(slot, conninfo=make_conninfo(slot.conninfo, user=name))
+    run(owner.conninfo, "create table own.t (id int primary key)")
+    with pytest.raises(UsageError, match=r"^Only a superuser may publish all tables.* --tables SCHEMA\.TABLE for each"):
+        begun(owner, [])
+    start = begun(owner, ["own.t"])
+    run(owner.conninfo, "insert into own.t values (1)")
+    assert as_found(changes(owner, start, "own.t")) == [("insert", {"id": 1})]
+
+
 def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])

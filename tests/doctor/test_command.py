@@ -85,6 +85,18 @@ def test_a_door_that_is_named_and_not_installed_is_a_fault_with_the_way_to_get_i
     assert by_name[door]["remedy"].startswith("pip install ")
 
 
+def test_a_door_of_which_something_is_there_is_partly_installed_and_no_fault_of_who_did_not_name_it(
+    bare: Path, tmp_path: Path
+) -> None:
+    for name in ("confluent_kafka", "numpy", "tzdata"):
+        (tmp_path / f"{name}.py").touch()
+    code, by_name = seen("relay", python=bare, PYTHONPATH=str(tmp_path))
+    assert (code, by_name["relay"]["state"], by_name["relay"]["why"]) == (1, "partly installed", ["cronsim missing"])
+    assert by_name["relay"]["remedy"].startswith("pip install ")
+    code, by_name = seen(python=bare, PYTHONPATH=str(tmp_path))
+    assert (code, by_name["relay"]["state"], by_name["broker"]["state"]) == (0, "partly installed", "not installed")
+
+
 def test_what_an_error_names_is_a_command_that_sees_the_same(bare: Path, tmp_path: Path) -> None:
     failed = command("broker", python=bare)
     problem, hint = failed.stderr.splitlines()

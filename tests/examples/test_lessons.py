@@ -230,7 +230,19 @@ def test_a_lesson_without_its_packages_says_how_to_get_all(
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == missing else name)
     assert cli.main(["demo", "order"]) == 1
     told = capsys.readouterr().err
-    assert told == f"waterclock: {missing} is missing, and this demo needs it: {pip_install('broker', 'kafka')}\n"
+    assert told.splitlines() == [
+        f"waterclock: {missing} is missing, and this demo needs it: {pip_install('broker', 'kafka')}",
+        "waterclock: to see what else is missing here: waterclock doctor broker kafka",
+    ]
+
+
+def test_the_lesson_of_a_binlog_asks_for_the_one_package_that_it_lacks_and_not_for_spark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "pyarrow" else name)
+    assert cli.main(["demo", "binlog"]) == 1
+    told = capsys.readouterr().err
+    assert told == "waterclock: pyarrow is missing, and this demo needs it: pip install pyarrow\n"
 
 
 def test_a_lesson_is_json_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -238,6 +238,13 @@ def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int
     assert out.startswith("1 delivered, 0 pending in 2 partitions")
 
 
+def test_an_id_that_nobody_knows_is_not_counted_once_for_each_partition(tmp_path: Path) -> None:
+    relay = start(tmp_path / "data")
+    assert run(relay, "cancel", "nobody") == 1
+    _, out, _ = end(relay)
+    assert out == "0 delivered, 0 pending in 2 partitions\n"
+
+
 # Wrong usage
 
 
@@ -334,13 +341,18 @@ def test_where_there_is_no_kafka_each_command_says_so_and_ends(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Admin.__init__
-    monkeypatch.setattr(Admin, "__init__", lambda self, settings, patience_s=0.0: real(self, settings, 0.0))
+    monkeypatch.setattr(
+        Admin, "__init__", lambda self, settings, patience_s=0.0, **more: real(self, settings, 0.0, **more)
+    )
     message = ["reminders", "hello", "--delay", "1 s"]
-    asked = (["send", *message], ["cancel", "x"], ["replace", "x", *message], ["read", "r"])
+    asked = (
+        ["send", *message], ["cancel", "x"], ["replace", "x", *message], ["read", "r"], ["ls"], ["due"], ["show", "x"],
+    )  # fmt: skip
     for command in asked:
         assert cli.main(["relay", *command, "--bootstrap", "127.0.0.1:1"]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("waterclock: There is no Kafka to talk to at 127.0.0.1:1: ")
+        assert line.endswith(" `waterclock relay --embedded out/relay` starts one on this machine.")
 
 
 def test_what_nobody_asked_owns_is_said_to_be_missing(

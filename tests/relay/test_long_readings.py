@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -114,8 +115,8 @@ def test_ctrl_c_while_a_log_is_read_ends_the_relay_and_the_next_start_goes_on(
     world.send("later")
     real = process._reading
 
-    def reading(shown: Any, stop: list[int], *told: Any) -> None:
-        stop.append(2)  # what a signal does
+    def reading(shown: Any, stop: object, *told: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
         real(shown, stop, *told)
 
     monkeypatch.setattr(process, "_reading", reading)

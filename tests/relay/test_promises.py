@@ -205,7 +205,7 @@ def test_what_is_pending_is_counted_by_hour_and_topic_and_shown_by_its_id(world:
     assert counted == {(world.target, 1)}
     assert sum(span.pending for span in seen.spans) == 3
     states = {id: [one.state for one in relay.show(id)] for id in ("c", "d", "e", "f")}
-    assert states == {"c": ["pending"], "d": ["fired"], "e": ["cancelled"], "f": []}
+    assert states == {"c": ["pending"], "d": ["delivered"], "e": ["cancelled"], "f": []}
 
 
 # 7. What cannot be done

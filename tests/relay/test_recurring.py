@@ -48,7 +48,7 @@ def test_the_messages_of_an_id_have_the_expression_where_they_recur(world: World
     assert [(one.state, one.cron, one.zone) for one in found if one.state == "pending"] == [
         ("pending", "0 * * * *", "Europe/Berlin")
     ]
-    assert {one.cron for one in found if one.state == "fired"} == {None}
+    assert {one.cron for one in found if one.state == "delivered"} == {None}
 
 
 def test_the_first_of_many_are_told_and_the_others_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

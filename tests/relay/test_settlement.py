@@ -33,7 +33,7 @@ from waterclock.relay.wire.settlement import (
 MARK = mark_of("an id")
 
 
-@given(st.lists(st.integers(0, 2**62), max_size=20), st.sampled_from([State.FIRED, State.CANCELLED, State.MOVED]))
+@given(st.lists(st.integers(0, 2**62), max_size=20), st.sampled_from([State.DELIVERED, State.CANCELLED, State.MOVED]))
 def test_what_is_written_is_read(origins: list[int], state: State) -> None:
     (value,) = settlements(state, np.array(origins, "<i8"), 12, MARK)
     told = settlement_of(value)
@@ -41,14 +41,14 @@ def test_what_is_written_is_read(origins: list[int], state: State) -> None:
 
 
 def test_many_origins_are_several_records_each_below_a_topics_limit() -> None:
-    values = list(settlements(State.FIRED, np.arange(2 * MOST + 1), 12, MARK))
+    values = list(settlements(State.DELIVERED, np.arange(2 * MOST + 1), 12, MARK))
     assert [len(settlement_of(value).origins) for value in values] == [MOST, MOST, 1]
     assert max(map(len, values)) < 1_000_000
 
 
 # a record of each kind that stands in TOPIC.settled, and who reads it
 KINDS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
-    "settlement": (next(settlements(State.FIRED, np.array([5, 7], "<i8"), 12, MARK)), settlement_of),
+    "settlement": (next(settlements(State.DELIVERED, np.array([5, 7], "<i8"), 12, MARK)), settlement_of),
     "move": (Move(12, 9, MARK, [(20, 23), (30, 31)]).packed(), move_of),
     "snapshot": (SettledSnapshot(4, 12, 70_000, 9, [(20, 23)], {0: b"states"}).parts(MARK)[0], part_of),
 }
@@ -90,7 +90,7 @@ PLACES = st.lists(st.integers(0, 4 * CHUNK), max_size=8)
 
 
 def settlement(*origins: int, mark: bytes = MARK) -> Settlement:
-    return Settlement(State.FIRED, 12, mark, np.array(origins, "<i8"))
+    return Settlement(State.DELIVERED, 12, mark, np.array(origins, "<i8"))
 
 
 def parts(snapshot: SettledSnapshot, mark: bytes = MARK) -> list[SnapshotPart]:
@@ -111,7 +111,7 @@ def test_it_has_what_the_files_have_after_the_same_snapshot(
     chunks = {number: chunk(3, 5, 4_000) for number in named if number * CHUNK < end}
     settled, files = SettledOrigins(MARK, 1), Origins(SpanSlots())
     settled.take(settlement(*before))
-    files.settle(np.unique(np.array(before, "<i8")), State.FIRED, range(0))
+    files.settle(np.unique(np.array(before, "<i8")), State.DELIVERED, range(0))
     for part in parts(SettledSnapshot(1, 12, end, 0, [], chunks)):
         settled.take(part)
     below = end - end % CHUNK
@@ -120,7 +120,7 @@ def test_it_has_what_the_files_have_after_the_same_snapshot(
         files.begin_with(number, given)
     files.settled_below = below
     settled.take(settlement(*behind))
-    files.settle(np.unique(np.array(behind, "<i8")), State.FIRED, range(0))
+    files.settle(np.unique(np.array(behind, "<i8")), State.DELIVERED, range(0))
     looked_up = np.array(
         [*before, *behind, *(n * CHUNK + d for n in range(4) for d in (0, 3, 4, 4_000, CHUNK - 1))], "<i8"
     )

@@ -181,7 +181,7 @@ def begun(world: World, relay: Relay) -> TransactionalProducer:
     other = relay._context.make_producer(0)
     other.fence(world.topic)
     other.begin()
-    (record,) = settlements(State.FIRED, np.array([], "<i8"), 3, relay._context.input_hash)
+    (record,) = settlements(State.DELIVERED, np.array([], "<i8"), 3, relay._context.input_hash)
     other.send(f"{world.topic}.settled", record, partition=0)
     group = Consumer({"bootstrap.servers": world.broker.bootstrap, "group.id": world.topic}).consumer_group_metadata()
     other.send_offsets({(world.topic, 0): 3}, group, NOTE)

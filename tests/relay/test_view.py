@@ -42,7 +42,7 @@ def test_an_ids_messages_are_shown_with_what_became_of_each_though_no_relay_runs
     world.send("another's", in_ms=YEAR_MS, id="b")
     shown = told(capsys, world, "show", "a")["messages"]
     assert [(one["origin"], one["state"]) for one in shown] == [
-        (f"{world.topic}-0-0", "fired"),
+        (f"{world.topic}-0-0", "delivered"),
         (f"{world.topic}-0-1", "cancelled"),
         (f"{world.topic}-0-3", "pending"),
     ]
@@ -76,7 +76,7 @@ def test_a_message_and_its_copy_are_one_and_what_was_delivered_before_is_shown_f
     fill(world, relay)
     step_until(lambda: relay._counts.laps, relay)
     assert len(told(capsys, world, "show", "a")["messages"]) == 1
-    assert [one["state"] for one in told(capsys, world, "show", "b")["messages"]] == ["fired"]
+    assert [one["state"] for one in told(capsys, world, "show", "b")["messages"]] == ["delivered"]
 
 
 def test_what_was_asked_of_a_message_and_not_answered_yet_came_behind_it(world: World) -> None:
@@ -134,7 +134,7 @@ def test_the_messages_of_a_folder_that_was_set_aside_are_printed(
     assert (printed["origin"], printed["topic"], printed["id"], printed["value"]) == (0, world.target, "a", "hello")
     assert printed["key_base64"] == "/w=="
     assert {"name": "trace", "value": "x"} in printed["headers"]
-    assert captured.err == "waterclock: 1 messages\n"
+    assert captured.err == "waterclock: 1 message\n"
     (data,) = folder.glob("*.data")
     data.write_bytes(data.read_bytes()[:-1] + b"?")
     assert cli.main(["relay", "files", str(folder)]) == 1

@@ -4,6 +4,7 @@
     SEED --plan FILE                        one of them as a file says, of a report
     SEED --shrink FILE                      its first failure, cut down to what still fails; the plan goes into the file
     attack --minutes N --json FILE          seeds on all cores
+    ledger                                  how soon each plant is found
 
 Rule 1: nothing of the broker is imported before the plants are in.
 """
@@ -17,10 +18,12 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import planting
+from tests.simulation import ledger, planting
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.simulation.plan import Plan
     from tests.simulation.universe import Universe
 
@@ -29,7 +32,8 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int, nargs="?", default=1)
-    parser.add_argument("--seconds", type=float, default=6, help="of faults")
+    parser.add_argument("--seconds", type=float, default=6, help="of faults; 0: each seed has its own")
+    parser.add_argument("--cpu-seconds", type=float, default=float("inf"), help="no new universe after these")
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
     parser.add_argument("--faults", help="only these kinds, with commas")
@@ -45,40 +49,55 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["ledger"]:
+        return ledger.main(arguments[1:])
     if arguments[:1] == ["attack"]:
         planting.begin()
         from tests.simulation import attack
 
         return attack.main(arguments[1:])
+    return run(arguments)
+
+
+def run(arguments: list[str]) -> int:
+    """Universes by their seeds."""
     told = parser().parse_args(arguments)
     planting.begin(PLANTS[told.plant].edits if told.plant else ())
     stopping: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
     began_s, sums = time.process_time(), Sums()
     for plan in plans(told):
-        if stopping or _one(plan, told, sums):
+        found = _one(plan, told, sums)
+        if found and told.until_found:
+            spent_s = time.process_time() - began_s
+            print(f"found after {sums.histories} histories, {spent_s:.1f} CPU s: {', '.join(found)}")
+        if (
+            stopping
+            or time.process_time() - began_s > told.cpu_seconds
+            or (found and (told.until_found or told.shrink))
+        ):
             break
     print(json.dumps({**sums.told(), "cpu_s": round(time.process_time() - began_s, 2)}))
     return 1 if sums.bad else 0
 
 
-def plans(told: argparse.Namespace) -> list[Plan]:
+def plans(told: argparse.Namespace) -> Iterator[Plan]:
     from tests.simulation import plan
 
     if told.plan:
-        return [plan.read(told.plan)]
+        yield plan.read(told.plan)
+        return
     kinds = told.faults.split(",") if told.faults else ()
     seeds = range(told.seed, told.seed + told.count)
     named = {"mixed": told.mixed, "past_known": told.past_known}
-    plans = [plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named) for seed in seeds]
-    if told.workloads:
-        names = tuple(told.workloads.split(","))
-        plans = [one.but(workloads=names, settings={**one.settings, **plan.settings_of(names)}) for one in plans]
-    return plans
+    names = tuple(told.workloads.split(",")) if told.workloads else ()
+    for seed in seeds:
+        drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        yield drawn.only(names) if names else drawn
 
 
-def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> bool:
-    """Run it; whether it is the last."""
+def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> list[str]:
+    """Run it; the kinds of problems."""
     from tests.simulation import report, shrinking, universe
 
     with open(told.trace or "/dev/null", "w") as trace:
@@ -88,14 +107,14 @@ def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> bool:
         print(f"hash {plan.seed} {one.world.digest.hexdigest()} {one.world.lines}", flush=True)
     if sums.histories % 5 == 0:
         gc.collect()
-    if not one.world.problems:
-        return False
-    print(report.short(one), flush=True)
-    if told.shrink:
-        small = shrinking.shrink(plan, {kind for kind, _ in one.world.problems})
+    kinds = sorted({kind for kind, _ in one.world.problems})
+    if kinds:
+        print(report.short(one), flush=True)
+    if kinds and told.shrink:
+        small = shrinking.shrink(plan, kinds)
         small.save(told.shrink)
         print(report.of(small, told.shrink, told.plant), flush=True)
-    return bool(told.shrink or told.until_found)
+    return kinds
 
 
 class Sums:

@@ -66,7 +66,7 @@ def place(process: Any) -> str:
         return ""
     if process.world.thread is not None and process.world.thread.process is process:
         return _line(sys._getframe())
-    standing = (_line(thread.greenlet.gr_frame) for thread in process.threads if not thread.done)
+    standing = (_line(thread._greenlet.gr_frame) for thread in process.threads if not thread.done)
     return "; ".join(dict.fromkeys(filter(None, standing)))
 
 

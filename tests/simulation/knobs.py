@@ -1,28 +1,22 @@
-"""Sizes that make things rare, which each universe has its own of; the first of each is the product's, and never drawn.
+"""Sizes that make things rare, which each universe has its own of: the broker's knobs, and settings.
 
-Rule 1: a knob is read where something is made, so it is set before a universe begins, and each universe sets all of them.
+Rule 1: what a plan does not name is as the product has it. The first choice of a setting is near to that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
+
+from waterclock.broker import knobs
 
 KNOBS: dict[str, tuple[int, ...]] = {
-    "ROOM": (4 << 20, 1 << 20, 64 << 10, 24 << 10),
-    "SMALL": (16 << 10, 16 << 10, 2 << 10, 300),
-    "MOST": (1 << 20, 16 << 10, 4 << 10),
-    "SNAPSHOT_EVERY": (4 << 20, 4 << 20, 20 << 10, 2 << 10),
-    "RESERVED": (256 << 10, 64 << 10, 4 << 10, 256),
-    "RENEW": (4 << 20, 1 << 20, 8 << 10, 1 << 10),
-}
-WHERE = {
-    "ROOM": ("log.write_ahead",),
-    "SMALL": ("log.write_ahead", "flusher"),
-    "MOST": ("log.write_ahead", "flusher"),
-    "SNAPSHOT_EVERY": ("log.partition",),
-    "RESERVED": ("store.file",),
-    "RENEW": ("store.file",),
+    "ahead_room": (1 << 20, 64 << 10, 24 << 10),
+    "ahead_small": (16 << 10, 2 << 10, 300),
+    "ahead_most": (16 << 10, 4 << 10),
+    "snapshot_every": (4 << 20, 20 << 10, 2 << 10),
+    "store_reserved": (64 << 10, 4 << 10, 256),
+    "store_renew": (1 << 20, 8 << 10, 1 << 10),
+    "journal_renew": (64 << 20, 64 << 10, 4 << 10),
 }
 SETTINGS: dict[str, tuple[str, ...]] = {
     "log.segment.bytes": ("1048576", "60000", "20000"),
@@ -36,10 +30,8 @@ OF_A_PAIR: dict[str, tuple[str, ...]] = {
 
 
 def turn(given: Mapping[str, int]) -> None:
-    """Set every knob: to what is given, or to its first choice."""
-    for name, modules in WHERE.items():
-        for module in modules:
-            setattr(import_module(f"waterclock.broker.{module}"), name, given.get(name, KNOBS[name][0]))
+    """Have these in every broker that is made from now on."""
+    knobs.turn(knobs.Knobs(**given))
 
 
 def defaults(pair: bool) -> dict[str, str]:

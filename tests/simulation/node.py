@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.faults import Struck
 from waterclock.broker.core import Core
 from waterclock.broker.replication.link import CannotFollow
 from waterclock.broker.roles import Roles
@@ -70,6 +71,8 @@ class Node:
         self.up = False
         if cut:
             self.world.log(self.name, "last power cut", self.disk.cut_power())
+        what = "last power cut" if cut else "last kill"
+        self.universe.struck.append(Struck(0, self.world.now, what, self.name, ""))
         self.start()
 
     def has_room(self) -> None:

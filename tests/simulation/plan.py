@@ -57,6 +57,10 @@ class Plan:
     def but(self, **changes: Any) -> Plan:
         return replace(self, **changes)
 
+    def only(self, workloads: tuple[str, ...]) -> Plan:
+        """With these workloads, and what the broker needs for them."""
+        return self.but(workloads=workloads, settings={**self.settings, **settings_of(workloads)})
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
 
@@ -78,13 +82,14 @@ def stream(seed: int, name: str) -> Random:
 
 
 def draw(seed: int, *, pair: bool = False, seconds: float = 6, kinds: Iterable[str] = (), **named: bool) -> Plan:
-    """The plan of a seed; `kinds`: the only kinds of faults."""
+    """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults."""
+    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 2, 4, 8))
     workloads = _workloads(seed)
     return Plan(
         seed,
         pair,
         seconds,
-        {name: stream(seed, f"knob {name}").choice(choices[1:]) for name, choices in knobs.KNOBS.items()},
+        {name: stream(seed, f"knob {name}").choice(choices) for name, choices in knobs.KNOBS.items()},
         {**_settings(seed, pair), **settings_of(workloads)},
         workloads,
         _faults(seed, pair, seconds, tuple(kinds)),

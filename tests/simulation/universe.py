@@ -11,18 +11,16 @@ A universe is in peace for 200 s at most: who needs longer is stalled.
 from __future__ import annotations
 
 import asyncio
-import gc
 from dataclasses import dataclass
 from random import Random
 from typing import IO, Any
 
 from tests.simulation import coverage, faults, knobs
-from tests.simulation.promises import History
+from tests.simulation.clients import WORKLOADS, Workload
 from tests.simulation.kafka import Kafka
 from tests.simulation.node import Node
 from tests.simulation.plan import Fault, Plan
-from tests.simulation.clients import WORKLOADS, Workload
-from waterclock.simulation import files
+from tests.simulation.promises import History
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
 from waterclock.simulation.world import MS, NS, US, World
@@ -50,7 +48,6 @@ class Universe:
         self.plan = plan
         self.world = World(f"{plan.seed}+{plan.salt}" if plan.salt else plan.seed, trace)
         self.network = self.world.network = Network()
-        files.NUMBER[0] = 1000
         self.history = History(self.world)
         self.history.sources = {}
         self.quiet = self.verified = False
@@ -192,10 +189,8 @@ class Universe:
 
 def run(plan: Plan, trace: IO[str] | None = None) -> Universe:
     """Live a plan from its beginning to its end."""
-    gc.disable()
     universe = Universe(plan, trace)
     try:
         return universe.run()
     finally:
-        for process in [*universe.world.processes, *universe.world.graveyard]:
-            process.alive = False
+        universe.world.over()

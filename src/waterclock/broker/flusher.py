@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from waterclock.broker.knobs import Knobs, knobs
 from waterclock.broker.log.durable import flush_files
-from waterclock.broker.log.write_ahead import MOST, SMALL, SegmentBytes, WriteAheadLog
+from waterclock.broker.log.write_ahead import SegmentBytes, WriteAheadLog
 from waterclock.broker.statistics import FlushStatistics
 from waterclock.outside import queue, threading
 
@@ -41,14 +42,13 @@ class FlushWork(NamedTuple):
     files: list[tuple[Segment, int]]
     ahead: bool = False
 
-    @property
-    def small(self) -> int:
-        """How many bytes are new, if they may be written ahead: they lie in one file, whose name is durable; else 0."""
+    def small(self, most: int) -> int:
+        """How many bytes are new, if they may be written ahead: few, in one file, whose name is durable; else 0."""
         if len(self.files) != 1:
             return 0
         (segment, size), *_ = self.files
         new = size - segment.durable
-        return new if new <= SMALL and segment.named else 0
+        return new if new <= most and segment.named else 0
 
     def appended(self) -> SegmentBytes:
         """The bytes that are new."""
@@ -86,7 +86,7 @@ class Flusher:
         self._dirty: dict[Partition, None] = {}
         self._flushing: set[Partition] = set()
         self.frozen: set[Partition] = set()
-        self._free = THREADS
+        self._free, self._knobs = THREADS, knobs()
         self._scheduled = False  # to `_start`
         self._writing = False  # a thread writes ahead
         self._settling = False  # the worker flushes what the log stands in for
@@ -133,7 +133,7 @@ class Flusher:
         self._scheduled = False
         if not self._free or self._writing:
             return
-        small, large = _parted(self._take())
+        small, large = _parted(self._take(), self._knobs)
         if small:
             self._writing = True
             self._begin(small)
@@ -193,14 +193,15 @@ class Flusher:
         self._do(self._ahead.settle, settled)
 
 
-def _parted(work: list[FlushWork]) -> tuple[list[FlushWork], list[FlushWork]]:
+def _parted(work: list[FlushWork], knobs: Knobs) -> tuple[list[FlushWork], list[FlushWork]]:
     """What is written ahead, and what is flushed in its own files."""
     small: list[FlushWork] = []
     large: list[FlushWork] = []
-    room = MOST
+    room, small_most = knobs.ahead_most, knobs.ahead_small
     for one in work:
-        if 0 < one.small <= room:
-            room -= one.small
+        new = one.small(small_most)
+        if 0 < new <= room:
+            room -= new
             small.append(one._replace(ahead=True))
         else:
             large.append(one)

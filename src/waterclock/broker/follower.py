@@ -80,9 +80,8 @@ class Follower:
             topics = Topics(folder, settings, self.store, self._data.stop)
             chosen, node = NODE_ID in settings.given, node_of(self.store, settings, beside(NODE))
             self.timer = opened.enter_context(closing(AsyncTimer(clock=machine)))
-            self.listener = opened.enter_context(
-                closing(listener_for(loop, (host, port), settings, self.timer, access, machine.monotonic_ns))
-            )
+            made = listener_for(loop, (host, port), settings, self.timer, access, machine.monotonic_ns)
+            self.listener = opened.enter_context(closing(made))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.identity.leader = NO_NODE if self.identity.peer is None else self.identity.peer
             self.identity.peer_at = leader

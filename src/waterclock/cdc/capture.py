@@ -9,6 +9,8 @@ Rule 3: if the source cannot be read any further, what it committed before that 
         of the bad transaction was sent with it, that is thrown away and the rest is read once more.
 Rule 4: after a break everything is made anew: fence, position, source. What was sent and not committed is gone, and
         comes again.
+Rule 5: a signal is heard between two items of the source: the source transaction in hand is delivered whole, with those
+        before it. While nothing is in hand, it ends the capture at once.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
 from waterclock.kafka.patience import Backoff
+from waterclock.signals import StopSignal
+from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
 LARGEST = 1_000_000
@@ -71,7 +75,16 @@ class Capture:
         return self._statistics
 
     def run(self, end: str | None = None) -> CaptureStatistics:
-        """Until everything up to the place `end` is in Kafka; None: for ever. ConnectionLost after ten breaks in a row."""
+        """Until everything up to the place `end` is in Kafka; None: until a signal comes. ConnectionLost after ten breaks
+        in a row; KeyboardInterrupt for a signal before the end, or before both ends were there."""
+        try:
+            return self._run(end)
+        except KeyboardInterrupt:
+            if end is not None or not self._began:
+                raise
+            return self._statistics
+
+    def _run(self, end: str | None) -> CaptureStatistics:
         backoff = Backoff(_PAUSES_S, self._clock)
         while True:
             before = self._statistics.commits
@@ -105,7 +118,8 @@ class Capture:
                     publisher.commit(position)
                 running = _Pass(publisher, source, self._clock, self._count, position.rows)
                 try:
-                    running.until(end)
+                    with StopSignal(second_raises=True) as stop:
+                        running.until(end, stop)
                 except Unreadable:
                     self._undelivered = running.place_before()
                     raise
@@ -148,7 +162,8 @@ class _Pass:
         self._letters: list[DeadLetter] = []  # of the records that are not committed yet
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
 
-    def until(self, end: str | None) -> None:
+    def until(self, end: str | None, stop: StopSignal) -> None:
+        """KeyboardInterrupt for a signal; rule 5."""
         if end is not None and self._source.reached(end):
             return
         for item in self._source.items():
@@ -161,6 +176,10 @@ class _Pass:
                 self._record(item)
             elif self._committed(end):
                 return
+            if stop and (item is SourceMark.QUIET or not self._inside):
+                if self._ended and not self._inside:
+                    self._commit(self._source.position())
+                raise KeyboardInterrupt
 
     def place_before(self) -> str | None:
         """Rule 3, once the source has refused to go on: deliver what can be, and say up to where the rest is to be read.
@@ -207,7 +226,5 @@ class _Pass:
         self._publisher.commit(position)
         self._source.stored(position)
         if letters:
-            log.warning(
-                "%d records could not be read and were put aside; the last: %s", len(letters), letters[-1].reason
-            )
+            log.warning("%s put aside, unreadable; the last: %s", counted(len(letters), "record"), letters[-1].reason)
         self._count(changes, len(letters), transactions, position.place)

@@ -1,4 +1,4 @@
-"""`waterclock cdc`: a database's changes into Kafka, until Ctrl-C; and what a person sees of it."""
+"""`waterclock cdc`: a database's changes into Kafka, until Ctrl-C or SIGTERM; and what a person sees of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from waterclock.arguments import describe
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.signals import heard
 from waterclock.web import option
+from waterclock.wording import counted
 
 if TYPE_CHECKING:
     from waterclock.cdc.origin import Origin
@@ -80,7 +82,7 @@ def _add_databases(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C."""
+    """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C or SIGTERM."""
     from waterclock.cdc import origin as origins
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher, Target
@@ -102,7 +104,7 @@ def run(arguments: Namespace) -> int:
     publisher = partial(Publisher, target, name, given)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
-    with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
+    with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
         _say_what_is_missing(origin, arguments.once)
         refused = False
         try:
@@ -131,8 +133,9 @@ def _say_what_is_missing(origin: Origin, once: bool) -> None:
         missing = f"there is no table {', '.join(absent)}, or this user may not see it"
         if once:
             raise EnvironmentMissing(
-                f"{missing}: --once would end without it. Mend the name (a database's in SOURCE, a table's in --tables), "
-                "or give the user SELECT on it. Changes of what was dropped come if neither names it."
+                f"{missing}: --once would end with nothing of it. Mend the name (a database's in SOURCE, a table's in "
+                "--tables), or give the user SELECT on it. Of what was dropped the log may still have changes: to have "
+                "them, leave the name out."
             )
         print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
     if unseen := origin.unseen():
@@ -169,6 +172,6 @@ class CaptureProgress:
     def _line(self, now: CaptureStatistics) -> str:
         seconds = max(self._seconds(), 0.001)
         place = f", up to {now.place}" if now.place else ""
-        counts = f"{now.changes:,} changes of {now.transactions:,} transactions in Kafka"
-        aside = f", {now.dead_letters:,} records put aside" if now.dead_letters else ""
+        counts = f"{counted(now.changes, 'change')} of {counted(now.transactions, 'transaction')} in Kafka"
+        aside = f", {counted(now.dead_letters, 'record')} put aside" if now.dead_letters else ""
         return f"{counts} ({now.changes / seconds:,.0f}/s){aside}{place}"

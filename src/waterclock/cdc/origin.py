@@ -114,7 +114,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
             return Position(now())
         place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor).maria))
         since = None if place else began(login, maria)
-        why = f"The log begins {f'after {place}' if place else 'later than these tables'}, and up to so many rows are older"
+        why = f"Up to so many rows were written before the binlog begins{f' (after {place})' if place else ''}"
         check(answer(login, lambda cursor: older(cursor, wanted, since)), why, arguments.from_here)
         return Position(place)
 
@@ -159,7 +159,7 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
 
     def begin() -> Position:
-        why = "A slot that is made now has nothing of these rows, which are older"
+        why = "A slot that is made now brings none of the rows that are there"
         older = Older(wanted, lambda rows: check(rows, why, arguments.from_here))
         return begun(slot, listed, None if arguments.begin == "now" else older)
 

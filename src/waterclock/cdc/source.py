@@ -34,6 +34,7 @@ from typing import NamedTuple, Protocol
 from waterclock.cdc.position import Position
 from waterclock.changes.maxwell import MaxwellMessage, quoted
 from waterclock.errors import Unreadable, UsageError
+from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
 COUNTED = 100_000
@@ -167,12 +168,12 @@ class OlderRows(NamedTuple):
         if self.rows is None:
             return f"{self.table} an unknown number of rows (this user may not read them)"
         about, how = ("about ", "estimated") if self.estimated else ("", "counted")
-        return f"{self.table} {about}{self.rows:,} rows ({how})"
+        return f"{self.table} {about}{counted(self.rows, 'row')} ({how})"
 
 
-def sized(table: str, counted: int, estimate: int) -> OlderRows:
+def sized(table: str, number: int, estimate: int) -> OlderRows:
     """Of a count that stopped behind COUNTED, and the server's estimate."""
-    return OlderRows(table, counted) if counted <= COUNTED else OlderRows(table, max(counted, estimate), True)
+    return OlderRows(table, number) if number <= COUNTED else OlderRows(table, max(number, estimate), True)
 
 
 def check(older: Sequence[OlderRows], why: str, accepted: bool) -> None:
@@ -183,4 +184,4 @@ def check(older: Sequence[OlderRows], why: str, accepted: bool) -> None:
     if accepted:
         log.warning("%s. They do not come (--from-here).", said)
         return
-    raise UsageError(f"{said}. They would be missing. To begin here without them, and copy them by hand: --from-here")
+    raise UsageError(f"{said}. They would not come. To begin without them, and copy them by hand: --from-here")

@@ -32,7 +32,7 @@ def _door(text: str) -> str:
 
 def run(arguments: Namespace) -> int:
     """`waterclock doctor`: what works on this machine, and what to do about what does not. Exit code 1 if a door that was
-    named does not work, or one that is installed; an option that is not installed and not named is no fault."""
+    named does not work, or one that is installed; one that is not installed, or partly, and not named is no fault."""
     from pathlib import Path
 
     from waterclock.doctor import report

@@ -82,7 +82,7 @@ def faults_of(door: str, told: Mapping[str, str]) -> tuple[list[str], list[str]]
     """The packages that a door lacks, and what is wrong with those that are there."""
     missing, wrong, wanted = list[str](), list[str](), _wanted(door)
     for module in NEEDS[door]:
-        name, why = _NAMES.get(module, module.replace("_", "-")), told[module]
+        name, why = _distribution(module), told[module]
         if why == MISSING:
             missing.append(name)
         elif why and not (missing and name.startswith("waterclock")):  # ours cannot be imported then
@@ -90,6 +90,22 @@ def faults_of(door: str, told: Mapping[str, str]) -> tuple[list[str], list[str]]
         elif not satisfies(there := _version(name), wanted.get(name, "")):
             wrong.append(f"{name} is {there}, and {wanted[name]} is needed")
     return missing, wrong
+
+
+def has_some(door: str, missing: Iterable[str]) -> bool:
+    """Whether some of the packages that an extra brings are there; what Python or waterclock has itself counts for nothing.
+
+    >>> has_some("relay", ["cronsim"]), has_some("kafka", ["confluent-kafka"]), has_some("broker", ["sqlite3"])
+    (True, False, True)
+    >>> has_some("broker", ["kio", "crc32c", "cramjam", "google-re2"])
+    False
+    """
+    needs = (name for name in NEEDS[door] if name.partition(".")[0] not in {"waterclock", *sys.stdlib_module_names})
+    return bool({_distribution(name) for name in needs} - {*missing})
+
+
+def _distribution(module: str) -> str:
+    return _NAMES.get(module, module.replace("_", "-"))
 
 
 def satisfies(there: str, wanted: str) -> bool:

@@ -2,7 +2,8 @@
 
     the door                                                          its state        exit code
     it has all of its packages, and nothing stops it                  works            0
-    it lacks packages                                                 not installed    1 where it was named, else 0
+    it lacks all of its packages                                      not installed    1 where it was named, else 0
+    it lacks some; another door may have brought the others           partly installed 1 where it was named, else 0
     a package is broken or of a wrong version, or a fact stops it     does not work    1
 
 Rule 1: where no door is named, those are meant that are installed.
@@ -23,6 +24,7 @@ from waterclock.errors import pip_install
 
 WORKS: Final = "works"
 NOT_INSTALLED: Final = "not installed"
+PARTLY: Final = "partly installed"
 DOES_NOT_WORK: Final = "does not work"
 
 
@@ -49,13 +51,14 @@ def look(named: Sequence[str], folder: Path) -> Report:
     told = packages.imported(chain.from_iterable(packages.NEEDS[door] for door in doors))
     seen = [packages.compiled(), *facts(folder)]
     verdicts = [_verdict(door, seen, *packages.faults_of(door, told)) for door in doors]
-    states = {one.state for one in verdicts} - (set() if named else {NOT_INSTALLED})
+    states = {one.state for one in verdicts} - (set() if named else {NOT_INSTALLED, PARTLY})
     return Report(seen, verdicts, 0 if states <= {WORKS} else 1)
 
 
 def _verdict(door: str, seen: Iterable[Fact], missing: list[str], wrong: list[str]) -> Verdict:
     if missing:
-        return Verdict(door, NOT_INSTALLED, (f"{', '.join(missing)} missing", *wrong), pip_install(door))
+        state = PARTLY if packages.has_some(door, missing) else NOT_INSTALLED
+        return Verdict(door, state, (f"{', '.join(missing)} missing", *wrong), pip_install(door))
     if wrong:
         ours = all(fault.startswith("waterclock") for fault in wrong)
         remedy = "install waterclock again" if ours else f"{pip_install(door)} (or --force-reinstall what is there)"

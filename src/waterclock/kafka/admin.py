@@ -29,12 +29,14 @@ _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_D
 
 
 class Admin:
-    """What a client with these settings may see and make of topics; `patience_s`: how long Kafka is waited for. `client` is
-    librdkafka's own, for who asks and does not wait: each one more would have threads and connections of its own.
-    UsageError for a setting that librdkafka does not know."""
+    """What a client with these settings may see and make of topics; `patience_s`: how long Kafka is waited for; `starts`:
+    the command that starts one. `client` is librdkafka's own, for who asks and does not wait: each one more would have
+    threads and connections of its own. UsageError for a setting that librdkafka does not know."""
 
-    def __init__(self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S) -> None:
-        self._servers, self._patience_s = settings["bootstrap.servers"], patience_s
+    def __init__(
+        self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S, starts: str = "waterclock broker"
+    ) -> None:
+        self._servers, self._patience_s, self._starts = settings["bootstrap.servers"], patience_s, starts
         try:
             self.client = AdminClient({**settings, **_ASKING})
         except (KafkaException, TypeError, ValueError) as error:
@@ -48,7 +50,7 @@ class Admin:
         except KafkaException as error:
             raise EnvironmentMissing(
                 f"There is no Kafka to talk to at {self._servers}: {words_of(error)}. Is the address right, and does it "
-                "run? `waterclock broker` starts one on this machine."
+                f"run? `{self._starts}` starts one on this machine."
             ) from None
         return {name: len(topic.partitions) for name, topic in topics.items()}
 

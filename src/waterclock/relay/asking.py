@@ -21,6 +21,7 @@ from waterclock.relay.client.sending import Answer, Moment, Receipt
 from waterclock.relay.watching.listing import json_text
 from waterclock.relay.wire.letters import REASON
 from waterclock.relay.wire.request import FROM, UNTIL, headers_of
+from waterclock.wording import counted
 
 
 def delays_of(arguments: Namespace, servers: str) -> Delays:
@@ -105,8 +106,7 @@ def print_answer(answer: Answer, hoped: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps(asdict(answer)))
     else:
-        messages = "1 message" if answer.count == 1 else f"{answer.count:,} messages"
-        print(f"{answer.outcome}, {messages}" if answer.count else answer.outcome)
+        print(f"{answer.outcome}, {counted(answer.count, 'message')}" if answer.count else answer.outcome)
     return 0 if answer.outcome == hoped else 1
 
 

@@ -17,14 +17,12 @@ from __future__ import annotations
 import ctypes
 import gc
 import re
-import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, TypeVar
 
 from waterclock.clock import Clock, SystemClock
@@ -40,6 +38,7 @@ from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.gathering import recurring, with_series
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.wire.topics import Topics, check_names
+from waterclock.signals import StopSignal, heard
 from waterclock.web.option import open_server
 
 FLOOD: Final = 100_000  # read or delivered
@@ -49,7 +48,6 @@ T = TypeVar("T")
 PATIENCE_S: Final = 300.0
 ATTEMPT_S: Final = 2.0
 AGAIN_AFTER_S: Final = 0.5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NAME = re.compile(rb"[\w.-]{1,100}")
 
 
@@ -89,7 +87,7 @@ def serve(arguments: Namespace) -> int:
     gc.set_threshold(100_000, 50, 50)
     shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
-        stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
+        stack.enter_context(heard())  # nothing is under way yet that is to be finished
         if arguments.embedded:
             folder = Path(arguments.embedded)
             broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
@@ -97,12 +95,12 @@ def serve(arguments: Namespace) -> int:
         else:
             servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
         name = stack.enter_context(_folder_alone(folder))
-        stop = list[int]()
+        stop = StopSignal(second_raises=True)
         reading = partial(_reading, shown, stop)
         options = _options(arguments, servers, folder, name)
         settings = staying(base_settings(servers, options.settings or {}))
         relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
-        stack.enter_context(_heard(partial(_note, stop)))
+        stack.enter_context(stop)
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
@@ -124,7 +122,7 @@ class _Interrupted(Exception):
     """A signal came while a log was read: what was read so far is of no use, and nothing is lost with it."""
 
 
-def _reading(shown: Progress, stop: list[int], log: str, done: int, all: int) -> None:
+def _reading(shown: Progress, stop: StopSignal, log: str, done: int, all: int) -> None:
     if stop:
         raise _Interrupted
     shown.reading(log, done, all)
@@ -199,23 +197,3 @@ def _folder_alone(folder: Path) -> Iterator[str]:
         yield name.decode()
     finally:
         lock.release()
-
-
-def _note(came: list[int], number: int, frame: FrameType | None) -> None:
-    """A second signal raises KeyboardInterrupt."""
-    if came:
-        raise KeyboardInterrupt
-    came.append(number)
-    if sys.stderr.isatty():
-        print("\r\x1b[Kwaterclock: ending; once more ends it at once", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _heard(how: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM do this."""
-    before = {number: signal.signal(number, how) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -89,8 +89,8 @@ class SpanStatistics:
 
 @dataclass(frozen=True, slots=True)
 class MessageStatistics:
-    """A message that bears an id: where its request stands, when it is due; `state` is pending, fired or cancelled. Of one
-    that is pending and recurs, `cron` and `zone` say when; else they are None."""
+    """A message that bears an id: where its request stands, when it is due; `state` is pending, delivered or cancelled. Of
+    one that is pending and recurs, `cron` and `zone` say when; else they are None."""
 
     origin: str
     due_ms: int
@@ -136,7 +136,10 @@ class RelayStatistics:
     requests: int = field(default=0, metadata=counter("requests", "Records read of the input."))
     delivered: int = field(default=0, metadata=counter("delivered", "Messages that are committed in their topics."))
     replies: Mapping[str, int] = field(
-        default_factory=dict, metadata=counter("replies", "Cancels and replaces answered.", by="outcome")
+        default_factory=dict,
+        metadata=counter(
+            "replies", "Answers to cancels and replaces, one of each partition that was asked.", by="outcome"
+        ),
     )
     dead_letters: int = field(
         default=0,

@@ -1,224 +1,197 @@
-"""A machine's disk in memory, which knows what was flushed; and `os`, `open`, `shutil`, `fcntl` as the product sees them.
+"""A machine's disk in memory, which knows what was flushed.
 
 A file is its bytes, and what was done to it since its last flush. A folder is its names, and the same. A power cut undoes
-all of that and does a part of it again, as the seed chooses:
+all of that and does a part of it again: power_cut.py.
 
-    nothing     what was not flushed is gone
-    all         everything had reached the disk
-    prefix      as a journal does: the first so many of all operations of the disk, the last of them torn
-    any         any of the operations, in their order, each write torn at a sector: what POSIX allows
-
-Rule 1: a system call is a place where a thread can be interrupted and a process can die, before it and after it.
+Faults are switched on and off: `full` (a write takes what fits the file's last block, then nothing), `broken_flush`
+(each flush fails), `break_reads` (a range of a file cannot be read). Damage is durable, and done while nobody has the file open or
+while somebody has: `flip_bit`, `cut_file`, `zero_sector`, `remove`.
 """
 
 from __future__ import annotations
 
 import errno
-import os as real
+import os
 import posixpath
 
+from waterclock.simulation.nodes import SECTOR, File, Folder, Names, Node, Resize, Write, copied, set_name, set_size
+from waterclock.simulation.power_cut import power_cut
 from waterclock.simulation.world import world
-
-SECTOR, BLOCK = 512, 4096
-
-
-class File:
-    def __init__(self, number):
-        self.number, self.data, self.pending = number, bytearray(), []
-        self.mtime_ms, self.links = 0, 1
-        self.locked_by = None
-
-
-class Folder:
-    def __init__(self, number):
-        self.number, self.names, self.pending = number, {}, []
-        self.locked_by = None
 
 
 class Disk:
-    def __init__(self, name="disk"):
+    """An empty disk with a folder /data; its choices are those of the stream "disk NAME" of the present world."""
+
+    def __init__(self, name: str = "disk") -> None:
         self.name, self._numbers, self._ops = name, 0, 0
-        self.root = self._make(Folder)
-        self.root.names["data"] = self._make(Folder)
+        self.root = self.make_folder()
+        self.root.names["data"] = self.make_folder()
         self.full = self.broken_flush = False
         self.rng = world().stream(f"disk {name}")
-        self.torn = 0  # operations that a power cut took or tore
-        self.cuts = 0
+        self.torn = self.cuts = 0
+        """Operations that power cuts took or tore, and how many cuts there were."""
 
-    def _make(self, kind):
+    def make_file(self) -> File:
+        """A file without a name."""
         self._numbers += 1
-        return kind(self._numbers)
+        return File(self._numbers)
 
-    def next_op(self):
+    def make_folder(self) -> Folder:
+        """A folder without a name."""
+        self._numbers += 1
+        return Folder(self._numbers)
+
+    def copy(self, name: str | None = None) -> Disk:
+        """A disk of the present world, with the same files, all of them flushed: a beginning for many universes."""
+        made = Disk(name or self.name)
+        made._numbers, made._ops = self._numbers, self._ops
+        made.root = copied(self.root, {})
+        return made
+
+    # Paths
+
+    def walk(self, path: str | os.PathLike[str]) -> Node:
+        """What a path names."""
+        here: Node | None = self.root
+        for part in os.fspath(path).split("/"):
+            if part:
+                if not isinstance(here, Folder):
+                    raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
+                here = here.names.get(part)
+                if here is None:
+                    raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        assert here is not None
+        return here
+
+    def file(self, path: str | os.PathLike[str]) -> File:
+        """The file that a path names."""
+        found = self.walk(path)
+        if not isinstance(found, File):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        return found
+
+    def folder(self, path: str | os.PathLike[str]) -> Folder:
+        """The folder that a path names."""
+        found = self.walk(path)
+        if not isinstance(found, Folder):
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
+        return found
+
+    def parent(self, path: str | os.PathLike[str]) -> tuple[Folder, str]:
+        """The folder that a path's last name stands in, or would stand in, and that name."""
+        folder, name = posixpath.split(os.fspath(path).rstrip("/"))
+        return self.folder(folder), name
+
+    def files(self, under: str = "/") -> list[str]:
+        """The paths of all files, in order."""
+        found: list[str] = []
+        for name, node in sorted(self.folder(under).names.items()):
+            path = posixpath.join(under, name)
+            found += self.files(path) if isinstance(node, Folder) else [path]
+        return found
+
+    # Changes, each with what undoes it
+
+    def _next_op(self) -> int:
         self._ops += 1
         return self._ops
 
-    # paths
-
-    def walk(self, path):
-        here = self.root
-        for part in real.fspath(path).strip("/").split("/"):
-            if not part:
-                continue
-            if not isinstance(here, Folder):
-                raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-            here = here.names.get(part)
-            if here is None:
-                raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return here
-
-    def parent(self, path):
-        folder, name = posixpath.split(real.fspath(path).rstrip("/"))
-        found = self.walk(folder)
-        if not isinstance(found, Folder):
-            raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-        return found, name
-
-    # changes, each with what undoes it
-
-    def write(self, file, data, at):
-        data = bytes(data)
-        old = bytes(file.data[at : at + len(data)])
-        file.pending.append((self.next_op(), "write", at, data, old, len(file.data)))
-        if at > len(file.data):
-            file.data.extend(bytes(at - len(file.data)))
-        file.data[at : at + len(data)] = data
+    def write(self, file: File, data: bytes | bytearray | memoryview, at: int) -> None:
+        """Write bytes at byte `at`."""
+        data, held = bytes(data), file.data
+        file.pending.append(Write(self._next_op(), at, data, bytes(held[at : at + len(data)]), len(held)))
+        if at > len(held):
+            held.extend(bytes(at - len(held)))
+        held[at : at + len(data)] = data
         file.mtime_ms = world().wall_ms()
 
-    def resize(self, file, size):
-        old = bytes(file.data[size:])
-        file.pending.append((self.next_op(), "size", size, None, old, len(file.data)))
-        if size < len(file.data):
-            del file.data[size:]
-        else:
-            file.data.extend(bytes(size - len(file.data)))
+    def resize(self, file: File, size: int) -> None:
+        """Cut a file, or make it longer with zeros."""
+        file.pending.append(Resize(self._next_op(), size, bytes(file.data[size:]), len(file.data)))
+        set_size(file.data, size)
 
-    def link(self, folder, name, what):
-        """Set a name, or with None remove it: [(folder, name, before, after)] is one operation."""
+    def link(self, folder: Folder, name: str, what: Node | None) -> None:
+        """Set a name, or with None remove it."""
         self.names([(folder, name, folder.names.get(name), what)])
 
-    def names(self, changes):
-        number = self.next_op()
-        for folder in {id(f): f for f, *_ in changes}.values():
-            folder.pending.append((number, changes))
+    def names(self, changes: list[tuple[Folder, str, Node | None, Node | None]]) -> None:
+        """Set and remove names, in one operation."""
+        op = Names(self._next_op(), changes)
+        for folder in {f.number: f for f, *_ in changes}.values():
+            folder.pending.append(op)
         for folder, name, _, after in changes:
-            if after is None:
-                folder.names.pop(name, None)
-            else:
-                folder.names[name] = after
+            set_name(folder, name, after)
 
-    def flushed(self, what):
-        if isinstance(what, Folder):
-            for number, changes in what.pending:
-                for folder in {id(f): f for f, *_ in changes}.values():
-                    if folder is not what:
-                        folder.pending = [one for one in folder.pending if one[0] != number]
+    def flushed(self, what: Node, numbers: set[int] | None = None) -> None:
+        """What was done to it is durable: all, or of a file the operations of these numbers."""
+        if isinstance(what, File):
+            what.pending = [] if numbers is None else [op for op in what.pending if op.number not in numbers]
+            return
+        for op in what.pending:
+            for folder in {f.number: f for f, *_ in op.changes}.values():
+                if folder is not what:
+                    folder.pending = [one for one in folder.pending if one.number != op.number]
         what.pending = []
 
-    # the power is cut
+    # Power, and damage
 
-    def everything(self):
-        found, left = [], [self.root]
-        seen = set()
+    def nodes(self) -> list[Node]:
+        """All files and folders, those too that only an operation that was not flushed knows."""
+        found: dict[int, Node] = {}
+        left: list[Node] = [self.root]
         while left:
             one = left.pop()
-            if one.number in seen:
+            if one.number in found:
                 continue
-            seen.add(one.number)
-            found.append(one)
+            found[one.number] = one
             if isinstance(one, Folder):
                 left.extend(one.names.values())
-                for _, changes in one.pending:
-                    left.extend(x for _, _, before, after in changes for x in (before, after) if x is not None)
-        return found
+                left.extend(x for op in one.pending for _, _, *both in op.changes for x in both if x is not None)
+        return list(found.values())
 
-    def cut_power(self):
+    def cut_power(self, mode: str | None = None) -> str:
+        """Lose what was not flushed, as the seed chooses or `mode` says (power_cut.py); what became of it, in words."""
         self.cuts += 1
-        rng = self.rng
-        mode = rng.choice(("nothing", "all", "prefix", "prefix", "any", "any"))
-        nodes = self.everything()
-        ops = {}
-        for node in nodes:
-            for op in node.pending:
-                ops.setdefault(op[0], (node, op))
-        order = sorted(ops)
-        for number in reversed(order):
-            self._undo(*ops[number])
-        if mode == "all":
-            kept = order
-        elif mode == "nothing":
-            kept = []
-        elif mode == "prefix":
-            kept = order[: rng.randrange(len(order) + 1)]
-        else:
-            share = rng.choice((0.2, 0.5, 0.8, 0.95))
-            kept = [number for number in order if rng.random() < share]
-        for number in kept:
-            torn = (mode == "any" and rng.random() < 0.3) or (mode == "prefix" and number == kept[-1])
-            self._redo(*ops[number], torn)
-        self.torn += len(order) - len(kept)
+        nodes = self.nodes()
+        cut = power_cut(nodes, self.rng, mode)
+        self.torn += cut.lost
         for node in nodes:
             node.pending = []
             node.locked_by = None
-        return f"{mode}: {len(kept)} of {len(order)} operations kept"
+        return f"{cut.mode}: {cut.kept} of {cut.kept + cut.lost} operations kept"
 
-    def _undo(self, node, op):
-        if isinstance(node, Folder):
-            for folder, name, before, _ in reversed(op[1]):
-                if before is None:
-                    folder.names.pop(name, None)
-                else:
-                    folder.names[name] = before
-            return
-        _, kind, at, _, old, size = op
-        if kind == "write":
-            node.data[at : at + len(old)] = old
-            del node.data[size:]
-            node.data.extend(bytes(size - len(node.data)))
-        else:
-            del node.data[min(size, at) :]
-            node.data.extend(old)
-            node.data.extend(bytes(size - len(node.data)))
+    def break_reads(self, path: str, first: int = 0, size: int = 1 << 62) -> None:
+        """From now on these bytes cannot be read: EIO. `mend_reads` ends it, everywhere."""
+        self.file(path).unreadable = range(first, first + size)
 
-    def _redo(self, node, op, torn):
-        if isinstance(node, Folder):
-            for folder, name, _, after in op[1]:
-                if after is None:
-                    folder.names.pop(name, None)
-                else:
-                    folder.names[name] = after
-            return
-        _, kind, at, data, _, _ = op
-        if kind == "size":
-            if at < len(node.data):
-                del node.data[at:]
-            else:
-                node.data.extend(bytes(at - len(node.data)))
-            return
-        pieces = [(at, data)]
-        if torn:
-            pieces = self._torn(at, data)
-        end = max((a + len(d) for a, d in pieces), default=0)
-        if self.rng.random() < 0.5 and torn:
-            end = max(end, at + len(data))  # the length is there, the bytes are not
-        if end > len(node.data):
-            node.data.extend(bytes(end - len(node.data)))
-        for a, d in pieces:
-            node.data[a : a + len(d)] = d
+    def mend_reads(self) -> None:
+        """All bytes can be read again."""
+        for node in self.nodes():
+            if isinstance(node, File):
+                node.unreadable = None
 
-    def _torn(self, at, data):
-        """Some of its sectors."""
-        pieces, here, end = [], at, at + len(data)
-        way = self.rng.choice(("front", "any"))
-        cut = self.rng.randrange(len(data) + 1)
-        while here < end:
-            following = min(end, (here // SECTOR + 1) * SECTOR)
-            if way == "front":
-                if here - at >= cut:
-                    break
-                following = min(following, at + cut)
-                pieces.append((here, data[here - at : following - at]))
-            elif self.rng.random() < 0.5:
-                pieces.append((here, data[here - at : following - at]))
-            here = following
-        return pieces
+    def _durable(self, path: str) -> File:
+        """A file about to be damaged: what is pending would undo the damage."""
+        file = self.file(path)
+        file.pending = []
+        return file
+
+    def flip_bit(self, path: str, at: int, bit: int = 0) -> None:
+        """One bit of byte `at` is another."""
+        self._durable(path).data[at] ^= 1 << bit
+
+    def cut_file(self, path: str, size: int) -> None:
+        """What lies behind the first `size` bytes is gone."""
+        del self._durable(path).data[size:]
+
+    def zero_sector(self, path: str, at: int) -> None:
+        """The sector of byte `at` is all zeros, as far as the file goes."""
+        data, first = self._durable(path).data, at // SECTOR * SECTOR
+        size = min(SECTOR, len(data) - first)
+        data[first : first + size] = bytes(size)
+
+    def remove(self, path: str) -> None:
+        """The file is gone, durably."""
+        folder, name = self.parent(path)
+        self.flushed(folder)
+        del folder.names[name]

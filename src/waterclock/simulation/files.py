@@ -1,62 +1,87 @@
-"""`os`, `open`, `shutil` and `fcntl` of the simulated world.
+"""`os` of the simulated world.
 
 Rule 1: a system call is a place where a thread can be interrupted and a process can die, before it and after it.
+Rule 2: what is not simulated says so, by its name.
+Rule 3: /dev/null always has the same number: the product measures by it how many files are open.
 """
 
 from __future__ import annotations
 
 import errno
-import io
 import os as real
 import posixpath
 import stat as stats
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from waterclock.simulation.disk import BLOCK, File, Folder
-from waterclock.simulation.world import Killed, world
+from waterclock.simulation.nodes import BLOCK, File, Folder, Node
+from waterclock.simulation.world import world
+
+if TYPE_CHECKING:
+    from waterclock.simulation.disk import Disk
+    from waterclock.simulation.processes import Process
+
+AnyPath: TypeAlias = "str | real.PathLike[str]"
+NULL: Final = 7
 
 
 class OpenFile:
-    def __init__(self, node, readable, writable):
-        self.node, self.readable, self.writable, self.at = node, readable, writable, 0
+    """What a number of a file stands for."""
+
+    __slots__ = ("node", "readable", "writable")
+
+    def __init__(self, node: Node, readable: bool, writable: bool) -> None:
+        self.node, self.readable, self.writable = node, readable, writable
 
 
-NUMBER = [1000]
+def me() -> Process:
+    """The process that makes a system call."""
+    return world().running().process
 
 
-def me():
-    world_ = world()
-    thread = world_.thread
-    process = thread.process
-    if not process.alive:
-        raise Killed
-    return process
+def machine() -> Disk:
+    """The disk of the process that makes a system call."""
+    disk = me().machine
+    assert disk is not None, "a process without a disk"
+    return disk
 
 
-def here(path):
-    """The disk that a path lies on."""
-    return me().machine
-
-
-def of(fd):
-    process = me()
-    found = process.files.get(fd)
+def of(fd: int) -> OpenFile:
+    """The open file of this number."""
+    found = me().files.get(fd)
     if found is None:
         raise OSError(errno.EBADF, f"bad file descriptor {fd}")
     return found
 
 
-class Path:
-    """os.path, as far as it looks at the disk."""
+def file_of(fd: int) -> File:
+    """The same, where it is no folder."""
+    node = of(fd).node
+    if not isinstance(node, File):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory")
+    return node
 
-    def __getattr__(self, name):
-        return getattr(posixpath, name)
+
+def no_room(path: AnyPath | None = None) -> OSError:
+    """What a full disk says."""
+    return OSError(errno.ENOSPC, "No space left on device", path)
+
+
+class Path:
+    """os.path: posixpath's, but for what looks at the disk."""
+
+    for _name in posixpath.__all__:
+        _found = getattr(posixpath, _name)
+        locals()[_name] = staticmethod(_found) if callable(_found) else _found
+    del _name, _found
 
     @staticmethod
-    def exists(path):
+    def exists(path: AnyPath) -> bool:
+        """As Python's."""
         try:
-            here(path).walk(path)
+            machine().walk(path)
         except OSError:
             return False
         return True
@@ -64,64 +89,69 @@ class Path:
     lexists = exists
 
     @staticmethod
-    def isdir(path):
+    def isdir(path: AnyPath) -> bool:
+        """As Python's."""
         try:
-            return isinstance(here(path).walk(path), Folder)
+            return isinstance(machine().walk(path), Folder)
         except OSError:
             return False
 
     @staticmethod
-    def isfile(path):
+    def isfile(path: AnyPath) -> bool:
+        """As Python's."""
         try:
-            return isinstance(here(path).walk(path), File)
+            return isinstance(machine().walk(path), File)
         except OSError:
             return False
 
     @staticmethod
-    def getsize(path):
-        node = here(path).walk(path)
-        return len(node.data)
+    def getsize(path: AnyPath) -> int:
+        """As Python's."""
+        return len(machine().file(path).data)
 
     @staticmethod
-    def samestat(one, other):
-        return one.st_ino == other.st_ino
+    def samestat(one: Any, other: Any) -> bool:
+        """As Python's."""
+        return bool(one.st_ino == other.st_ino)
 
     @staticmethod
-    def abspath(path):
+    def abspath(path: AnyPath) -> str:
+        """As Python's; every process is in the root."""
         return posixpath.normpath(posixpath.join("/", real.fspath(path)))
 
-    def samefile(self, one, other):
-        return here(one).walk(one) is here(other).walk(other)
-
-
-def no_room(path=None):
-    return OSError(errno.ENOSPC, "No space left on device", path)
+    @staticmethod
+    def samefile(one: AnyPath, other: AnyPath) -> bool:
+        """As Python's."""
+        return machine().walk(one) is machine().walk(other)
 
 
 class Os:
-    """`os`, for the product's modules. What is not here is not simulated, and says so."""
+    """`os`, for the product's modules."""
 
-    path = Path()
+    path = Path
     sep, curdir, devnull = "/", ".", "/dev/null"
     SEEK_SET, SEEK_CUR, SEEK_END = 0, 1, 2
-    environ = {}
-    PathLike, fspath, getpid = real.PathLike, real.fspath, real.getpid
+    environ: Final[dict[str, str]] = {}
+    PathLike, fspath, getpid = real.PathLike, staticmethod(real.fspath), staticmethod(lambda: 1)
     fsencode, fsdecode = staticmethod(real.fsencode), staticmethod(real.fsdecode)
-    name, cpu_count = "posix", real.cpu_count
+    name, cpu_count = "posix", staticmethod(real.cpu_count)
     for _flag in [flag for flag in dir(real) if flag.startswith("O_")]:
         locals()[_flag] = getattr(real, _flag)
     del _flag
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"os.{name} is not simulated")
 
+    # Files
+
     @staticmethod
-    def open(path, flags, mode=0o777):
-        world().breathe("open")
-        process, path = me(), real.fspath(path)
-        disk = process.machine
+    def open(path: AnyPath, flags: int, mode: int = 0o777) -> int:
+        """As Python's."""
+        here = world()
+        here.breathe("open")
+        process, disk, path = me(), machine(), real.fspath(path)
         if path == "/dev/null":
-            return 7
+            return NULL
         try:
             node = disk.walk(path)
             if flags & real.O_CREAT and flags & real.O_EXCL:
@@ -131,159 +161,195 @@ class Os:
         except FileNotFoundError:
             if not flags & real.O_CREAT:
                 raise
-            if disk.full:
-                raise no_room(path) from None
-            folder, name = disk.parent(path)
-            node = disk._make(File)
-            node.mtime_ms = world().wall_ms()
-            disk.link(folder, name, node)
-        if flags & real.O_TRUNC and len(node.data):
+            node = _made(disk, path)
+        if flags & real.O_TRUNC and isinstance(node, File) and node.data:
             disk.resize(node, 0)
-        NUMBER[0] += 1
-        writes = bool(flags & (real.O_WRONLY | real.O_RDWR))
-        process.files[NUMBER[0]] = OpenFile(node, not flags & real.O_WRONLY, writes)
-        return NUMBER[0]
+        fd = next(here.fds)
+        process.files[fd] = OpenFile(node, not flags & real.O_WRONLY, bool(flags & (real.O_WRONLY | real.O_RDWR)))
+        return fd
 
     @staticmethod
-    def close(fd):
-        world_ = world()
-        if fd == 7 or world_.thread is None:
+    def close(fd: int) -> None:
+        """As Python's. What a dead process's objects close, when they are freed, is nobody's."""
+        here = world()
+        if fd == NULL or here.thread is None:
             return
-        process = world_.thread.process
-        if fd not in process.files:
-            if any(fd in dead.files for dead in world_.graveyard) or not process.alive:
-                return  # a dead process's object was freed in somebody else's time
+        process = here.thread.process
+        file = process.files.pop(fd, None)
+        if file is not None:
+            if file.node.locked_by == (process.name, fd):
+                file.node.locked_by = None
+        elif process.alive and not any(fd in dead.files for dead in here.graveyard):
             raise OSError(errno.EBADF, f"bad file descriptor {fd}")
-        file = process.files.pop(fd)
-        if file.node.locked_by == (process.name, fd):
-            file.node.locked_by = None
 
     @staticmethod
-    def pread(fd, size, at):
-        file = of(fd)
-        return bytes(file.node.data[at : at + size])
+    def pread(fd: int, size: int, at: int) -> bytes:
+        """As Python's."""
+        file = file_of(fd)
+        bad = file.unreadable
+        if bad is not None and at < bad.stop and at + size > bad.start and bad.start < len(file.data):
+            raise OSError(errno.EIO, "Input/output error")
+        return bytes(file.data[at : at + size])
 
     @staticmethod
-    def pwrite(fd, data, at):
-        world().breathe("pwrite before")
-        file, disk, data = of(fd), me().machine, memoryview(data).cast("B")
+    def pwrite(fd: int, data: bytes | bytearray | memoryview, at: int) -> int:
+        """As Python's: a full disk takes what fits the file's last block, and that is no error."""
+        here = world()
+        here.breathe("pwrite before")
+        file, disk = file_of(fd), machine()
+        data = memoryview(data).cast("B")
         size = len(data)
-        room = -(-len(file.node.data) // BLOCK) * BLOCK
-        if disk.full and at + size > room:  # what fits the file's last block is written: a short write is no error
-            size = max(0, room - at)
-            if not size:
+        if disk.full:
+            size = min(size, max(0, -(-len(file.data) // BLOCK) * BLOCK - at))
+            if not size and len(data):
                 raise no_room()
-        disk.write(file.node, data[:size], at)
-        world().breathe("pwrite after")
+        disk.write(file, data[:size], at)
+        here.breathe("pwrite after")
         return size
 
     @staticmethod
-    def ftruncate(fd, size):
+    def ftruncate(fd: int, size: int) -> None:
+        """As Python's."""
         world().breathe("ftruncate")
-        me().machine.resize(of(fd).node, size)
+        machine().resize(file_of(fd), size)
 
     @staticmethod
-    def truncate(path, size):
+    def truncate(path: AnyPath, size: int) -> None:
+        """As Python's."""
         world().breathe("truncate")
-        disk = here(path)
-        disk.resize(disk.walk(path), size)
+        disk = machine()
+        disk.resize(disk.file(path), size)
 
     @staticmethod
-    def posix_fallocate(fd, at, size):
+    def posix_fallocate(fd: int, at: int, size: int) -> None:
+        """As Python's."""
         world().breathe("fallocate")
-        file, disk = of(fd), me().machine
-        if at + size > len(file.node.data):
+        file, disk = file_of(fd), machine()
+        if at + size > len(file.data):
             if disk.full:
                 raise no_room()
-            disk.resize(file.node, at + size)
+            disk.resize(file, at + size)
 
     @staticmethod
-    def fsync(fd):
-        world_ = world()
-        file, process = of(fd), me()
-        disk = process.machine
-        numbers = {op[0] for op in file.node.pending}
-        least, most = world_.fsync_ns
-        world_.breathe("fsync before", 0)
-        world_.sleep(disk.rng.randrange(least, most))
+    def fsync(fd: int) -> None:
+        """As Python's: it takes its time, and what was written to a file meanwhile need not be on the disk."""
+        here = world()
+        node, process, disk = of(fd).node, me(), machine()
+        numbers = {op.number for op in node.pending}
+        here.breathe("fsync before", 0)
+        here.sleep(disk.rng.randrange(*here.fsync_ns))
         if disk.broken_flush:
             raise OSError(errno.EIO, "Input/output error")
-        if isinstance(file.node, Folder):
-            disk.flushed(file.node)
-        else:  # what was written while it ran need not be on the disk
-            file.node.pending = [op for op in file.node.pending if op[0] not in numbers]
-        world_.log("fsync", process.name, file.node.number, len(numbers))
-        world_.breathe("fsync after")
+        disk.flushed(node, numbers)
+        here.log("fsync", process.name, node.number, len(numbers))
+        here.breathe("fsync after")
 
     fdatasync = fsync
 
     @staticmethod
-    def fstat(fd):
-        return Os._stat(of(fd).node)
+    def sendfile(out: int, file: int, at: int, count: int) -> int:
+        """As Python's."""
+        data = Os.pread(file, count, at)
+        sock: Any = me().sockets[out]
+        sent: int = sock.send(data)
+        return sent
 
     @staticmethod
-    def stat(path, *, follow_symlinks=True):
-        return Os._stat(here(path).walk(path))
+    def write(fd: int, data: bytes) -> int:
+        """To stderr, which nobody reads."""
+        if fd not in (1, 2):
+            raise OSError(errno.EBADF, "only stderr")
+        return len(data)
+
+    # What is known of files
 
     @staticmethod
-    def _stat(node):
-        if isinstance(node, Folder):
-            return SimpleNamespace(st_ino=node.number, st_size=0, st_mode=stats.S_IFDIR | 0o700, st_mtime=0.0)
-        return SimpleNamespace(
-            st_ino=node.number, st_size=len(node.data), st_mode=stats.S_IFREG | 0o600, st_mtime=node.mtime_ms / 1000
-        )
+    def fstat(fd: int) -> Any:
+        """As Python's."""
+        return _stat(of(fd).node)
 
     @staticmethod
-    def statvfs(path):
+    def stat(path: AnyPath, *, follow_symlinks: bool = True) -> Any:
+        """As Python's."""
+        return _stat(machine().walk(path))
+
+    lstat = stat
+
+    @staticmethod
+    def statvfs(path: AnyPath) -> Any:
+        """As Python's: there is always room, as far as is said."""
         return SimpleNamespace(f_bavail=1 << 20, f_frsize=4096, f_blocks=1 << 22, f_bfree=1 << 20)
 
     @staticmethod
-    def mkdir(path, mode=0o777):
+    def listdir(path: AnyPath = ".") -> list[str]:
+        """As Python's: no file system promises an order."""
+        disk = machine()
+        names = sorted(disk.folder(path).names)
+        disk.rng.shuffle(names)
+        return names
+
+    @staticmethod
+    def scandir(path: AnyPath = ".") -> Rows:
+        """As Python's."""
+        folder = machine().folder(path)
+        return Rows(_row(path, name, folder.names[name]) for name in Os.listdir(path))
+
+    # Names
+
+    @staticmethod
+    def mkdir(path: AnyPath, mode: int = 0o777) -> None:
+        """As Python's."""
         world().breathe("mkdir")
-        disk = here(path)
+        disk = machine()
         folder, name = disk.parent(path)
         if name in folder.names:
             raise FileExistsError(errno.EEXIST, "File exists", path)
         if disk.full:
             raise no_room(path)
-        disk.link(folder, name, disk._make(Folder))
+        disk.link(folder, name, disk.make_folder())
 
-    def makedirs(self, path, mode=0o777, exist_ok=False):
-        above = posixpath.dirname(path.rstrip("/"))
+    @staticmethod
+    def makedirs(path: AnyPath, mode: int = 0o777, exist_ok: bool = False) -> None:
+        """As Python's."""
+        above = posixpath.dirname(real.fspath(path).rstrip("/"))
         if above and not Path.isdir(above):
-            self.makedirs(above, exist_ok=True)
+            Os.makedirs(above, exist_ok=True)
         try:
-            self.mkdir(path)
+            Os.mkdir(path)
         except FileExistsError:
             if not exist_ok or not Path.isdir(path):
                 raise
 
     @staticmethod
-    def rename(old, new):
-        world().breathe("rename")
-        disk = here(old)
+    def rename(old: AnyPath, new: AnyPath) -> None:
+        """As Python's."""
+        here = world()
+        here.breathe("rename")
+        disk = machine()
         (one, a), (other, b) = disk.parent(old), disk.parent(new)
         node = one.names.get(a)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         disk.names([(one, a, node, None), (other, b, other.names.get(b), node)])
-        world().breathe("rename after")
+        here.breathe("rename after")
 
     replace = rename
 
     @staticmethod
-    def link(old, new):
+    def link(old: AnyPath, new: AnyPath) -> None:
+        """As Python's."""
         world().breathe("link")
-        disk = here(old)
+        disk = machine()
         folder, name = disk.parent(new)
         if name in folder.names:
             raise FileExistsError(errno.EEXIST, "File exists", new)
         disk.link(folder, name, disk.walk(old))
 
     @staticmethod
-    def unlink(path):
+    def unlink(path: AnyPath) -> None:
+        """As Python's."""
         world().breathe("unlink")
-        disk = here(path)
+        disk = machine()
         folder, name = disk.parent(path)
         if name not in folder.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -292,169 +358,58 @@ class Os:
     remove = unlink
 
     @staticmethod
-    def rmdir(path):
+    def rmdir(path: AnyPath) -> None:
+        """As Python's."""
         world().breathe("rmdir")
-        disk = here(path)
+        disk = machine()
         folder, name = disk.parent(path)
-        if folder.names[name].names:
+        if disk.folder(path).names:
             raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
         disk.link(folder, name, None)
 
-    @staticmethod
-    def listdir(path="."):
-        disk = here(path)
-        node = disk.walk(path)
-        if not isinstance(node, Folder):
-            raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-        names = sorted(node.names)
-        disk.rng.shuffle(names)  # no file system promises an order
-        return names
+    # Processes
 
     @staticmethod
-    def scandir(path="."):
-        disk = here(path)
-        rows = []
-        for name in Os.listdir(path):
-            node = disk.walk(posixpath.join(path, name))
-            rows.append(
-                SimpleNamespace(
-                    name=name, path=posixpath.join(path, name), is_dir=partial(isinstance, node, Folder),
-                    is_file=partial(isinstance, node, File), stat=partial(Os._stat, node),
-                )
-            )  # fmt: skip
-        return Rows(rows)
-
-    @staticmethod
-    def sendfile(out, file, at, count):
-        data = Os.pread(file, count, at)
-        return me().sockets[out].send(data)
-
-    @staticmethod
-    def write(fd, data):
-        if fd not in (1, 2):
-            raise OSError(errno.EBADF, "only stderr")
-        me().log_lines.append(bytes(data).decode(errors="replace"))
-        return len(data)
-
-    @staticmethod
-    def _exit(code):
-        process = me()
-        process.world.log("exit", process.name, code)
-        process.exited = code
-        process.on_exit(code) if getattr(process, "on_exit", None) else process.kill()
-        process.world.park()
-
-    @staticmethod
-    def kill(pid, signal):
-        raise AttributeError("os.kill is not simulated")
+    def _exit(code: int) -> None:
+        """As Python's."""
+        me().exit(code)
 
 
-class Rows(list):
-    def __enter__(self):
-        return self
+class Rows(list[Any]):
+    """What scandir returns."""
 
-    def __exit__(self, *error):
+    def __enter__(self) -> Iterator[Any]:
+        return iter(self)
+
+    def __exit__(self, *error: object) -> None:
         pass
 
-    def close(self):
-        pass
+    def close(self) -> None:
+        """As Python's."""
 
 
-class Raw(io.RawIOBase):
-    """A file object's raw end."""
-
-    def __init__(self, fd, readable, writable):
-        self._fd, self._readable, self._writable, self._at = fd, readable, writable, 0
-
-    def readable(self):
-        return self._readable
-
-    def writable(self):
-        return self._writable
-
-    def seekable(self):
-        return True
-
-    def fileno(self):
-        return self._fd
-
-    def readinto(self, buffer):
-        data = Os.pread(self._fd, len(buffer), self._at)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-    def write(self, data):
-        count = Os.pwrite(self._fd, data, self._at)
-        self._at += count
-        return count
-
-    def seek(self, at, whence=0):
-        base = {0: 0, 1: self._at, 2: len(of(self._fd).node.data)}[whence]
-        self._at = base + at
-        return self._at
-
-    def tell(self):
-        return self._at
-
-    def truncate(self, size=None):
-        Os.ftruncate(self._fd, self._at if size is None else size)
-        return size
-
-    def close(self):
-        if not self.closed:
-            super().close()
-            try:
-                Os.close(self._fd)
-            except Killed:
-                pass
+def _made(disk: Disk, path: str) -> File:
+    if disk.full:
+        raise no_room(path)
+    folder, name = disk.parent(path)
+    node = disk.make_file()
+    node.mtime_ms = world().wall_ms()
+    disk.link(folder, name, node)
+    return node
 
 
-def sim_open(path, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
-    kind = mode.replace("b", "").replace("t", "")
-    flags = {
-        "r": real.O_RDONLY, "r+": real.O_RDWR, "w": real.O_WRONLY | real.O_CREAT | real.O_TRUNC,
-        "w+": real.O_RDWR | real.O_CREAT | real.O_TRUNC, "x": real.O_WRONLY | real.O_CREAT | real.O_EXCL,
-    }[kind]  # fmt: skip
-    fd = opener(path, flags) if opener is not None else OS.open(path, flags)
-    raw = Raw(fd, kind in ("r", "r+", "w+"), kind != "r")
-    if buffering == 0:
-        return raw
-    size = buffering if buffering > 1 else 8192
-    if kind in ("r+", "w+"):
-        made = io.BufferedRandom(raw, size)
-    else:
-        made = io.BufferedReader(raw, size) if kind == "r" else io.BufferedWriter(raw, size)
-    return made if "b" in mode else io.TextIOWrapper(made, encoding or "utf-8", errors, newline)
+def _stat(node: Node) -> Any:
+    if isinstance(node, Folder):
+        return SimpleNamespace(st_ino=node.number, st_size=0, st_mode=stats.S_IFDIR | 0o700, st_mtime=0.0)
+    size, time_s = len(node.data), node.mtime_ms / 1000
+    return SimpleNamespace(st_ino=node.number, st_size=size, st_mode=stats.S_IFREG | 0o600, st_mtime=time_s)
 
 
-class Shutil:
-    @staticmethod
-    def rmtree(path, ignore_errors=False):
-        try:
-            for name in Os.listdir(path):
-                below = posixpath.join(path, name)
-                Shutil.rmtree(below, ignore_errors) if Path.isdir(below) else Os.unlink(below)
-            Os.rmdir(path)
-        except OSError:
-            if not ignore_errors:
-                raise
-
-    def __getattr__(self, name):
-        raise AttributeError(f"shutil.{name} is not simulated")
+def _row(path: AnyPath, name: str, node: Node) -> Any:
+    return SimpleNamespace(
+        name=name, path=posixpath.join(path, name), is_dir=partial(isinstance, node, Folder),
+        is_file=partial(isinstance, node, File), stat=partial(_stat, node),
+    )  # fmt: skip
 
 
-class Fcntl:
-    LOCK_EX, LOCK_NB, LOCK_UN, LOCK_SH = 2, 4, 8, 1
-
-    @staticmethod
-    def flock(fd, how):
-        node = of(fd).node
-        holder = node.locked_by
-        process = me()
-        if holder is not None and any(one.name == holder[0] and holder[1] in one.files for one in world().processes):
-            raise BlockingIOError(errno.EWOULDBLOCK, "locked")
-        node.locked_by = (process.name, fd)
-
-
-OS = Os()
+OS: Final = Os()

@@ -1,187 +1,132 @@
-"""Puts the simulation in the place of the machine, in every module of the product's broker: what seams would do.
+"""The simulation in the place of the machine: the doors (`waterclock.outside.DOORS`) lead into the simulated world.
 
-A module's own names are replaced (`os`, `open`, `threading`, `queue`, `socket`, `uuid`, ...), never Python's modules.
+Rule 1: names of the product's modules are bound anew, never anything in Python's own modules; leaving binds the real ones
+    again. What is imported meanwhile takes its doors from `outside`, and is bound back with the others.
+Rule 2: nobody of the product may be at work in this process: a broker that runs would find itself between two worlds.
+Rule 3: the garbage collector stands still inside: dead processes' objects are freed between histories (`sweep`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib
+import gc
 import logging
-import pkgutil
 import sys
-import uuid as real_uuid
-from types import SimpleNamespace
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
 
-from waterclock.simulation import files, network
-from waterclock.simulation import world as worlds
-from waterclock.simulation.processes import Event, Lock, SimpleQueue, Thread
-from waterclock.simulation.world import NS, world
+from waterclock import outside
+from waterclock.errors import UsageError
+from waterclock.simulation.clocks import Clock, Machine, Secrets, Uuid
+from waterclock.simulation.files import OS
+from waterclock.simulation.network import SocketModule
+from waterclock.simulation.open_files import Fcntl, Shutil, open_file
+from waterclock.simulation.streams import open_connection
+from waterclock.simulation.threads import QUEUE, THREADING
+from waterclock.simulation.world import world
 
+ROOMS: Final = ("broker", "cdc", "disk", "kafka", "outside", "relay")
+"""Whose modules take what is outside from the doors."""
+BEHIND: Final[Mapping[str, Any]] = {
+    "fcntl": Fcntl(), "open_connection": open_connection, "open_file": open_file, "os": OS, "queue": QUEUE,
+    "secrets": Secrets, "shutil": Shutil(), "socket": SocketModule(), "threading": THREADING, "uuid": Uuid,
+}  # fmt: skip
+"""What each door leads to."""
+REAL: Final[Mapping[str, Any]] = {door: getattr(outside, door) for door in outside.DOORS}
+_for_good = ExitStack()
+_inside: list[bool] = []
 
-class Clock:
-    """A process's clock: the universe's time, and a date that the nemesis steps."""
-
-    def __init__(self, process):
-        self._world, self._process = world(), process
-
-    def monotonic_ns(self):
-        return self._world.now
-
-    def monotonic_s(self):
-        return self._world.now / 1e9
-
-    def wall_ms(self):
-        return self._world.wall_shift_ms + self._world.now // worlds.MS + self._process.skew_ms
-
-    def sleep_s(self, duration_s):
-        world().sleep(round(duration_s * NS))
-
-
-def now_ns():
-    """What the product measures its own work by: time stands still in a callback, and creeps here."""
-    world_ = world()
-    world_.clock_ns = max(world_.clock_ns, world_.now) + int(world_.rng.random() * 40_000)
-    return world_.clock_ns
+__all__ = ["Clock", "Machine", "install", "installed", "sweep"]
 
 
-class Uuid:
-    UUID = real_uuid.UUID
+class HistoryLog(logging.Handler):
+    """The product's log lines belong to the history; a traceback is a problem."""
 
-    @staticmethod
-    def uuid4():
-        return real_uuid.UUID(int=world().stream("uuid").getrandbits(128), version=4)
-
-
-class Secrets:
-    @staticmethod
-    def token_bytes(count):
-        return world().stream("secrets").randbytes(count)
-
-    @staticmethod
-    def token_urlsafe(count):
-        return world().stream("secrets").randbytes(count).hex()
-
-
-class OrderedSet(dict):
-    """A set in the order of adding: where the product walks one, Python's own order hangs on hashes and addresses."""
-
-    def __init__(self, items=()):
-        super().__init__(dict.fromkeys(items))
-
-    def add(self, one):
-        self[one] = None
-
-    def discard(self, one):
-        self.pop(one, None)
-
-    def remove(self, one):
-        del self[one]
-
-    def update(self, *several):
-        for some in several:
-            super().update(dict.fromkeys(some))
-
-    def difference_update(self, *several):
-        for some in several:
-            for one in some:
-                self.pop(one, None)
-
-    def __eq__(self, other):
-        return set(self) == set(other)
-
-    def __or__(self, other):
-        return OrderedSet([*self, *other])
-
-    def __sub__(self, other):
-        return OrderedSet(one for one in self if one not in other)
-
-    def __rsub__(self, other):
-        return OrderedSet(one for one in other if one not in self)
-
-    def __and__(self, other):
-        return OrderedSet(one for one in self if one in other)
-
-
-WALKED = ("waterclock.broker.log.aborted",)
-
-
-class Asyncio:
-    """`asyncio`, for the one module that opens connections with it."""
-
-    def __getattr__(self, name):
-        return getattr(asyncio, name)
-
-    @staticmethod
-    async def open_connection(host, port, limit=0, ssl=None):
-        return await network.open_connection(host, port)
-
-
-THREADING = SimpleNamespace(
-    Thread=Thread, Lock=Lock, Event=Event, current_thread=lambda: world().thread, get_ident=lambda: 1
-)
-QUEUE = SimpleNamespace(SimpleQueue=SimpleQueue)
-SHUTIL, FCNTL, SOCKET = files.Shutil(), files.Fcntl(), network.SocketModule()
-INSTALLED = []
-
-
-class Log(logging.Handler):
-    """The product's log lines belong to the history."""
-
-    def emit(self, record):
-        world_ = world()
-        if world_ is None or world_.thread is None:
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write down a line."""
+        here = world()
+        if here is None or here.thread is None:
             return
-        text = record.getMessage()
-        world_.log("log", world_.thread.process.name, record.levelname, text)
-        if record.exc_info and world_.thread.process.alive:
-            world_.problem("traceback", f"{text}: {record.exc_info[1]!r}")
+        text, process = record.getMessage(), here.thread.process
+        here.log("log", process.name, record.levelname, text)
+        if record.exc_info and process.alive:
+            here.problem("traceback", f"{text}: {record.exc_info[1]!r}")
 
 
-def install():
-    if INSTALLED:
+@contextmanager
+def installed() -> Iterator[None]:
+    """Inside, the product lives in the simulated world. UsageError while a real broker runs in this process."""
+    if _inside:  # within another one
+        yield
         return
+    _refuse_a_real_broker()
+    from waterclock.broker.roles import Roles  # noqa: F401
     from waterclock.broker.wire.codec import import_kio
 
     import_kio()
-    import waterclock.broker
+    with ExitStack() as leaving:
+        leaving.callback(_inside.clear)
+        _inside.append(True)
+        leaving.callback(_bind, BEHIND, REAL)
+        _bind(REAL, BEHIND)
+        leaving.enter_context(_logged())
+        leaving.enter_context(_no_garbage_collector())
+        yield
 
-    for found in pkgutil.walk_packages(waterclock.broker.__path__, "waterclock.broker."):
-        if "sqlite" not in found.name:
-            importlib.import_module(found.name)
-    from waterclock import outside
 
-    fakes = dict(
-        os=files.OS,
-        shutil=SHUTIL,
-        fcntl=FCNTL,
-        socket=SOCKET,
-        uuid=Uuid,
-        secrets=Secrets,
-        threading=THREADING,
-        queue=QUEUE,
-        open_file=files.sim_open,
-        open_connection=network.open_connection,
-    )
-    real = {n: getattr(outside, n) for n in outside.DOORS}
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith(("waterclock.broker", "waterclock.disk", "waterclock.outside")):
-            for door in real:
-                if vars(module).get(door) is real[door]:
-                    setattr(module, door, fakes[door])
-    INSTALLED.append(1)
-    logger = logging.getLogger("waterclock")
-    logger.propagate = False
-    logger.addHandler(Log())
+def install() -> None:
+    """The same for the rest of this process."""
+    if not _inside:
+        _for_good.enter_context(installed())
+
+
+def sweep() -> None:
+    """Free what histories left that are over."""
+    gc.collect()
+
+
+def _refuse_a_real_broker() -> None:
+    if any(thread.name == "broker" for thread in threading.enumerate()):
+        raise UsageError(
+            "a broker runs in this process, and would lose its files and threads to the simulation: close it first"
+        )
+
+
+def _bind(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Bind the doors anew in all modules that are loaded."""
+    for name, module in list(sys.modules.items()):
+        top, _, rest = name.partition(".")
+        if top == "waterclock" and rest.split(".")[0] in ROOMS:
+            names = vars(module)
+            for door in outside.DOORS:
+                if names.get(door) is before[door]:
+                    setattr(module, door, after[door])
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """The product's lines go to the history, and nowhere else."""
+    logger, handler = logging.getLogger("waterclock"), HistoryLog()
+    before = logger.propagate, logger.level, logger.handlers
+    logger.propagate, logger.handlers = False, [handler]
     logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.propagate, logger.handlers = before[0], before[2]
+        logger.setLevel(before[1])
 
 
-class Machine(Clock):
-    def monotonic_ns(self):
-        return now_ns()
-
-    def monotonic_s(self):
-        return now_ns() / 1e9
-
-    def elapsed_ns(self):
-        return self._world.now
+@contextmanager
+def _no_garbage_collector() -> Iterator[None]:
+    """What was there before is no garbage of a history: it is not looked through again and again."""
+    before = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if before:
+            gc.enable()

@@ -4,157 +4,203 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 from waterclock.simulation.world import US, Killed, world
+
+if TYPE_CHECKING:
+    from contextvars import Context
+
+    from waterclock.simulation.processes import Process
+    from waterclock.simulation.threads import Thread
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+FAR_S = 1e9  # a timer that is later than that never comes
+
+
+class HasFd(Protocol):
+    """A socket."""
+
+    def fileno(self) -> int: ...
 
 
 class Loop(asyncio.AbstractEventLoop):
     """A process's asyncio loop: callbacks in their order (asyncio promises that), sockets in any order, timers late."""
 
-    def __init__(self, process):
+    def __init__(self, process: Process) -> None:
         self.process, self.world = process, world()
-        self._ready, self._hot = deque(), {}
-        self._readers, self._writers = {}, {}
+        self.thread: Thread
+        self._random = self.world.rng.random
+        self._ready: deque[asyncio.Handle] = deque()
+        self._hot: dict[int, None] = {}  # sockets that may have news
+        self._readers: dict[int, asyncio.Handle] = {}
+        self._writers: dict[int, asyncio.Handle] = {}
         self._sleeps = False
-        self.thread = None
 
     # asyncio's side
 
-    def time(self):
+    def time(self) -> float:
+        """Virtual seconds."""
         return self.world.now / 1e9
 
-    def get_debug(self):
+    def get_debug(self) -> bool:
+        """Never."""
         return False
 
-    def is_running(self):
+    def is_running(self) -> bool:
+        """Always."""
         return True
 
-    def is_closed(self):
+    def is_closed(self) -> bool:
+        """Whether its process is dead."""
         return not self.process.alive
 
-    def create_future(self):
+    def create_future(self) -> asyncio.Future[Any]:
+        """As asyncio's."""
         return asyncio.Future(loop=self)
 
-    def create_task(self, coroutine, *, name=None, context=None):
-        return asyncio.Task(coroutine, loop=self, name=name or "task", context=context)
+    def create_task(
+        self, coro: Any, *, name: Any = None, context: Context | None = None, **named: Any
+    ) -> asyncio.Task[Any]:
+        """As asyncio's; tasks are called alike, since numbers would go on from one history to the next."""
+        return asyncio.Task(coro, loop=self, name=name or "task", context=context, **named)
 
-    def call_exception_handler(self, context):
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """What nobody caught is a problem."""
+        error = context.get("exception")
         if self.process.alive:
-            error = context.get("exception")
-            if not isinstance(error, Killed):
-                self.world.problem(
-                    "exception", f"{self.process.name}: {context.get('message')}: {type(error).__name__}: {error}"
-                )
+            story = f"{self.process.name}: {context.get('message')}: {type(error).__name__}: {error}"
+            self.world.problem("exception", story)
 
-    def call_soon(self, callback, *args, context=None):
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Behind all that is called soon already."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
-        self._rouse()
+        if self._sleeps:
+            self._rouse()
         return handle
 
     call_soon_threadsafe = call_soon
 
-    def call_later(self, delay, callback, *args, context=None):
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """After a delay."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def call_at(self, when, callback, *args, context=None):
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """At a moment, or somewhat later."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        moment = max(self.world.now, int(when * 1e9) + 1)
-        late = self.world.rng.randrange(0, 300 * US)
-        self.world.at(moment + late, self._due, handle)
+        moment = max(self.world.now, int(min(when, FAR_S) * 1e9) + 1)
+        self.world.at(moment + self.world.rng.randrange(0, 300 * US), self._due, handle)
         return handle
 
-    def _timer_handle_cancelled(self, handle):
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         pass
 
-    def _due(self, handle):
-        if self.process.alive and not handle._cancelled:
+    def _due(self, handle: asyncio.TimerHandle) -> None:
+        if self.process.alive and not handle.cancelled():
             self._ready.append(handle)
-            self._rouse()
+            if self._sleeps:
+                self._rouse()
 
-    def run_in_executor(self, executor, function, *args):
-        from waterclock.simulation import processes
-
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """In a thread of its own."""
         future = self.create_future()
 
-        def work():
+        def work() -> None:
             try:
-                result, error = function(*args), None
-            except Exception as failed:
-                result, error = None, failed
-            self.call_soon_threadsafe(tell, result, error)
+                self.call_soon_threadsafe(tell, func(*args), None)
+            except Exception as error:
+                self.call_soon_threadsafe(tell, None, error)
 
-        def tell(result, error):
+        def tell(result: Any, error: Exception | None) -> None:
             if not future.done():
                 future.set_exception(error) if error is not None else future.set_result(result)
 
-        processes.Thread(process=self.process, target=work, name="executor").start()
+        self.process.begin_thread(work, "executor")
         return future
 
-    # sockets
+    # Sockets
 
-    def add_reader(self, fd, callback, *args):
+    def add_reader(self, fd: int | HasFd, callback: Callable[[*Ts], Any], *args: *Ts) -> None:
+        """As asyncio's."""
         self._watch(self._readers, fd, callback, args)
 
-    def add_writer(self, fd, callback, *args):
+    def add_writer(self, fd: int | HasFd, callback: Callable[[*Ts], Any], *args: *Ts) -> None:
+        """As asyncio's."""
         self._watch(self._writers, fd, callback, args)
 
-    def _watch(self, where, fd, callback, args):
-        fd = fd if isinstance(fd, int) else fd.fileno()
+    def _watch(self, where: dict[int, asyncio.Handle], fd: int | HasFd, callback: Any, args: tuple[Any, ...]) -> None:
+        fd = _number(fd)
         where[fd] = asyncio.Handle(callback, args, self, None)
         self.io(fd)
 
-    def remove_reader(self, fd):
-        return self._readers.pop(fd if isinstance(fd, int) else fd.fileno(), None) is not None
+    def remove_reader(self, fd: int | HasFd) -> bool:
+        """As asyncio's."""
+        return self._readers.pop(_number(fd), None) is not None
 
-    def remove_writer(self, fd):
-        return self._writers.pop(fd if isinstance(fd, int) else fd.fileno(), None) is not None
+    def remove_writer(self, fd: int | HasFd) -> bool:
+        """As asyncio's."""
+        return self._writers.pop(_number(fd), None) is not None
 
-    def io(self, fd):
+    def io(self, fd: int) -> None:
         """Something about this socket may be news."""
         self._hot[fd] = None
-        self._rouse()
+        if self._sleeps:
+            self._rouse()
 
-    def _poll(self):
-        found = []
+    def _poll(self) -> None:
+        """What epoll would say: a socket stays hot for as long as somebody can read or write it."""
+        found: list[asyncio.Handle] = []
         for fd in list(self._hot):
             sock = self.process.sockets.get(fd)
-            reader, writer = self._readers.get(fd), self._writers.get(fd)
-            if sock is None:
-                del self._hot[fd]
-                continue
-            readable, writable = reader is not None and sock.readable(), writer is not None and sock.writable()
-            if readable:
-                found.append(reader)
-            if writable:
-                found.append(writer)
-            if not readable and not writable:
+            before = len(found)
+            if sock is not None:
+                reader, writer = self._readers.get(fd), self._writers.get(fd)
+                if reader is not None and sock.readable():
+                    found.append(reader)
+                if writer is not None and sock.writable():
+                    found.append(writer)
+            if len(found) == before:
                 del self._hot[fd]
         if len(found) > 1:
             self.world.rng.shuffle(found)
         self._ready.extend(found)
 
-    # the thread
+    # The thread
 
-    def _rouse(self):
-        if self._sleeps:
-            self._sleeps = False
-            self.world.soon(self.thread.resume, self.thread.ticket)
+    def _rouse(self) -> None:
+        self._sleeps = False
+        self.world.soon(self.thread.resume, self.thread.ticket)
 
-    def run_ready_forever(self):
-        world_, ready, rng = self.world, self._ready, self.world.rng
+    def run_ready_forever(self) -> None:
+        """What its thread does."""
+        here, process, ready, random = self.world, self.process, self._ready, self._random
         while True:
             if self._hot:
                 self._poll()
             if not ready:
                 self.thread.ticket += 1
                 self._sleeps = True
-                world_.park()
+                here.park()
                 continue
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
-                if rng.random() < 0.05:  # another thread has the interpreter
-                    world_.sleep(1 + int(rng.random() * 40 * US))
-            world_.sleep(1 + int(rng.random() * 10 * US))
+                    if not process.alive:  # it is being unwound
+                        raise Killed
+                if random() < 0.05:  # another thread has the interpreter
+                    here.sleep(1 + int(random() * 40 * US))
+            here.sleep(1 + int(random() * 10 * US))
+
+
+def _number(fd: int | HasFd) -> int:
+    return fd if isinstance(fd, int) else fd.fileno()

@@ -7,91 +7,109 @@ Rule 2: a killed process's sockets end as the kernel ends them, some with what w
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket as real
 from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from waterclock.simulation import files
 from waterclock.simulation.world import MS, US, Killed, world
+
+if TYPE_CHECKING:
+    from waterclock.simulation.processes import Process
+
+Address: TypeAlias = "tuple[str, int]"
+USUAL_DELAY_NS: Final = (20 * US, 2 * MS)
 
 
 class Network:
-    def __init__(self):
+    """What connects processes. `delay` is what a packet takes, at least and at most; now and then twenty times that."""
+
+    def __init__(self) -> None:
         self.world = world()
         self.rng = self.world.stream("net")
-        self.listeners = {}
-        self.pairs = {}
-        self.delay = (20 * US, 2 * MS)
+        self.listeners: dict[Address, ListeningSocket] = {}
+        self.pairs: dict[Socket, None] = {}  # the connecting ends
+        self.delay = USUAL_DELAY_NS
         self.capacity = 64 << 10
         self.partial = 0.1
         self.resets = self.bytes = 0
 
-    def latency(self):
+    def latency(self) -> int:
+        """What the next packet takes."""
         least, most = self.delay
         if self.rng.random() < 0.03:
             most *= 20
         return self.rng.randrange(least, most)
 
-    def connect(self, process, address):
+    def connect(self, process: Process, address: Address) -> Socket:
         """A connected socket of `process`; ConnectionRefusedError where nobody listens."""
         listener = self.listeners.get(address)
         if listener is None or not listener.process.alive:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
-        mine, theirs = Socket(process, self), Socket(listener.process, self, attached=False)
+        mine, theirs = Socket(process, self), Socket(listener.process, self)
         mine.peer, theirs.peer = theirs, mine
         self.pairs[mine] = None
         self.world.at(self.world.now + self.latency(), listener.arrived, theirs)
         return mine
 
-    def reset(self, sock):
+    def reset(self, sock: Socket) -> None:
         """Both ends hear of it, each in its time; what was on its way is lost."""
         self.resets += 1
-        self.pairs.pop(sock, None)
-        self.pairs.pop(sock.peer, None)
         for end in (sock, sock.peer):
+            self.pairs.pop(end, None)
             self.world.at(self.world.now + self.latency(), end.was_reset)
 
 
 class Socket:
-    def __init__(self, process, network, attached=True):
-        files.NUMBER[0] += 1
-        self.fd, self.process, self.net, self.world = files.NUMBER[0], process, network, network.world
-        self.rx, self.on_way, self.last = bytearray(), 0, 0
-        self.peer = None
+    """One end of a connection: `socket.socket` that does not block."""
+
+    __slots__ = ("_last", "broken", "closed", "eof", "fd", "net", "on_way", "peer", "process", "rx", "silent", "world")
+
+    def __init__(self, process: Process, network: Network) -> None:
+        self.process, self.net, self.world = process, network, network.world
+        self.fd = next(self.world.fds)
+        self.peer: Socket
+        self.rx, self.on_way = bytearray(), 0  # what has arrived, and how much is on its way here
+        self._last = 0  # when the last of that arrives
         self.eof = self.broken = self.closed = False
+        self.silent = False  # its machine has no power
         process.sockets[self.fd] = self
 
-    # what the loop asks
+    # What the loop asks
 
-    def readable(self):
+    def readable(self) -> bool:
+        """Whether a read would not block."""
         return bool(self.rx) or self.eof or self.broken
 
-    def writable(self):
-        return self.broken or self.room() > 0 or self.peer.closed
+    def writable(self) -> bool:
+        """Whether a write would not block."""
+        return self.broken or self._room() > 0 or self.peer.closed
 
-    def room(self):
+    def _room(self) -> int:
         peer = self.peer
         return self.net.capacity - len(peer.rx) - peer.on_way
 
     # socket's own
 
-    def fileno(self):
+    def fileno(self) -> int:
+        """As Python's."""
         return -1 if self.closed else self.fd
 
-    def setblocking(self, flag):
-        pass
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
 
-    def setsockopt(self, *args):
-        pass
+    def setsockopt(self, *args: object) -> None:
+        """There are none."""
 
-    def getpeername(self):
+    def getpeername(self) -> tuple[str, int]:
+        """The other process's name."""
         return (self.peer.process.name, 1)
 
-    def getsockname(self):
+    def getsockname(self) -> tuple[str, int]:
+        """Its process's name."""
         return (self.process.name, 1)
 
-    def _check(self):
+    def _check(self) -> None:
         if not self.process.alive:
             raise Killed
         if self.closed:
@@ -99,236 +117,177 @@ class Socket:
         if self.broken:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
 
-    def recv_into(self, buffer):
+    def recv_into(self, buffer: Any) -> int:
+        """As Python's; now and then less than there is."""
         self._check()
         if not self.rx:
             if self.eof:
                 return 0
             raise BlockingIOError(errno.EAGAIN, "nothing there")
-        size = min(len(buffer), len(self.rx))
-        if size > 1 and self.net.rng.random() < self.net.partial:
-            size = self.net.rng.randrange(1, size)
+        size = self._part(min(len(buffer), len(self.rx)))
         buffer[:size] = self.rx[:size]
         del self.rx[:size]
-        self.peer.news()
+        self.peer._news()
         return size
 
-    def recv(self, size):
+    def recv(self, size: int) -> bytes:
+        """As Python's."""
         buffer = bytearray(size)
         return bytes(buffer[: self.recv_into(buffer)])
 
-    def send(self, data, flags=0):
+    def _part(self, size: int) -> int:
+        rng = self.net.rng
+        return rng.randrange(1, size) if size > 1 and rng.random() < self.net.partial else size
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """As Python's; now and then less than there is room for, and in two packets."""
         self._check()
-        if self.peer.closed:
-            if not self.peer.process.alive and self.peer.silent:
+        peer, rng = self.peer, self.net.rng
+        if peer.closed:
+            if not peer.process.alive and peer.silent:
                 return len(data)  # nobody is there to refuse it
             self.broken = True
             raise BrokenPipeError(errno.EPIPE, "the other end is closed")
-        room = self.room()
+        room = self._room()
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, "full")
-        size = min(len(data), room)
-        rng = self.net.rng
-        if size > 1 and rng.random() < self.net.partial:
-            size = rng.randrange(1, size)
+        size = self._part(min(len(data), room))
         data = bytes(data[:size])
         self.net.bytes += size
-        peer = self.peer
         peer.on_way += size
         if size > 8 and rng.random() < 0.2:
             cut = rng.randrange(1, size)
-            self._go(data[:cut])
-            self._go(data[cut:])
+            peer._expect(peer._arrive, data[:cut])
+            peer._expect(peer._arrive, data[cut:])
         else:
-            self._go(data)
+            peer._expect(peer._arrive, data)
         return size
 
-    def _go(self, data):
-        peer = self.peer
-        peer.last = max(peer.last + 1, self.world.now + self.net.latency())
-        self.world.at(peer.last, peer.arrive, data)
-
-    silent = False
-
-    def arrive(self, data):
-        self.on_way -= len(data)
-        if not self.closed and not self.broken:
-            self.rx += data
-            self.news()
-
-    def news(self):
-        if not self.closed and self.process.alive:
-            self.process.loop.io(self.fd)
-
-    def hear_eof(self):
-        self.eof = True
-        self.news()
-
-    def was_reset(self):
-        self.broken = True
-        self.rx.clear()
-        self.news()
-
-    def close(self):
+    def close(self) -> None:
+        """As Python's: unread bytes make it a reset."""
         if self.closed or not self.process.alive:
             return
         self.closed = True
         self.process.sockets.pop(self.fd, None)
         self.net.pairs.pop(self, None)
-        peer = self.peer
-        if self.rx:  # unread bytes: TCP resets
-            self.world.at(self.world.now + self.net.latency(), peer.was_reset)
+        if self.rx:
+            self.world.at(self.world.now + self.net.latency(), self.peer.was_reset)
         else:
-            peer.last = max(peer.last + 1, self.world.now + self.net.latency())
-            self.world.at(peer.last, peer.hear_eof)
+            self.peer._expect(self.peer._hear_eof)
 
-    def process_died(self):
+    # What comes to it
+
+    def _expect(self, deed: Any, *args: object) -> None:
+        """Behind all that is on its way here."""
+        self._last = max(self._last + 1, self.world.now + self.net.latency())
+        self.world.at(self._last, deed, *args)
+
+    def _arrive(self, data: bytes) -> None:
+        self.on_way -= len(data)
+        if not self.closed and not self.broken:
+            self.rx += data
+            self._news()
+
+    def _news(self) -> None:
+        if not self.closed and self.process.alive:
+            self.process.loop.io(self.fd)
+
+    def _hear_eof(self) -> None:
+        self.eof = True
+        self._news()
+
+    def was_reset(self) -> None:
+        """An event: the connection is over."""
+        self.broken = True
+        self.rx.clear()
+        self._news()
+
+    def process_died(self) -> None:
         """The kernel closes what a dead process had; without power there is no kernel."""
         self.closed = True
         self.net.pairs.pop(self, None)
         if self.silent:
             return
-        peer, when = self.peer, self.world.now + self.net.latency()
+        when = self.world.now + self.net.latency()
         if self.net.rng.random() < 0.5:
-            self.world.at(when, peer.was_reset)
+            self.world.at(when, self.peer.was_reset)
         else:
-            peer.last = max(peer.last + 1, when)
-            self.world.at(peer.last, peer.hear_eof)
+            self.peer._last = max(self.peer._last + 1, when)
+            self.world.at(self.peer._last, self.peer._hear_eof)
 
 
 class ListeningSocket:
-    def __init__(self, process, network, address):
+    """A socket that takes connections."""
+
+    silent = False
+
+    def __init__(self, process: Process, network: Network, address: Address) -> None:
         if address in network.listeners and network.listeners[address].process.alive:
             raise OSError(errno.EADDRINUSE, "Address already in use")
-        files.NUMBER[0] += 1
-        self.fd, self.process, self.net, self.address = files.NUMBER[0], process, network, address
-        self.queue = deque()
+        self.process: Process = process
+        self.fd, self._net, self._address = next(network.world.fds), network, address
+        self._queue: deque[Socket] = deque()
         network.listeners[address] = self
         process.sockets[self.fd] = self
 
-    def arrived(self, sock):
-        if not self.process.alive or self.net.listeners.get(self.address) is not self:
+    def arrived(self, sock: Socket) -> None:
+        """An event: somebody connects."""
+        if not self.process.alive or self._net.listeners.get(self._address) is not self:
             sock.closed = True
             sock.peer.was_reset()
             return
-        self.queue.append(sock)
+        self._queue.append(sock)
         self.process.loop.io(self.fd)
 
-    def readable(self):
-        return bool(self.queue)
+    def readable(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._queue)
 
-    def writable(self):
+    def writable(self) -> bool:
+        """Never."""
         return False
 
-    def fileno(self):
+    def fileno(self) -> int:
+        """As Python's."""
         return self.fd
 
-    def setblocking(self, flag):
-        pass
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
 
-    def getsockname(self):
-        return self.address
+    def getsockname(self) -> Address:
+        """Where it listens."""
+        return self._address
 
-    def accept(self):
-        if not self.queue:
+    def accept(self) -> tuple[Socket, tuple[str, int]]:
+        """As Python's."""
+        if not self._queue:
             raise BlockingIOError(errno.EAGAIN, "nobody")
-        sock = self.queue.popleft()
+        sock = self._queue.popleft()
         return sock, sock.getpeername()
 
-    def close(self):
-        if self.net.listeners.get(self.address) is self:
-            del self.net.listeners[self.address]
+    def close(self) -> None:
+        """As Python's."""
+        self.process_died()
         self.process.sockets.pop(self.fd, None)
-        for sock in self.queue:
+        for sock in self._queue:
             sock.close()
 
-    def process_died(self):
-        if self.net.listeners.get(self.address) is self:
-            del self.net.listeners[self.address]
+    def process_died(self) -> None:
+        """Nobody is taken here any more."""
+        if self._net.listeners.get(self._address) is self:
+            del self._net.listeners[self._address]
 
 
 class SocketModule:
-    """`socket`, for the product's modules."""
+    """`socket`."""
 
-    def __getattr__(self, name):
-        found = getattr(real, name)
-        if callable(found) and name in ("socket", "socketpair", "create_connection"):
+    def __getattr__(self, name: str) -> Any:
+        if name in ("socket", "socketpair", "create_connection"):
             raise AttributeError(f"socket.{name} is not simulated")
-        return found
+        return getattr(real, name)
 
     @staticmethod
-    def create_server(address, family=None, backlog=0):
-        process = world().thread.process
-        return ListeningSocket(process, world().network, address)
-
-
-class Stream:
-    """asyncio's reader and writer in one, on a simulated socket."""
-
-    def __init__(self, loop, sock):
-        self._loop, self._sock = loop, sock
-        self._in, self._out, self._waiting, self._error = bytearray(), bytearray(), None, None
-        loop.add_reader(sock.fd, self._readable)
-
-    def _readable(self):
-        buffer = bytearray(1 << 16)
-        try:
-            size = self._sock.recv_into(buffer)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            return self._fail(error)
-        if not size:
-            return self._fail(EOFError("the other end has closed"))
-        self._in += buffer[:size]
-        self._wake()
-
-    def _fail(self, error):
-        self._error = error
-        self._loop.remove_reader(self._sock.fd)
-        self._loop.remove_writer(self._sock.fd)
-        self._wake()
-
-    def _wake(self):
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-    async def readexactly(self, count):
-        while len(self._in) < count:
-            if self._error is not None:
-                raise self._error
-            self._waiting = self._loop.create_future()
-            await self._waiting
-        data = bytes(self._in[:count])
-        del self._in[:count]
-        return data
-
-    def write(self, data):
-        self._out += data
-        self._send()
-
-    def _send(self):
-        try:
-            while self._out:
-                del self._out[: self._sock.send(self._out)]
-            self._loop.remove_writer(self._sock.fd)
-        except BlockingIOError:
-            self._loop.add_writer(self._sock.fd, self._send)
-        except OSError as error:
-            self._fail(error)
-
-    async def drain(self):
-        if self._error is not None:
-            raise self._error
-
-    def close(self):
-        self._loop.remove_reader(self._sock.fd)
-        self._loop.remove_writer(self._sock.fd)
-        self._sock.close()
-
-
-async def open_connection(host, port, limit=0, ssl=None):
-    loop = asyncio.get_running_loop()
-    await asyncio.sleep(world().network.latency() / 1e9)
-    made = Stream(loop, world().network.connect(loop.process, (host, port)))
-    return made, made
+    def create_server(address: Address, family: int | None = None, backlog: int = 0) -> ListeningSocket:
+        """As Python's."""
+        here = world()
+        return ListeningSocket(here.running().process, here.network, address)

@@ -1,53 +1,81 @@
-"""Processes, and their threads as greenlets: `threading` and `queue` of the simulated world."""
+"""Processes: what is killed as one."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-
-from greenlet import greenlet
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from waterclock.simulation.loop import Loop
-from waterclock.simulation.world import NS, Killed, world
+from waterclock.simulation.threads import Thread
+from waterclock.simulation.world import world
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from waterclock.simulation.disk import Disk
+    from waterclock.simulation.files import OpenFile
+    from waterclock.simulation.network import ListeningSocket, Socket
 
 
 class Process:
-    """What is killed as one: a loop, threads, files, sockets. `machine` has the disk."""
+    """A loop, threads, files and sockets, on a machine with a disk if it needs one.
 
-    def __init__(self, name, machine=None):
+    `skew_ms` is how far its date is off. `doom` counts down its system calls, all or those of the name `doom_at`, until
+    `doomed` is called with where that was. `on_exit` is asked what becomes of it when it ends itself.
+    """
+
+    def __init__(self, name: str, machine: Disk | None = None) -> None:
         self.world, self.name, self.machine = world(), name, machine
-        self.alive, self.frozen_until = True, 0
-        self.doom, self.doom_at, self.doomed = None, None, None
-        self.threads, self.files, self.sockets = [], {}, {}
-        self.loop = Loop(self)
-        self.skew_ms = 0
-        self.log_lines = []
+        self.alive, self.frozen_until, self.skew_ms = True, 0, 0
+        self.doom: int | None = None
+        self.doom_at: str | None = None
+        self.doomed: Callable[[str], object] | None = None
+        self.on_exit: Callable[[int], object] | None = None
+        self.exited: int | None = None
+        self.threads: list[Thread] = []
+        self.files: dict[int, OpenFile] = {}
+        self.sockets: dict[int, Socket | ListeningSocket] = {}
+        self.task: asyncio.Task[Any] | None = None
+        self._coroutine: Coroutine[Any, Any, object] | None = None
+        self.loop = Loop(self)  # type: ignore[abstract]
         self.world.processes.append(self)
 
-    def main(self, coroutine):
+    def main(self, coroutine: Coroutine[Any, Any, object]) -> Thread:
         """Run a coroutine as its main task, in a thread that is the loop's."""
         thread = Thread(process=self, target=self.loop.run_ready_forever, name="loop")
-        thread.loop = self.loop
-        self.loop.thread = thread
-
-        def ended(task):
-            if not task.cancelled() and task.exception() is not None and self.alive:
-                error = task.exception()
-                where = error.__traceback__
-                while where.tb_next is not None:
-                    where = where.tb_next
-                place = f"{where.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{where.tb_lineno}"
-                self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error} at {place}")
-
-        def begin():
-            self.task = self.loop.create_task(coroutine)
-            self.task.add_done_callback(ended)
-
-        self.loop.call_soon(begin)
+        thread.loop, self.loop.thread, self._coroutine = self.loop, thread, coroutine
+        self.loop.call_soon(self._begin)
         thread.start()
         return thread
 
-    def kill(self):
+    def _begin(self) -> None:
+        assert self._coroutine is not None
+        self.task = self.loop.create_task(self._coroutine)
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.alive:
+            self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error} at {_place(error)}")
+
+    def begin_thread(self, target: Callable[[], object], name: str) -> None:
+        """Run a function in a thread of this process."""
+        Thread(process=self, target=target, name=name).start()
+
+    def meet_doom(self, name: str) -> None:
+        """A system call is made while it is doomed: the last one is not done."""
+        assert self.doom is not None
+        if self.doom_at not in (None, name):
+            return
+        self.doom -= 1
+        if self.doom <= 0:
+            self.doom = None
+            deed, self.doomed = self.doomed, None
+            assert deed is not None
+            deed(f"in {self.world.running().name}, at {name}")
+            self.world.park()
+
+    def kill(self) -> None:
         """As by SIGKILL, or by the end of its machine: nothing of it runs again."""
         if not self.alive:
             return
@@ -57,142 +85,28 @@ class Process:
         for sock in list(self.sockets.values()):
             sock.process_died()
 
+    def end(self) -> None:
+        """The history is over: nothing of it is left behind."""
+        self.alive = False
+        for thread in self.threads:
+            thread.end()
+        if self.task is None and self._coroutine is not None:  # it was killed before it began
+            self._coroutine.close()
 
-class Thread:
-    """`threading.Thread`, as a greenlet."""
-
-    def __init__(self, group=None, target=None, name="thread", args=(), daemon=None, process=None):
-        self.world = world()
-        self.process = process or self.world.thread.process
-        self.target, self.name, self.args = target, name, args
-        self.loop = None
-        self.ticket, self.done, self.joiners = 0, False, []
-
-    def start(self):
-        self.process.threads.append(self)
-        self.greenlet = greenlet(self._run, parent=self.world.hub)
-        self.ticket += 1
-        self.world.soon(self.resume, self.ticket)
-
-    def is_alive(self):
-        return not self.done
-
-    def _run(self, *_):
-        try:
-            self.target(*self.args)
-        except Killed:
-            pass
-        except Exception as error:
-            self.world.problem("thread", f"{self.process.name}/{self.name} ended: {type(error).__name__}: {error}")
-        self.done = True
-        if self.process.alive:
-            for one, ticket in self.joiners:
-                self.world.soon(one.resume, ticket)
-
-    def join(self, timeout=None):
-        if self.done:
-            return
-        me = self.world.thread
-        me.ticket += 1
-        self.joiners.append((me, me.ticket))
+    def exit(self, code: int) -> None:
+        """It ends itself, and never comes back from here."""
+        self.world.log("exit", self.name, code)
+        self.exited = code
+        if self.on_exit is not None:
+            self.on_exit(code)
+        else:
+            self.kill()
         self.world.park()
 
-    def resume(self, ticket):
-        process, world_ = self.process, self.world
-        if not process.alive or self.done or ticket != self.ticket:
-            return
-        if process.frozen_until > world_.now:
-            world_.at(process.frozen_until, self.resume, ticket)
-            return
-        world_.thread = self
-        if self.loop is not None:
-            asyncio._set_running_loop(self.loop)
-            self.greenlet.switch()
-            asyncio._set_running_loop(None)
-        else:
-            self.greenlet.switch()
-        world_.thread = None
 
-
-class SimpleQueue:
-    """`queue.SimpleQueue`."""
-
-    def __init__(self):
-        self._items, self._waiting = deque(), deque()
-
-    def put(self, item):
-        self._items.append(item)
-        if self._waiting:
-            thread, ticket = self._waiting.popleft()
-            thread.world.soon(thread.resume, ticket)
-
-    def get(self):
-        while not self._items:
-            world_ = world()
-            thread = world_.thread
-            thread.ticket += 1
-            self._waiting.append((thread, thread.ticket))
-            world_.park()
-        return self._items.popleft()
-
-    def empty(self):
-        return not self._items
-
-    def qsize(self):
-        return len(self._items)
-
-
-class Lock:
-    """`threading.Lock`."""
-
-    def __init__(self):
-        self._held, self._waiting = False, deque()
-
-    def acquire(self):
-        while self._held:
-            world_ = world()
-            thread = world_.thread
-            thread.ticket += 1
-            self._waiting.append((thread, thread.ticket))
-            world_.park()
-        self._held = True
-        return True
-
-    def release(self):
-        self._held = False
-        if self._waiting:
-            thread, ticket = self._waiting.popleft()
-            thread.world.soon(thread.resume, ticket)
-
-    def __enter__(self):
-        return self.acquire()
-
-    def __exit__(self, *error):
-        self.release()
-
-
-class Event:
-    """`threading.Event`."""
-
-    def __init__(self):
-        self._set, self._waiting = False, []
-
-    def is_set(self):
-        return self._set
-
-    def set(self):
-        self._set = True
-        for thread, ticket in self._waiting:
-            thread.world.soon(thread.resume, ticket)
-        self._waiting = []
-
-    def wait(self, timeout=None):
-        world_ = world()
-        if not self._set:
-            thread = world_.thread
-            thread.ticket += 1
-            self._waiting.append((thread, thread.ticket))
-            if timeout is not None:
-                world_.at(world_.now + round(timeout * NS), thread.resume, thread.ticket)
-            world_.park()
-        return self._set
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    return "nowhere" if where is None else f"{where.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{where.tb_lineno}"

@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.table import Table
 
 from waterclock.durations import from_us
+from waterclock.wording import counted
 
 if TYPE_CHECKING:
     from waterclock.streaming.statistics import Progress as Told
@@ -74,9 +75,9 @@ class Bar:
         until = "the start" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
         if moment is not None and moment.year >= _CLOSING_YEAR - 1:
             until = "the end"
-        note = f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {until}"
+        note = f"{counted(totals.get('events', 0), 'event')}, {totals.get('held', 0):,} held, up to {until}"
         if "applied" in totals:
-            note = f"{totals['applied']:,} changes applied"
+            note = f"{counted(totals['applied'], 'change')} applied"
         self._progress.update(self._task, completed=reported.done, total=reported.found, unit=reported.unit, note=note)
 
 
@@ -85,8 +86,10 @@ def summary_table(summary: Summary) -> None:
     table = Table(title=f"{summary.pipeline}: done", title_justify="left", show_header=False)
     for name, words in _OF_CHANGES if "applied" in summary.totals else _SHOWN:
         table.add_row(words, f"{summary.totals.get(name, 0):,}")
-    table.add_row("this run", f"{summary.events:,} events in {summary.batches} batches, {summary.seconds:.1f} s")
-    table.add_row("speed", f"{summary.events_per_second:,.0f} events/s, start-up included")
+    did = f"{counted(summary.events, 'event')} in {counted(summary.batches, 'batch')}, {summary.seconds:.1f} s"
+    table.add_row("this run", did)
+    if summary.events_per_second >= 1:  # of a few events it would be the speed of Spark's start
+        table.add_row("speed", f"{summary.events_per_second:,.0f} events/s, start-up included")
     table.add_row("results", summary.sink)
     Console(stderr=True).print(table)
 

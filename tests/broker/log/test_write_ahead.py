@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("crc32c")
 
+from waterclock.broker.knobs import Knobs, turned
 from waterclock.broker.log import write_ahead
 from waterclock.broker.log.replay import replay, whole_frames
 from waterclock.broker.log.segment import Segment
@@ -62,8 +63,7 @@ def disk(tmp_path: Path) -> Disk:
 
 @contextmanager
 def room(size: int) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_ahead, "ROOM", size)
+    with turned(Knobs(ahead_room=size)):
         yield
 
 

@@ -30,6 +30,7 @@ from tests.broker.replication.pairs import (
     values,
 )
 from waterclock.broker import Broker
+from waterclock.broker.knobs import Knobs, turned
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed
@@ -173,9 +174,8 @@ def test_a_large_store_is_copied_whole(tmp_path: Path, monkeypatch: pytest.Monke
         assert both.two.call(lambda: both.two.inside.store.load("probe")) == {f"{n}": n for n in range(100)}
 
 
-def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "RENEW", 2000)
-    with pair(tmp_path) as both:
+def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path) -> None:
+    with turned(Knobs(journal_renew=2000)), pair(tmp_path) as both:
         for number in range(100):
             both.one.call(partial(both.one.inside.store.put, "probe", "k", number))
         both.one.create_topic("last")
@@ -317,3 +317,18 @@ def test_to_begin_later_hides_what_lies_before_and_removes_whole_segments(tmp_pa
     begin_at(log, 4)
     assert (log.start, [segment.base for segment in log.segments]) == (4, [2, 5])
     assert (opened(tmp_path).start, opened(tmp_path).end) == (4, 8)
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_where_the_leader_has_lost_its_last_records_the_follower_goes_on_behind_them(both: Pair, kept: int) -> None:
+    """As a start does that finds fewer records than something names: no offset is given twice (log/recovery.py)."""
+    with client(both.one) as raw:
+        for number in range(kept):
+            assert raw.produce("t", b"%d" % number) == (Error.NONE, number)
+        both.two.close()
+        both.one.call(lambda: partition(both.one).resume(7))
+        both.again("two", follow=both.one.bootstrap).start()
+        both.synced()
+        assert raw.produce("t", b"new") == (Error.NONE, 7)
+    assert end(both.two) == high(both.one) == 8
+    assert values(both.two) == [*(b"%d" % number for number in range(kept)), b"new"]

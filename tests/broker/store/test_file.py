@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 pytest.importorskip("crc32c")
 
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.knobs import Knobs
 from waterclock.broker.store import Entry, Store
-from waterclock.broker.store.file import ALL_BUT, RESERVED, Row, StoreDamage, StoreFile, frame, packed, read
+from waterclock.broker.store.file import ALL_BUT, Row, StoreDamage, StoreFile, frame, packed, read
 
 COMMITS = 5
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)  # lone surrogates too
@@ -128,7 +129,7 @@ def test_what_a_disk_takes_in_part_is_refused_and_leaves_nothing(tmp_path: Path)
     file.append([Row("r", "a", b"1")])
     size = path.stat().st_size
     with room_for(size + 100), pytest.raises(OSError, match=r"bytes written|File too large"):
-        file.append([Row("r", "b", b"2" * 2 * RESERVED)])
+        file.append([Row("r", "b", b"2" * 2 * Knobs().store_reserved)])
     assert path.stat().st_size == file.size < size
     file.append([Row("r", "c", b"3")])
     file.close()

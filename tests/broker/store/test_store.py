@@ -12,8 +12,9 @@ import pytest
 
 pytest.importorskip("crc32c")
 
+from waterclock.broker.knobs import Knobs, turned
 from waterclock.broker.store import Entry, Forget, Store
-from waterclock.broker.store.file import RESERVED, Row, StoreFile
+from waterclock.broker.store.file import Row, StoreFile
 from waterclock.disk import write_whole
 
 PATIENCE_S = 20.0
@@ -208,11 +209,9 @@ def test_what_is_told_has_what_stands_before_it_in_one_group(scene: Scene) -> No
     assert answer == [[Entry("r", "first", "first"), Entry("r", "second", "second")]]
 
 
-def test_a_store_that_was_overwritten_many_times_is_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("waterclock.broker.store.file.RENEW", 10_000)
-    scene = Scene(tmp_path)
+def test_a_store_that_was_overwritten_many_times_is_written_anew(tmp_path: Path) -> None:
+    with turned(Knobs(store_renew=10_000)):
+        scene = Scene(tmp_path)
     scene.store.commit_at_once(Entry("r", "stays", "x" * 100))
     sizes = []
     for number in range(400):
@@ -220,7 +219,7 @@ def test_a_store_that_was_overwritten_many_times_is_written_anew(
         scene.until(number + 1)
         sizes.append(scene.store._file.size)
     assert max(sizes) < 11_000
-    assert (tmp_path / "store.log").stat().st_size < 11_000 + RESERVED
+    assert (tmp_path / "store.log").stat().st_size < 11_000 + Knobs().store_reserved
     assert sum(after < before for before, after in pairwise(sizes)) >= 8
     assert scene.store.number > 400
     scene.store.close()
@@ -235,9 +234,9 @@ def test_a_renewal_that_the_disk_refuses_costs_nothing_but_room(
     def refuse(path: str, data: bytes, mode: int) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("waterclock.broker.store.file.RENEW", 1000)
     monkeypatch.setattr("waterclock.broker.store.file.write_whole", refuse)
-    scene = Scene(tmp_path)
+    with turned(Knobs(store_renew=1000)):
+        scene = Scene(tmp_path)
     for number in range(50):
         scene.put("k", f"{number:0100}")
     assert scene.until(50) == [("k", True)] * 50

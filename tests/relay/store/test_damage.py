@@ -74,7 +74,7 @@ class Scene:
         dues = [NOON + luck.choice(ahead) for _ in origins]
         blobs = [pack(value(o, due), b"key", luck.choice(NAMES)) for o, due in zip(origins, dues, strict=True)]
         store.append(rows_of(dues, origins), blobs, [luck.choice(["mails", "reminders"]) for _ in origins])
-        store.settle(np.array(luck.sample(range(first + 20), 8)), luck.choice([State.FIRED, State.CANCELLED]))
+        store.settle(np.array(luck.sample(range(first + 20), 8)), luck.choice([State.DELIVERED, State.CANCELLED]))
 
     def opened(self, copy: Path) -> PartitionStore:
         """A copy of a folder, opened."""

@@ -40,7 +40,7 @@ def test_an_id_is_found_with_what_became_of_its_message(store: PartitionStore) -
     settle(store, 0)
     store.settle(rows_of([0], [1])["origin"], State.CANCELLED)
     assert store.find(b"cart-17") == [
-        Found(0, NOON + 5, "reminders", State.FIRED),
+        Found(0, NOON + 5, "reminders", State.DELIVERED),
         Found(1, NOON, "reminders", State.CANCELLED),
         Found(3, NOON + 40 * DAY, "reminders", State.PENDING),
     ]
@@ -50,7 +50,7 @@ def test_an_id_is_found_with_what_became_of_its_message(store: PartitionStore) -
 def test_a_message_that_was_settled_before_it_came_is_found_too(store: PartitionStore) -> None:
     settle(store, 5)  # by the owner before, whose settlements are read before the input
     assert len(append(store, [(5, NOON)], id=b"cart-17")) == 0
-    assert store.find(b"cart-17") == [Found(5, NOON, "reminders", State.FIRED)]
+    assert store.find(b"cart-17") == [Found(5, NOON, "reminders", State.DELIVERED)]
 
 
 def test_many_ids_are_looked_up_at_once(store: PartitionStore) -> None:

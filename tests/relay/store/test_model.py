@@ -99,7 +99,7 @@ class StoreLife(RuleBasedStateMachine):
             self.oracle.end += data.draw(STEPS)
         self.file(records)
 
-    @rule(data=st.data(), state=st.sampled_from([State.FIRED, State.CANCELLED]))
+    @rule(data=st.data(), state=st.sampled_from([State.DELIVERED, State.CANCELLED]))
     def settle_some(self, data: st.DataObject, state: State) -> None:
         known = [*self.oracle.messages(), *range(5), self.oracle.end, self.oracle.end + 1]
         origins = data.draw(st.lists(st.sampled_from(known), max_size=40))
@@ -110,8 +110,8 @@ class StoreLife(RuleBasedStateMachine):
     def fire(self) -> None:
         """All that is due."""
         due = [origin for origin, due in self.near.items() if due <= self.date.wall_ms()]
-        self.oracle.settled += [(origin, State.FIRED) for origin in due]
-        self.settle(due, State.FIRED)
+        self.oracle.settled += [(origin, State.DELIVERED) for origin in due]
+        self.settle(due, State.DELIVERED)
 
     @rule(ahead=st.integers(0, 3 * HOUR), most=st.integers(1, 5))
     def load(self, ahead: int, most: int) -> None:

@@ -84,7 +84,7 @@ def test_what_is_settled_stays_as_it_was_settled_first() -> None:
     origins = Origins(SpanSlots())
     some = np.array([3, 70_000])
     assert origins.settle(some, State.CANCELLED, range(0)).tolist() == [3, 70_000]
-    assert origins.settle(some, State.FIRED, range(0)).tolist() == []
+    assert origins.settle(some, State.DELIVERED, range(0)).tolist() == []
     assert origins.values(some).tolist() == [State.CANCELLED, State.CANCELLED]
 
 
@@ -171,7 +171,7 @@ def test_what_a_store_has_for_pending_and_the_snapshot_for_settled_is_settled(tm
 def test_how_it_was_settled_is_known_from_the_swept_mark_on(tmp_path: Path) -> None:
     store = restored(filled(tmp_path / "a"), tmp_path / "b", 2 * CHUNK + 5)
     values = store.ledger.origins.values(np.array([0, 6, 2 * CHUNK, 3 * CHUNK + 3]))
-    assert values.tolist() == [State.FIRED, State.CANCELLED, State.FIRED, State.CANCELLED]
+    assert values.tolist() == [State.DELIVERED, State.CANCELLED, State.DELIVERED, State.CANCELLED]
     store.close()
     store = restored(filled(tmp_path / "c"), tmp_path / "d", 3 * CHUNK)
     assert store.ledger.origins.values(np.array([2 * CHUNK])).tolist() == [State.SETTLED]

@@ -147,6 +147,8 @@ class DelayedFetch:
             follows = self._request.replica >= 0  # and is answered with the start, to begin anew there
             return FetchedPartition(wanted.partition, error, start=partition.start if follows else -1)
         try:
+            if self._request.replica >= 0 and (end := partition.resumes_at(wanted.offset)) is not None:
+                return FetchedPartition(wanted.partition, Error.OFFSET_OUT_OF_RANGE, high=end, start=partition.start)
             return self._records(partition, wanted, min(wanted.limit, left), first)
         except LogDamaged as damage:
             if partition.is_news(damage):

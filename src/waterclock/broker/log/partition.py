@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.knobs import knobs
 from waterclock.broker.log.batch import (
     BASE,
     CHECKED,
@@ -43,7 +44,6 @@ from waterclock.broker.worker import Do, at_once
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
 
-SNAPSHOT_EVERY: Final = 4 << 20  # bytes of log: what a start after a crash reads again, header by header
 SNAPSHOT_SHARE: Final = 32  # a snapshot of many producers is large: it may be one part in so many of what is written
 FAILED: Final = -1
 UNKNOWN: Final = -1  # the coordinator's epoch, if no marker says it
@@ -68,7 +68,7 @@ class Partition:
         self.upkept = False  # a compaction has its closed segments: nobody else removes any
         self._said: set[str] = set()
         self._unsnapped = 0  # bytes since the last snapshot
-        self._snapshot_every = SNAPSHOT_EVERY
+        self._snapshot_every = self._snapshot_at_least = knobs().snapshot_every
         self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
         self.snapped = -1  # the offset of the last snapshot that is written, or is being
         self._snapshots = Snapshots(folder)
@@ -269,7 +269,7 @@ class Partition:
     def _dump(self) -> None:
         data = packed(self.producers.dump(), self.aborted.vouched(self.segments[0].base))
         self._snapshot, self._unsnapped = (self.end, data), 0
-        self._snapshot_every = max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * len(data))
+        self._snapshot_every = max(self._snapshot_at_least, SNAPSHOT_SHARE * len(data))
 
     def _write_snapshot(self) -> None:
         """Have it written; if that cannot be the next one is tried: a start reads more, no more is lost."""
@@ -326,6 +326,19 @@ class Partition:
                     size = sound_bytes(segment, at, size)
                 return Slice(segment, at, size)
         return None
+
+    def resumes_at(self, offset: int) -> int | None:
+        """Where the log goes on, if nothing is left from `offset` to its end; None if something is, or it is the end."""
+        active = self.active
+        lost = not active.size and offset < active.base and self.read(offset, 1, self.durable) is None
+        return active.base if lost else None
+
+    def resume(self, offset: int) -> None:
+        """Go on at `offset`, behind the end of what is durable; before it nothing is left at the leader either."""
+        if not self.active.size:  # an empty segment has no next one
+            self.segments.pop().delete()
+        self.end = self.durable = offset
+        self.roll()
 
     def _holds(self, segment: Segment, offset: int) -> bool:
         """Whether a batch at or after `offset` lies in the segment: a compacted one may end early."""

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
+from waterclock.broker.knobs import knobs
 from waterclock.broker.log.durable import flush_failed, flush_files
 from waterclock.disk import flush_folder, write_all
 from waterclock.outside import os, threading
@@ -43,9 +44,6 @@ HEAD: Final = struct.Struct(">4sQQQII")
 SUMMED: Final = struct.Struct(">QQQI")
 ROW: Final = struct.Struct(">HIqQ")
 STANDS: Final = 0xFFFF_FFFF
-ROOM: Final = 4 << 20  # bytes of a half
-SMALL: Final = 16 << 10  # what is larger is flushed in its own file: here it would be written twice
-MOST: Final = 1 << 20  # bytes of appends in one frame
 
 
 class SegmentBytes(NamedTuple):
@@ -60,7 +58,7 @@ class WriteAheadLog:
     """The write-ahead log of a run in the data folder `folder`, which has none yet."""
 
     def __init__(self, folder: str, run: int) -> None:
-        self._folder, self._run = folder, run
+        self._folder, self._run, self._room = folder, run, knobs().ahead_room
         self._lock = threading.Lock()
         self._files: list[int] = []
         self._number = self._half = self._at = 0
@@ -71,7 +69,7 @@ class WriteAheadLog:
         )  # of each half: up to which size it has it
 
     def write(self, appended: Collection[SegmentBytes]) -> None:
-        """Make these bytes durable, some MOST at most. OSError if there is no room for them; then nothing was done."""
+        """Make these bytes durable, in one frame. OSError if there is no room for them; then nothing was done."""
         rows = []
         for segment, at, size in appended:
             data, path = os.pread(segment.fd, size, at), self._path(segment)
@@ -98,7 +96,7 @@ class WriteAheadLog:
         if not self._files:
             self._open()
         size = HEAD.size + len(rows)
-        if self._at + size > ROOM:  # go on in the other half (rule 1)
+        if self._at + size > self._room:  # go on in the other half (rule 1)
             other = 1 - self._half
             _settle(self._unflushed[other])  # unless somebody has done so beside it
             self._unflushed[other].clear()
@@ -121,7 +119,7 @@ class WriteAheadLog:
         try:
             for name in NAMES:
                 files.append(os.open(os.path.join(self._folder, name), os.O_RDWR | os.O_CREAT, 0o600))
-                os.posix_fallocate(files[-1], 0, ROOM)
+                os.posix_fallocate(files[-1], 0, self._room)
                 os.fsync(files[-1])
             flush_folder(self._folder)
         except OSError:

@@ -8,6 +8,7 @@ Rule 3: a write that could not go is tried again with the same bytes, or more: a
 
 from __future__ import annotations
 
+import errno
 import logging
 import ssl
 from collections.abc import Callable
@@ -133,13 +134,15 @@ def _listening(address: tuple[str, int]) -> socket.socket:
     try:
         return socket.create_server(address, family=family, backlog=1024)
     except OSError as error:
-        raise _cannot_listen(address, error.strerror or error) from None
+        reason = str(error.strerror or error).partition(" (while")[0]  # what Python adds is the address
+        raise _cannot_listen(address, reason, is_taken=error.errno == errno.EADDRINUSE) from None
 
 
-def _cannot_listen(address: tuple[str, int], reason: object) -> UsageError:
-    return UsageError(
-        f"cannot listen on {address[0]}:{address[1]} ({reason}): choose another host or port; port 0 is any free one"
+def _cannot_listen(address: tuple[str, int], reason: str, *, is_taken: bool = False) -> UsageError:
+    remedy = (
+        "a broker may still run there: end it, or choose another port" if is_taken else "choose another host or port"
     )
+    return UsageError(f"cannot listen on {address[0]}:{address[1]} ({reason}): {remedy}; --port 0 takes any free one")
 
 
 CHUNK: Final = 64 << 10

@@ -212,6 +212,12 @@ class ReplicaFetcher:
         if row.error == Error.OFFSET_OUT_OF_RANGE and row.start > partition.end:
             log.warning("%s-%d: copied anew from %d", partition.topic, partition.number, row.start)
             self._replica.replace(partition, begin_anew(partition, row.start))
+        elif row.error == Error.OFFSET_OUT_OF_RANGE and row.high > partition.end:  # api/fetch.py: the rest is lost there
+            log.warning(
+                "%s-%d: the leader has lost its records from offset %d on, and goes on at %d",
+                partition.topic, partition.number, partition.end, row.high,
+            )  # fmt: skip
+            partition.resume(row.high)
         elif row.error in PASSING:
             await asyncio.sleep(AGAIN_S)
         else:

@@ -1,8 +1,9 @@
 """What the store keeps, once more as a log: so that the follower can copy it like any partition.
 
 It exists from the first follower on. It begins with everything (`reset`, in as many records as it takes, all but the last
-with `more`); each later record is the changes of one commit. It begins anew after a start, when it has grown by RENEW,
-and when a commit failed that stands in it already. If it cannot begin anew, that is tried every RETRY_S.
+with `more`); each later record is the changes of one commit. It begins anew after a start, when it has grown by
+`journal_renew` (knobs.py), and when a commit failed that stands in it already. If it cannot begin anew, that is tried every
+RETRY_S.
 
 Rule 1: a commit is done when it is durable here and below the journal's high watermark: an in-sync follower has it. One
     from before the journal's beginning is done when the follower has all of that: it may have dropped the rest first.
@@ -19,6 +20,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from waterclock.broker.knobs import knobs
 from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed, records
@@ -28,7 +30,6 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 TOPIC: Final = "__waterclock_store"
 OWN: Final = frozenset({"self"})
 MANY: Final = 2000  # changes in one record of a reset
-RENEW: Final = 64 << 20  # bytes after which the journal starts over
 RETRY_S: Final = 1.0
 log = logging.getLogger("waterclock.broker")
 
@@ -55,7 +56,7 @@ class Journal:
         self._held: list[list[Entry]] | None = []  # commits that came before the reset was written
         self._awaiting: list[ReplicatedCommit] = []  # the store has them, and the reset that was to come first failed
         self._tainted = False  # of the commits held back one has failed
-        self._grown = 0
+        self._grown, self._renew_after = 0, knobs().journal_renew
         self._first = self._whole = 0  # where the journal begins, and where the last record of that reset ends
 
     def reset(self, everything: Iterable[Entry] | None) -> None:
@@ -101,7 +102,7 @@ class Journal:
         shared = copied(changes)
         if not shared:
             return then or nobody_waits
-        if self._grown > RENEW:
+        if self._grown > self._renew_after:
             self.begin_anew()
         if self._held is not None:
             self._held.append(shared)

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
+from waterclock.broker.knobs import knobs
 from waterclock.broker.log.durable import flush_failed
 from waterclock.disk import flush_folder, write_all, write_whole
 from waterclock.outside import os
@@ -42,9 +43,7 @@ GONE: Final = 0xFFFF_FFFF
 ALL_BUT: Final = ""  # the namespace of the row that says so
 PRIVATE: Final = 0o600  # it has users' keys
 LARGEST: Final = 64 << 10  # bytes of rows in one frame of a renewal: what one damaged bit can cost
-RESERVED: Final = 256 << 10  # bytes at a time (rule 5)
-RENEW: Final = 4 << 20  # a file below this is never written anew
-SHARE: Final = 4  # nor one that is less than so many times what it holds
+SHARE: Final = 4  # a file that is less than so many times what it holds is not written anew
 
 Contents: TypeAlias = "dict[str, dict[str, bytes]]"  # namespace -> key -> value, in JSON
 NUMBER_NAME: Final = "store.number"
@@ -172,13 +171,13 @@ class StoreFile:
     """
 
     def __init__(self, path: str, number: int, size: int) -> None:
-        self._path = path
+        self._path, self._knobs = path, knobs()
         self.number = number
         self.size = size
         new = not os.path.exists(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
         self._room = size
-        self._renew_at = max(RENEW, size)
+        self._renew_at = max(self._knobs.store_renew, size)
         if new:
             flush_folder(os.path.dirname(path))
 
@@ -187,7 +186,7 @@ class StoreFile:
         data = frame(self.number + 1, b"".join(map(packed, rows)))
         try:
             if self.size + len(data) > self._room:  # rule 5
-                room = self.size + max(len(data), RESERVED)
+                room = self.size + max(len(data), self._knobs.store_reserved)
                 os.posix_fallocate(self._fd, self.size, room - self.size)
                 self._room = room
             write_all(self._fd, data, self.size)
@@ -213,7 +212,7 @@ class StoreFile:
 
     def renew(self, contents: Contents) -> None:
         """Write all of it anew (rule 4); OSError if the disk refuses, and then the old one stays."""
-        self._renew_at = max(RENEW, SHARE * self.size)  # if the disk refuses, that is not tried with every commit
+        self._renew_at = max(self._knobs.store_renew, SHARE * self.size)  # if the disk refuses, not with every commit
         data = bytearray()
         number = self.number
         for rows in _in_portions(contents):
@@ -231,7 +230,7 @@ class StoreFile:
         self.number = number
         self.size = len(data)
         self._room = self.size
-        self._renew_at = max(RENEW, SHARE * self.size)
+        self._renew_at = max(self._knobs.store_renew, SHARE * self.size)
 
     def _is_replaced(self) -> bool:
         """Whether another file has the name."""

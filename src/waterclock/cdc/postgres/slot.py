@@ -223,7 +223,8 @@ def begun(slot: ReplicationSlot, tables: list[str], older: Older | None = None) 
             if tables:
                 listed = sql.SQL(", ").join(sql.Identifier(*table.split(".", 1)) for table in tables)
                 which = sql.SQL("for table {}").format(listed)
-            connection.execute(sql.SQL("create publication {} {}").format(sql.Identifier(slot.publication), which))
+            with _superuser_wanted_for_all_tables():
+                connection.execute(sql.SQL("create publication {} {}").format(sql.Identifier(slot.publication), which))
         if found is None and older is not None:
             return Position(_made_and_looked_at(connection, slot, older))
         if found is None:
@@ -298,6 +299,19 @@ def _connected(slot: ReplicationSlot) -> psycopg.Connection[Any]:
     return psycopg.connect(
         slot.conninfo, autocommit=True, options=_OPTIONS, connect_timeout=10, application_name="waterclock"
     )
+
+
+@contextmanager
+def _superuser_wanted_for_all_tables() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        if "FOR ALL TABLES" not in str(error):
+            raise
+        raise UsageError(
+            "Only a superuser may publish all tables, and this role is none. Name the tables: --tables SCHEMA.TABLE for "
+            "each, which the role must own; or have a superuser make the publication (--publication)."
+        ) from None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from waterclock.relay.client.delays import Delays
 from waterclock.relay.client.sending import Answer, Receipt, Text
 from waterclock.relay.handlers.handlers import LOST, POLL_S, Function, Handlers, HandlerWorker
 from waterclock.relay.handlers.retries import WAITS
+from waterclock.signals import sigterm_heard
 
 if TYPE_CHECKING:
     from waterclock.relay.handlers.handler import Handler
@@ -66,13 +67,15 @@ class AsyncDelays:
         return self._handlers.decorator(topic, group, None, waits, is_async=True)
 
     async def run(self) -> None:
-        """Call the handlers until `stop` is called or the task is cancelled: those of one topic one after the other, those
-        of several topics side by side. It need not be opened."""
+        """Call the handlers until `stop` is called, SIGTERM comes (see `Delays.run`) or the task is cancelled: those of one
+        topic one after the other, those of several topics side by side. It need not be opened."""
         self._ended = False
         works = [self._work(worker) for worker in self._handlers.workers()]
-        for error in await asyncio.gather(*works, return_exceptions=True):
-            if error is not None:
-                raise error
+        loop = asyncio.get_running_loop()
+        with sigterm_heard(lambda number, frame: loop.call_soon_threadsafe(self.stop)):
+            for error in await asyncio.gather(*works, return_exceptions=True):
+                if error is not None:
+                    raise error
 
     def stop(self) -> None:
         """Have `run` return when the functions that are running have; in the loop's thread."""

@@ -58,13 +58,14 @@ class Delays:
         from confluent_kafka import Producer
 
         from waterclock.kafka.admin import Admin
+        from waterclock.relay.wire.topics import STARTS
 
         self._settings = base_settings(bootstrap, settings or {})
         self._servers = bootstrap
         self._topic = topic
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
-        topics = Admin(self._settings, patience_s).topics()
+        topics = Admin(self._settings, patience_s, starts=STARTS).topics()
         if topic not in topics:
             raise EnvironmentMissing(
                 f"There is no topic {topic} at {bootstrap}. A relay makes it: "
@@ -174,7 +175,8 @@ class Delays:
         return self._handlers.decorator(topic, group, database, waits)
 
     def run(self) -> None:
-        """Call the handlers until `stop` is called, or Ctrl-C comes; what is lost meanwhile is connected to again."""
+        """Call the handlers until `stop` is called, or Ctrl-C or SIGTERM comes (which is left to a program that hears it
+        itself); what is lost meanwhile is connected to again."""
         self._handlers.run()
 
     def stop(self) -> None:

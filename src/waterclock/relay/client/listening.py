@@ -19,6 +19,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import is_refusal
 from waterclock.kafka.settings import READING
 from waterclock.relay.wire.request import names_a_topic
+from waterclock.relay.wire.topics import STARTS
 
 _AGAIN_S = 0.25
 
@@ -76,7 +77,7 @@ def _partitions(settings: Mapping[str, Any], topic: str) -> int:
     """How many there are, once there are some."""
     if not names_a_topic(topic):
         raise UsageError(f"No topic may be named {topic!r}: names have letters, digits, '.', '_' and '-', 249 at most.")
-    clock, admin, said = SystemClock(), Admin(settings), False
+    clock, admin, said = SystemClock(), Admin(settings, starts=STARTS), False
     while not (found := admin.topics().get(topic)):
         if not said:
             print(f"waterclock: there is no topic {topic} yet: waiting for it", file=sys.stderr, flush=True)

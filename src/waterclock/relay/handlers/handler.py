@@ -35,6 +35,7 @@ from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.outside import uuid
 from waterclock.relay.handlers.retries import WAITS, LeftBroken, Retries, SentOn, delivery_of, id_of
 from waterclock.relay.owner.context import staying
+from waterclock.relay.wire.topics import STARTS
 
 if TYPE_CHECKING:
     from waterclock.relay.handlers.handled_offsets import HandledOffsets
@@ -83,7 +84,7 @@ class Handler:
         self._committed_s = clock.monotonic_s()
         self._producer: TransactionalProducer | None = None
         self._handled: HandledOffsets | None = None
-        topics, admin = [options.topic, self._retries.to], Admin(self._settings)
+        topics, admin = [options.topic, self._retries.to], Admin(self._settings, starts=STARTS)
         there = admin.topics()
         for topic in (topic for topic in (*topics, self._retries.dead) if topic not in there):
             admin.make(topic, there.get(relay, 1))  # with as many partitions as the relay's input

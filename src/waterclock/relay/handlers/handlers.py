@@ -19,6 +19,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, Wa
 from waterclock.kafka.patience import RECONNECTING_S, Backoff
 from waterclock.outside import threading
 from waterclock.relay.handlers.retries import Retries
+from waterclock.signals import sigterm_heard
 
 if TYPE_CHECKING:
     from waterclock.relay.handlers.handler import Handler, HandlerOptions
@@ -119,21 +120,23 @@ class Handlers:
         return [HandlerWorker(self._settings, self._relay, options) for options in self._all]
 
     def run(self) -> None:
-        """Until `stop`, or Ctrl-C; what ended one of them ends all, and is raised."""
+        """Until `stop`, Ctrl-C or SIGTERM; what ended one of them ends all, and is raised."""
         self._ended.clear()
         self._errors.clear()
         threads = [threading.Thread(target=self._work, args=(worker,)) for worker in self.workers()]
-        for thread in threads:
-            thread.start()
-        try:
-            while not self._ended.wait(POLL_S):
-                pass
-        except KeyboardInterrupt:
-            pass
-        finally:
-            self.stop()
+        stopped = list[int]()  # an Event must not be set by a handler of its own thread
+        with sigterm_heard(lambda number, frame: stopped.append(number)):
             for thread in threads:
-                thread.join()
+                thread.start()
+            try:
+                while not stopped and not self._ended.wait(POLL_S):
+                    pass
+            except KeyboardInterrupt:
+                pass
+            finally:
+                self.stop()
+                for thread in threads:
+                    thread.join()
         if self._errors:
             raise self._errors[0]
 

@@ -129,7 +129,7 @@ def replies_to(
             pending = messages.take_others(nexts_of(command), pending, gone)
         gone.update(dict.fromkeys(pending, State.CANCELLED))
         count, states, place = len(pending), messages.states, f"{prefix}{command.offset}"
-        became = outcome(command.action, count, State.CANCELLED in states, State.FIRED in states)
+        became = outcome(command.action, count, State.CANCELLED in states, State.DELIVERED in states)
         replies.append(Reply(command.id.decode(), command.action.value, became, count, place))
     return replies
 

@@ -230,7 +230,7 @@ class Turn:
         """Step 5."""
         owner, topics = self.owner, self._context.topics
         gone = np.array(list(self._gone), "<i8")
-        parts = [(State.FIRED, self._rows["origin"]), *([(State.CANCELLED, gone)] if len(gone) else [])]
+        parts = [(State.DELIVERED, self._rows["origin"]), *([(State.CANCELLED, gone)] if len(gone) else [])]
         for state, origins in parts:
             for value in settlements(state, origins, self._position, self._context.input_hash):
                 owner.producer.send(topics.settled, value, None, owner.number, on_delivery=self._hear_settled)
@@ -259,7 +259,7 @@ class Turn:
         """Step 8."""
         owner = self.owner
         gone = np.array(list(self._gone), "<i8")
-        for origins, state in ((self._rows["origin"], State.FIRED), (gone, State.CANCELLED)):
+        for origins, state in ((self._rows["origin"], State.DELIVERED), (gone, State.CANCELLED)):
             if len(origins):
                 owner.log_span.unsaved += RECORD_BYTES + origins.nbytes
                 with owner.disk.noting():  # it is settled all the same, and the next checkpoint writes it down

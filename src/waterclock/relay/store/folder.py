@@ -51,6 +51,7 @@ from waterclock.relay.store.files import HEADER, OURS, DiskRefused, StoreDamaged
 from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import FIRST_SLOT, Origins, State
 from waterclock.relay.store.rows import ROW, Array, Payload, unpack
+from waterclock.wording import counted
 
 MANIFEST: Final = "manifest"
 FORMAT: Final = 2  # of the manifest
@@ -148,12 +149,12 @@ class Folder:
         place = set_aside(self.path, self.path.with_name(f"{self.path.name}.{kind}.{_words(why, wall_ms)}"))  # 2
         self._take()  # 3
         log.warning(
-            "%s: %s. It is set aside, with %s%d messages%s, and filed anew from the log. `waterclock relay files %s` "
+            "%s: %s. It is set aside, with %s%s%s, and filed anew from the log. `waterclock relay files %s` "
             "prints them; rm -r that folder once nobody needs it",
             self.path,
             why,
             "up to " if pending is None else "",
-            count,
+            counted(count, "message"),
             " that the log has too" if is_spare else ": what of these the log has no more is not delivered",
             place,
         )

@@ -95,10 +95,10 @@ class State(IntEnum):
     """What became of a message."""
 
     UNKNOWN = 0
-    FIRED = 1
+    DELIVERED = 1
     CANCELLED = 2
     MOVED = 3
-    SETTLED = 4  # fired or cancelled long ago: nobody knows which
+    SETTLED = 4  # delivered or cancelled long ago: nobody knows which
     PENDING = 8
 
 

@@ -139,8 +139,8 @@ class PartitionStore:
 
     # What goes out
 
-    def settle(self, origins: Array, state: State = State.FIRED) -> None:
-        """These origins (i8) were fired, cancelled or moved, wherever they lie; again is the same.
+    def settle(self, origins: Array, state: State = State.DELIVERED) -> None:
+        """These origins (i8) were delivered, cancelled or moved, wherever they lie; again is the same.
 
         OSError if the disk refuses: they are settled all the same, and the next checkpoint writes it down.
         """
@@ -148,7 +148,7 @@ class PartitionStore:
         self.ledger.settle(np.unique(np.asarray(origins, "<i8")), state, known)
 
     def is_settled(self, origins: Array) -> Array:
-        """For each origin (i8), whether it was fired, cancelled or moved."""
+        """For each origin (i8), whether it was delivered, cancelled or moved."""
         values = self.ledger.origins.values(np.asarray(origins, "<i8"))
         return np.asarray((values > State.UNKNOWN) & (values < FIRST_SLOT))
 

@@ -24,6 +24,7 @@ from waterclock.durations import from_us
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.outside import os
 from waterclock.relay.store.folder import Leftover, Salvage
+from waterclock.wording import counted
 
 _SPAN = ("start_ms", "end_ms", "target", "pending")
 
@@ -115,7 +116,7 @@ def print_files(folder: str, as_json: bool) -> int:
         count += 1
         print(_json_file(saved) if as_json else _file(saved))
     print(
-        f"waterclock: {count:,} messages{'' if salvage.is_known else ', delivered ones among them'}"
+        f"waterclock: {counted(count, 'message')}{'' if salvage.is_known else ', delivered ones among them'}"
         + (f"; {salvage.damaged:,} are damaged, and are not printed" if salvage.damaged else ""),
         file=sys.stderr,
     )

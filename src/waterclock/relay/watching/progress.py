@@ -8,7 +8,9 @@ import sys
 from waterclock.clock import WallClock
 from waterclock.errors import WaterclockError
 from waterclock.relay.statistics import RelayStatistics
+from waterclock.relay.wire.letters import UNKNOWN
 from waterclock.web.record import plain
+from waterclock.wording import counted
 
 _EVERY_NS = 500_000_000
 _LOST_EVERY_NS = 30_000_000_000
@@ -37,7 +39,7 @@ class Progress:
     def reading(self, log: str, done: int, all: int) -> None:
         """So many of so many offsets of a log are read, and nothing else is done meanwhile."""
         every_ns = _EVERY_NS if sys.stderr.isatty() else _READING_EVERY_NS
-        self._print(f"reading {log}: {done:,} of {all:,} records", every_ns)
+        self._print(f"reading {log}: {done:,} of {counted(all, 'record')}", every_ns)
 
     def _print(self, line: str, every_ns: int) -> None:
         if self._clock.monotonic_ns() - self._printed_ns < every_ns:
@@ -61,13 +63,19 @@ class Progress:
         print(json.dumps(plain(now)) if self._json else self._line(now))
 
     def _line(self, now: RelayStatistics) -> str:
-        parts = [f"{now.delivered:,} delivered", f"{now.pending:,} pending in {len(now.partitions)} partitions"]
+        parts = [
+            f"{now.delivered:,} delivered",
+            f"{now.pending:,} pending in {counted(len(now.partitions), 'partition')}",
+        ]
         if now.standby:
             behind = sum(each.behind or 0 for each in now.standby.values())
-            parts.append(f"stands by for {len(now.standby)}" + (f" ({behind:,} requests behind)" if behind else ""))
-        parts += [f"{count:,} {outcome}" for outcome, count in sorted(now.replies.items())]
-        parts += [f"{now.dead_letters:,} dead letters"] if now.dead_letters else []
-        parts += [f"{left:,} requests to be read first"] if (left := _left(now)) else []
+            parts.append(
+                f"stands by for {len(now.standby)}" + (f" ({counted(behind, 'request')} behind)" if behind else "")
+            )
+        # a cancel without a key is answered by each partition: all of them but one know nothing of the id
+        parts += [f"{count:,} {outcome}" for outcome, count in sorted(now.replies.items()) if outcome != UNKNOWN]
+        parts += [counted(now.dead_letters, "dead letter")] if now.dead_letters else []
+        parts += [f"{counted(left, 'request')} to be read first"] if (left := _left(now)) else []
         due_ms = [each.next_due_ms for each in now.partitions.values() if each.next_due_ms is not None]
         if due_ms:
             parts.append(f"next in {max(0, min(due_ms) - self._clock.wall_ms()) / 1000:,.0f} s")

@@ -47,7 +47,7 @@ from waterclock.relay.watching.progress import Progress
 from waterclock.relay.wire.letters import Command
 from waterclock.relay.wire.request import Action, BadRequest, DelayRequest, Flag, request_in, request_of
 from waterclock.relay.wire.settlement import NoSettlement, SettledOrigins, mark_of, record_of
-from waterclock.relay.wire.topics import Topics
+from waterclock.relay.wire.topics import STARTS, Topics
 
 log = logging.getLogger("waterclock.relay")
 TOLD_EVERY: Final = 2_000  # records
@@ -234,7 +234,7 @@ def _views(arguments: Namespace, servers: str) -> Iterator[Iterator[tuple[str, V
     """Each partition's, by its name."""
     settings = base_settings(arguments.bootstrap or servers, from_file("--kafka-config", arguments.kafka_config))
     topics, clock = Topics.of(arguments.topic), SystemClock()
-    admin = Admin(settings)
+    admin = Admin(settings, starts=STARTS)
     logs, reading = Logs(settings), Progress(clock, arguments.json).reading
     try:
         bounds = bounds_of(admin, logs, topics)

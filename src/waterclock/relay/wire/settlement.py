@@ -48,7 +48,7 @@ MAGIC: Final = b"wcsettle"
 MOVED: Final = b"wcmoved\n"
 SNAPSHOT: Final = b"wcsnaps\n"
 MOST: Final = 100_000  # origins of one record: 800 KB before compression
-_STATES: Final = (State.FIRED, State.CANCELLED, State.MOVED)
+_STATES: Final = (State.DELIVERED, State.CANCELLED, State.MOVED)
 
 
 class Settlement(NamedTuple):
@@ -72,7 +72,7 @@ class RecordHead:
     """How records of one kind begin: `magic`, version, fields of their own, which `layout` has as the struct module writes
     them, and a CRC-32 of all that and of what follows.
 
-    >>> HEAD.unpack(HEAD.pack((State.FIRED, 0, 12, bytes(8)), b"and so on"))
+    >>> HEAD.unpack(HEAD.pack((State.DELIVERED, 0, 12, bytes(8)), b"and so on"))
     ([1, 0, 12, b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'], b'and so on')
     """
 
@@ -112,7 +112,7 @@ def mark_of(topic_id: str) -> bytes:
 def settlements(state: State, origins: Array, command_position: int, mark: bytes) -> Iterator[bytes]:
     """The records for these origins; one even if there is none.
 
-    >>> [settlement_of(one).origins.tolist() for one in settlements(State.FIRED, np.array([7, 9]), 12, mark_of("J8iN"))]
+    >>> [settlement_of(one).origins.tolist() for one in settlements(State.DELIVERED, np.array([7, 9]), 12, mark_of("J8iN"))]
     [[7, 9]]
     """
     for start in range(0, max(1, len(origins)), MOST):
@@ -274,9 +274,9 @@ class SettledOrigins:
     has a byte for each origin, its `State`, in chunks of 65,536, and no chunk for one that is settled as a whole.
 
     >>> settled = SettledOrigins(bytes(8), 0)
-    >>> settled.take(Settlement(State.FIRED, 12, bytes(8), np.array([7, 70_000])))
+    >>> settled.take(Settlement(State.DELIVERED, 12, bytes(8), np.array([7, 70_000])))
     >>> [settled.state(origin).name for origin in (7, 8, 70_000)], settled.answered
-    (['FIRED', 'UNKNOWN', 'FIRED'], 12)
+    (['DELIVERED', 'UNKNOWN', 'DELIVERED'], 12)
     """
 
     def __init__(self, mark: bytes, low: int) -> None:

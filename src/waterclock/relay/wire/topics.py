@@ -21,6 +21,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.relay.wire.request import names_a_topic
 
 log = logging.getLogger("waterclock.relay")
+STARTS: Final = "waterclock relay --embedded out/relay"  # a relay, and a Kafka for it, where there is none
 KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 

@@ -34,6 +34,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.source_files import files_of_entry, is_unchanged, taken_files, written_in
 from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
+from waterclock.wording import counted
 
 _SPARK = ("metadata", "offsets", "commits", "sources", "state", "spark.log")
 _NOTES = (
@@ -274,10 +275,11 @@ class Checkpoint:
         found = written_in(source)
         late = [name for name, ms, ns in found if ns >= closed_ns or not is_unchanged(name, ms, taken)]
         if late:
-            count, more = ("1 file", "") if len(late) == 1 else (f"{len(late)} files", ", ...")
+            more = ", ..." if len(late) > 1 else ""
             raise UsageError(
-                f"the pipeline was closed, and {count} came after that ({min(late)}{more}): nothing in them would be "
-                "in time. Start over with --fresh; and for input that goes on, set close = false under [time]."
+                f"the pipeline was closed, and {counted(len(late), 'file')} came after that ({min(late)}{more}): "
+                "nothing in them would be in time. Start over with --fresh; and for input that goes on, set close = false "
+                "under [time]."
             )
 
     @property

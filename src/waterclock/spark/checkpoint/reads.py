@@ -47,6 +47,7 @@ from waterclock.sinks.ledger import Epoch
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.checkpoint.source_files import TakenFile, entries_of, entry_of, files_of_entry
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
+from waterclock.wording import counted
 
 log = logging.getLogger(__name__)
 ASIDE = "waterclock.unplanned"
@@ -76,9 +77,9 @@ def _set_aside(checkpoint: Checkpoint, source: str, end: int) -> None:
             with suppress(FileNotFoundError):
                 remove(folder / spent)
     log.warning(
-        "a run was killed when Spark had noted %d files (such as %s) and no batch took them yet: the note was set aside as "
-        "%s, and they are taken now",
-        len(files),
+        "a run was killed when Spark had noted %s (such as %s) which no batch has taken yet: the note was set aside as "
+        "%s, and a batch takes them now",
+        counted(len(files), "file"),
         files[0].name,
         aside,
     )

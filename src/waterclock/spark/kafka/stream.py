@@ -30,6 +30,7 @@ from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.fetcher import client_for, resolved, settings_of
 from waterclock.streaming.topics.offsets import from_json, to_json
 from waterclock.streaming.topics.records import ChangeLayout, TopicLayout
+from waterclock.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +107,7 @@ class TopicStream(Stream):
         if late:
             count, where = sum(late.values()), "/".join(map(str, next(iter(late))))
             raise UsageError(
-                f"the pipeline was closed, and {count} record{'s'[: count > 1]} came after that ({where}): nothing in "
+                f"the pipeline was closed, and {counted(count, 'record')} came after that ({where}): nothing in "
                 "them would be in time. Start over with --fresh; and for input that goes on, set close = false under "
                 "[time]."
             )

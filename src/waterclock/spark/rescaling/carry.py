@@ -56,6 +56,7 @@ from waterclock.spark.rescaling.stored import (
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.frames import DEAD_SCHEMA
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
+from waterclock.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,7 +181,9 @@ class _Carry:
         for part in [*self._new.path.iterdir()]:
             if part.name not in {LOCK, OWNERS, state_files.CARRYING}:
                 remove(part)
-        self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
+        self._report(
+            f"reads {counted(before.keys, 'key')} in {counted(before.buckets, 'bucket')}, {counted(before.bytes, 'byte')}"
+        )
         laid = lay_down(
             self._session,
             parts(self._session, self._old, before, self._rules, self._buckets),

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from waterclock.arguments import count, describe, master
+from waterclock.wording import counted
 
 if TYPE_CHECKING:
     from waterclock.spark.rescaling.stored import StateSeen
@@ -112,8 +113,9 @@ def _report(line: str) -> None:
 
 def _done(made: Any) -> str:
     return (
-        f"{made.keys:,} keys and {made.deadlines:,} deadlines are in {made.buckets} buckets now, in {made.partitions} "
-        f"partitions: {made.bytes:,} bytes.\nGo on with it by the line\n\n"
+        f"In {counted(made.buckets, 'bucket')} and {counted(made.partitions, 'partition')} now: "
+        f"{counted(made.keys, 'key')}, {counted(made.deadlines, 'deadline')}, {counted(made.bytes, 'byte')}.\n"
+        "Go on with it by the line\n\n"
         f"    checkpoint = {json.dumps(str(made.checkpoint))}\n\n"
         f"under [pipeline]; a line 'buckets' under [spark] must say {made.buckets}, or go. The old checkpoint was kept. It "
         "is refused from now on, and may be removed."
@@ -123,7 +125,8 @@ def _done(made: Any) -> str:
 def _told(path: Place, seen: StateSeen) -> str:
     largest = sorted(seen.stored, key=lambda bucket: -bucket.bytes)[:_SHOWN]
     lines = [
-        f"{path}: {seen.keys:,} keys in {seen.buckets} buckets in {seen.partitions} partitions, {seen.bytes:,} bytes, "
+        f"{path}: {counted(seen.keys, 'key')} in {counted(seen.buckets, 'bucket')} in "
+        f"{counted(seen.partitions, 'partition')}, {counted(seen.bytes, 'byte')}, "
         f"after batch {seen.batch_id}",
         f"{'bucket':>8}{'keys':>12}{'bytes':>14}",
         *(f"{bucket.place:>8}{bucket.keys:>12,}{bucket.bytes:>14,}" for bucket in largest),

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from waterclock.arguments import TRIED_MASTERS
 from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.signals import StopSignal
 from waterclock.spark.session import cluster
 from waterclock.spark.session.runtimes import environment, quick_python, use_java
-from waterclock.spark.session.starts import Interrupted
 from waterclock.streaming.buckets import by_cores
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
     with _stderr_to(log):
         try:
             # Ctrl-C counts when the JVM is there: PySpark would lose it on its way, and it would never end
-            with Interrupted() as interrupted:
+            with StopSignal() as interrupted:
                 SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
             if interrupted:
                 raise KeyboardInterrupt

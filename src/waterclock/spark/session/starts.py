@@ -15,43 +15,15 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from waterclock.clock import Clock
 from waterclock.errors import WaterclockError
+from waterclock.signals import StopSignal
 
 _LOOK_FOR_SIGNALS_S = 0.1
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupted:
-    """True once a signal came; a context in which signals are noted and do nothing else.
-
-    Outside of the main thread, where Python sets no handlers, it is a context that never notes anything.
-    """
-
-    def __init__(self) -> None:
-        self._came = False
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __bool__(self) -> bool:
-        return self._came
-
-    def __enter__(self) -> Interrupted:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._came = True
 
 
 def call_interruptible(work: Callable[[], Any], stop: Callable[[], Any]) -> None:
@@ -65,7 +37,7 @@ def call_interruptible(work: Callable[[], Any], stop: Callable[[], Any]) -> None
             failures.append(error)
 
     thread = threading.Thread(target=run, name="waterclock-spark", daemon=True)
-    with Interrupted() as interrupted:
+    with StopSignal() as interrupted:
         thread.start()
         while thread.is_alive() and not interrupted:
             thread.join(_LOOK_FOR_SIGNALS_S)
