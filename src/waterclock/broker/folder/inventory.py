@@ -92,7 +92,7 @@ class Inventory:
     def take(self) -> None:
         """All of it. LogDamaged if a partition's folder is gone, OSError."""
         owned = {name for topic in self._known.values() for name in topic.folders}
-        labels = self._labels(owned & self._names)
+        labels = self._labels(sorted(owned & self._names))
         strange = self._finish_deletions(sorted(self._names - owned))
         found = {name: label for name, label in self._labels(strange).items() if label.folder == name}
         self._say_what_is_lost([*labels.values(), *found.values()])
@@ -115,9 +115,8 @@ class Inventory:
     def _finish_deletions(self, strange: list[str]) -> list[str]:
         """Remove what is left of topics that were deleted; the names of the other folders."""
         deleted = self._store.load(DELETED)
-        gone = {
-            name for name, label in self._labels(strange).items() if str(label.id) in deleted and label.folder == name
-        }
+        labels = self._labels(strange).items()  # in their order: what happens hangs on no hash
+        gone = [name for name, label in labels if str(label.id) in deleted and label.folder == name]
         for name in gone:
             shutil.rmtree(self._path(name), ignore_errors=True)
         if deleted:
