@@ -74,7 +74,7 @@ def set_aside(path: AnyPath, aside: AnyPath) -> str:
     """
     place = free_name(aside)
     os.rename(path, place)
-    for folder in {os.path.dirname(os.path.abspath(each)) for each in (path, place)}:
+    for folder in dict.fromkeys(os.path.dirname(os.path.abspath(each)) for each in (path, place)):
         flush_folder(folder)
     return place
 

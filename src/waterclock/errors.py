@@ -101,6 +101,8 @@ _EXTRAS = {
     "pgpq": "postgres",
     "deltalake": "delta",
     "pyiceberg": "iceberg",
+    "aiokafka": "simulation",
+    "greenlet": "simulation",
 }
 
 

@@ -17,15 +17,17 @@ import socket
 import threading
 import uuid
 from asyncio import open_connection
+from concurrent import futures
 
 open_file = builtins.open
 """`open`, as Python has it."""
 
 DOORS = (
-    "fcntl", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading", "uuid",
+    "fcntl", "futures", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading", "uuid",
 )  # fmt: skip
 """What the simulation replaces."""
 
 __all__ = [
-    "DOORS", "fcntl", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading", "uuid",
+    "DOORS", "fcntl", "futures", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading",
+    "uuid",
 ]  # fmt: skip

@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--cpu-seconds", type=float, default=float("inf"), help="no new universe after these")
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
+    parser.add_argument("--damaged", action="store_true", help="one broker, whose files are damaged in the end")
     parser.add_argument("--faults", help="only these kinds, with commas")
     parser.add_argument("--workloads", help="only these, with commas")
     parser.add_argument("--plan", help="a file with the plan of the one universe")
@@ -80,7 +81,7 @@ def run(arguments: list[str]) -> int:
 
 
 def plans(told: argparse.Namespace) -> Iterator[Plan]:
-    from tests.simulation import plan
+    from tests.simulation import damaged, plan
 
     if told.plan:
         yield plan.read(told.plan)
@@ -91,6 +92,7 @@ def plans(told: argparse.Namespace) -> Iterator[Plan]:
     names = tuple(told.workloads.split(",")) if told.workloads else ()
     for seed in seeds:
         drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        drawn = damaged.plan_of(drawn) if told.damaged else drawn
         yield drawn.only(names) if names else drawn
 
 

@@ -44,6 +44,7 @@ class Plan:
     absent: tuple[str, ...] = ()  # clients that are left out
     mixed: bool = False  # clients of one transactional id differ in the protocol, as in a rolled back upgrade
     past_known: bool = False  # a follower that cannot follow is emptied, as an operator would do
+    damaged: bool = False  # files are damaged in the end (damaged.py)
     salt: int = 0
 
     def stream(self, name: str) -> Random:

@@ -61,12 +61,13 @@ class Verdict:
 
     def _fenced(self, txn: Txn) -> None:
         if txn.outcome != "committed" or txn.commit_ns is None:
-            return
+            return None
         for later in self.history.owners:
             if later.name == txn.name and later.given_ns is not None and later is not txn.owner:
                 newer = later.asked_ns > (txn.owner.given_ns or 0)
                 if newer and later.given_ns < txn.commit_ns:
                     return self.problem("fenced", f"{txn.name} committed after it had been replaced")
+        return None
 
     def _reads(self) -> None:
         for (tp, offset), value in self.history.seen.items():
@@ -118,6 +119,7 @@ class Verdict:
             if txn.outcome == "committed" and txn.offset > offset and (known is None or _before(known, txn)):
                 story = f"the transactions' offset is {offset}, {txn.offset} was committed"
                 return self.problem("committed back", story)
+        return None
 
 
 def _before(one: Txn, other: Txn) -> bool:

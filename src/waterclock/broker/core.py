@@ -126,7 +126,7 @@ class Core:
         clock = self.clock
         self.watermarks = HighWatermarks(self.listener.ready, self.produces, self.fetches, self._news)
         changed = self.watermarks.changed
-        self.replicas = Replicas(self.identity.node, self.settings, clock, changed)
+        self.replicas = Replicas(self.identity.node, self.settings, clock, changed, self.deletions.check_and_complete)
         self.ahead = WriteAheadLog(self.folder, self._data.begin())
         flusher = Flusher(
             self._loop, clock.monotonic_ns, self.ahead, self.worker.do,
@@ -174,7 +174,7 @@ class Core:
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
             TxnMarkerApi(self.topics, self.transactions.ending, self.clock.wall_ms),
-            RecordApis(self.topics, self.deletions, self.upkeep),
+            RecordApis(self.topics, self.deletions, self.upkeep, self.replicas.begins_at),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
             self.sasl,
             ScramApis(self.users, self.store, not_kept),

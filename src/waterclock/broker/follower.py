@@ -95,7 +95,7 @@ class Follower:
                 self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen
             )
             self.freezer = CopyFreezer(self.fetcher.freeze)
-            self._questions: set[asyncio.Task[None]] = set()  # of clients, to the leader
+            self._questions: dict[asyncio.Task[None], None] = {}  # of clients, to the leader
             self._task: asyncio.Task[None] | None = None
             self._promotion: asyncio.Task[None] | None = None
             self._authorizer = Authorizer.of(settings, self.store)
@@ -144,8 +144,8 @@ class Follower:
         def start(question: Coroutine[Any, Any, None]) -> None:
             """Ask the leader for a client."""
             task = self._loop.create_task(question)
-            self._questions.add(task)
-            task.add_done_callback(self._questions.discard)
+            self._questions[task] = None
+            task.add_done_callback(self._questions.pop)
 
         there, electing = elsewhere(self.identity, start, access.link), {ELECT_LEADERS: Api(self._elect, 0, 2)}
         return ApiTable(fast, {**there, **here, **electing}, rights if authorizer is not None else None)

@@ -39,12 +39,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.settings import READING, base_settings
@@ -181,7 +182,7 @@ class CaptureTopics:
 
 def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: float = _PATIENCE_S) -> Position | None:
     """The position that was committed last; None if there is none yet. EnvironmentMissing if nobody answers."""
-    consumer = Consumer(
+    consumer = library.Consumer(
         {
             **settings,
             **READING,
@@ -204,7 +205,7 @@ def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: flo
     return None
 
 
-def _records(consumer: Consumer, patience_s: float) -> Iterator[bytes]:
+def _records(consumer: library.Consumer, patience_s: float) -> Iterator[bytes]:
     while True:
         message = consumer.poll(patience_s)
         if message is None:

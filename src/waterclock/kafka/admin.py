@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import ConfigResource, NewTopic
 
-from waterclock.clock import SystemClock
+from waterclock.clock import Clock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka import library
 from waterclock.kafka.errors import is_refusal, words_of
 from waterclock.kafka.patience import AGAIN_AFTER_S, CALL_S, Backoff, patiently
 
@@ -34,11 +35,13 @@ class Admin:
     threads and connections of its own. UsageError for a setting that librdkafka does not know."""
 
     def __init__(
-        self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S, starts: str = "waterclock broker"
-    ) -> None:
+        self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S, starts: str = "waterclock broker",
+        clock: Clock | None = None,
+    ) -> None:  # fmt: skip
         self._servers, self._patience_s, self._starts = settings["bootstrap.servers"], patience_s, starts
+        self._clock = clock or SystemClock()
         try:
-            self.client = AdminClient({**settings, **_ASKING})
+            self.client = library.AdminClient({**settings, **_ASKING})
         except (KafkaException, TypeError, ValueError) as error:
             raise UsageError(f"The Kafka client cannot be made: {words_of(error)}. Look at its settings.") from None
 
@@ -46,7 +49,7 @@ class Admin:
         """Topic -> how many partitions it has; EnvironmentMissing if nobody answers."""
         try:
             ask = partial(self.client.list_topics, timeout=CALL_S)
-            topics = patiently(ask, is_refusal, self._patience_s, SystemClock()).topics
+            topics = patiently(ask, is_refusal, self._patience_s, self._clock).topics
         except KafkaException as error:
             raise EnvironmentMissing(
                 f"There is no Kafka to talk to at {self._servers}: {words_of(error)}. Is the address right, and does it "
@@ -72,7 +75,7 @@ class Admin:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise UsageError(f"Kafka does not delete the topic {topic}: {words_of(error)}.") from None
-        backoff = Backoff((AGAIN_AFTER_S,), SystemClock(), _PATIENCE_S)
+        backoff = Backoff((AGAIN_AFTER_S,), self._clock, _PATIENCE_S)
         while there := sorted(set(topics) & self.topics().keys()):
             if backoff.is_over:
                 raise UsageError(f"Kafka has not deleted the topic {there[0]} within {_PATIENCE_S:.0f} seconds.")
@@ -81,7 +84,7 @@ class Admin:
     def topic_id(self, topic: str) -> str:
         """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""
         try:
-            described = _once_known(lambda: self.client.describe_topics(TopicCollection([topic]))[topic].result())
+            described = self._once_known(lambda: self.client.describe_topics(TopicCollection([topic]))[topic].result())
         except KafkaException as error:
             raise _error_of(f"Kafka does not describe the topic {topic}", error) from None
         return str(described.topic_id)
@@ -90,18 +93,19 @@ class Admin:
         """The settings of a topic, as Kafka names them; UsageError if Kafka does not show them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            entries = _once_known(lambda: self.client.describe_configs([resource])[resource].result())
+            entries = self._once_known(lambda: self.client.describe_configs([resource])[resource].result())
         except KafkaException as error:
             raise _error_of(f"Kafka does not show the settings of the topic {topic}", error) from None
         return {name: entry.value for name, entry in entries.items()}
+
+    def _once_known(self, ask: Callable[[], T]) -> T:
+        """Rule 2."""
+        return patiently(
+            ask, lambda error: error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART, _MADE_WITHIN_S, self._clock
+        )
 
 
 def _error_of(what: str, raised: KafkaException) -> WaterclockError:
     """A refusal is the user's to mend; a broker that went away meanwhile is there again, or is not."""
     passing = raised.args[0].code() in _AWAY
     return (EnvironmentMissing if passing else UsageError)(f"{what}: {words_of(raised).rstrip('.')}.")
-
-
-def _once_known(ask: Callable[[], T]) -> T:
-    """Rule 2."""
-    return patiently(ask, lambda error: error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART, _MADE_WITHIN_S, SystemClock())

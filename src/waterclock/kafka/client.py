@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
-from waterclock.kafka import Offsets, Partition
+from waterclock.kafka import Offsets, Partition, library
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.kafka.patience import patiently
 from waterclock.kafka.settings import READING
@@ -58,7 +58,7 @@ class Client:
         self.trouble: KafkaError | None = None
         self._remedies = remedies
         try:
-            self.consumer = Consumer({**settings, "error_cb": self.note})
+            self.consumer = library.Consumer({**settings, "error_cb": self.note})
         except (KafkaException, TypeError, ValueError) as error:
             raise UsageError(f"{remedies.settings}: the Kafka client cannot be made: {words_of(error)}") from error
 
@@ -147,7 +147,7 @@ def committed(
     refuses them."""
     if start >= end:
         return
-    consumer = Consumer({**_SOON, **settings, **READING, "group.id": settings.get("group.id", "unused")})
+    consumer = library.Consumer({**_SOON, **settings, **READING, "group.id": settings.get("group.id", "unused")})
     consumer.assign([TopicPartition(*partition, start)])
     try:
         yield from _until(consumer, partition[0], end, clock, patience_s)
@@ -155,7 +155,7 @@ def committed(
         consumer.close()
 
 
-def _until(consumer: Consumer, topic: str, end: int, clock: Clock, patience_s: float) -> Iterator[Message]:
+def _until(consumer: library.Consumer, topic: str, end: int, clock: Clock, patience_s: float) -> Iterator[Message]:
     until_s = clock.monotonic_s() + patience_s
     while clock.monotonic_s() < until_s:
         first = consumer.poll(0.5)

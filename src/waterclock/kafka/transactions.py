@@ -24,11 +24,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
-from waterclock.kafka import Offsets
+from waterclock.kafka import Offsets, library
 from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.kafka.patience import CALL_S, patiently
 from waterclock.kafka.settings import SENDING
@@ -69,7 +69,7 @@ class TransactionalProducer:
         self._notes = bool(wins["delivery.report.only.error"])  # else it would be called for every record
         if self._notes:
             own["on_delivery"] = _noting(self._refused)
-        self.producer = Producer({**settings, **wins, **own})
+        self.producer = library.Producer({**settings, **wins, **own})
         self.is_open = self.has_failed = False
         self._is_given_up = False
         self._sent = 0

@@ -20,11 +20,11 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
-from waterclock.kafka import Partition
+from waterclock.kafka import Partition, library
 from waterclock.kafka.client import HARMLESS, PATIENCE_S, Client, Remedies, committed
 from waterclock.kafka.settings import READING
 from waterclock.relay.wire.request import headers_of
@@ -97,7 +97,7 @@ class Reader:
         self.position = start
         self.is_awaited = True
         self._ahead: list[Message] = []
-        self._consumer = Consumer(dict(settings))
+        self._consumer = library.Consumer(dict(settings))
         self._consumer.assign([TopicPartition(topic, partition, start)])
 
     def ahead(self, offset: int, most: int) -> list[Message]:
@@ -143,7 +143,7 @@ class TailConsumer:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = {**settings, **_CONSUMER}
-        self._consumer: Consumer | None = None
+        self._consumer: library.Consumer | None = None
         self._next: dict[Partition, int] = {}  # what is read, and which offset comes next
         self._known: set[Partition] = set()  # what this consumer ever read
         self._paused: set[Partition] = set()
@@ -153,7 +153,7 @@ class TailConsumer:
         self._next[place] = offset
         if self._consumer is None or place in self._known:  # rule 4
             self.close()
-            self._consumer = Consumer(self._settings)
+            self._consumer = library.Consumer(self._settings)
             self._known = set(self._next)
             self._consumer.assign([TopicPartition(*one, start) for one, start in self._next.items()])
         else:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
-from waterclock.clock import SystemClock, WallClock
+from waterclock.clock import Clock, SystemClock, WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of
@@ -82,7 +82,8 @@ class RelayOptions:
 
 
 class Relay:
-    """Delivers what is due, until it is closed. UsageError for topics or a folder that will not do."""
+    """Delivers what is due, until it is closed. `machine`: what Kafka's answers are waited for by, whoever turns `clock`.
+    UsageError for topics or a folder that will not do."""
 
     def __init__(
         self,
@@ -90,12 +91,13 @@ class Relay:
         clock: WallClock | None = None,
         lost: Callable[[WaterclockError], object] = lambda error: None,
         reading: Reading = in_silence,
+        machine: Clock | None = None,
     ) -> None:
         self._options, self._lost = options, lost
-        self._clock = clock or SystemClock()
+        self._clock, self._machine = clock or SystemClock(), machine or SystemClock()
         self._settings = staying(base_settings(options.servers, options.settings or {}))
         self.topics = Topics.of(options.topic)
-        self._admin = Admin(self._settings)
+        self._admin = Admin(self._settings, clock=self._machine)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
         ids = {topic: self._admin.topic_id(topic) for topic in (self.topics.input, self.topics.settled)}
         files = (Identity(options.group, ids[self.topics.input], number) for number in range(self._count))
@@ -107,7 +109,7 @@ class Relay:
         self._gathered_ns, self._stepped_ns = 0, self._clock.monotonic_ns()
         self._fenced_ns = -_FENCED_AGAIN_NS
         self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
-        self._logs = Logs(self._settings)
+        self._logs = Logs(self._settings, self._machine)
         self._member = Member(self._settings, self.topics.input, options.group, options.name, self._end_of, lost)
         self._watcher = Watcher(self._admin.client, self._clock)
         self._same_logs = SameLogs(self._watcher, ids)
@@ -129,8 +131,9 @@ class Relay:
             group=self._options.group,
             folder=self._options.folder,
             clock=self._clock,
+            machine=self._machine,
             logs=self._logs,
-            targets=Targets(self._admin.client, self.topics, makes=self._options.make_targets),
+            targets=Targets(self._admin.client, self.topics, self._machine, self._options.make_targets),
             member=lambda: member.consumer.consumer_group_metadata(),
             reading=lambda *how_far: (member.consumer.consume(0, 0), reading(*how_far)),  # rule 5
         )

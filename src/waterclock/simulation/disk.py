@@ -4,8 +4,8 @@ A file is its bytes, and what was done to it since its last flush. A folder is i
 all of that and does a part of it again: power_cut.py.
 
 Faults are switched on and off: `full` (a write takes what fits the file's last block, then nothing), `broken_flush`
-(each flush fails), `break_reads` (a range of a file cannot be read). Damage is durable, and done while nobody has the file open or
-while somebody has: `flip_bit`, `cut_file`, `zero_sector`, `remove`.
+(each flush fails), `break_reads` (a range of a file cannot be read). Damage is durable, and done whether somebody has the
+file open or not: `flip_bit`, `cut_file`, `zero_sector`, `remove`.
 """
 
 from __future__ import annotations

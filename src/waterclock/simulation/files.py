@@ -50,7 +50,7 @@ def machine() -> Disk:
 
 def of(fd: int) -> OpenFile:
     """The open file of this number."""
-    found = me().files.get(fd)
+    found = world().running().process.files.get(fd)
     if found is None:
         raise OSError(errno.EBADF, f"bad file descriptor {fd}")
     return found
@@ -237,7 +237,8 @@ class Os:
         node, process, disk = of(fd).node, me(), machine()
         numbers = {op.number for op in node.pending}
         here.breathe("fsync before", 0)
-        here.sleep(disk.rng.randrange(*here.fsync_ns))
+        least, most = here.fsync_ns
+        here.sleep(least + int(disk.rng.random() * (most - least)))
         if disk.broken_flush:
             raise OSError(errno.EIO, "Input/output error")
         disk.flushed(node, numbers)

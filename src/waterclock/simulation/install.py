@@ -9,17 +9,21 @@ Rule 3: the garbage collector stands still inside: dead processes' objects are f
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
+import pkgutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any, Final
 
 from waterclock import outside
 from waterclock.errors import UsageError
 from waterclock.simulation.clocks import Clock, Machine, Secrets, Uuid
 from waterclock.simulation.files import OS
+from waterclock.simulation.futures import FUTURES
 from waterclock.simulation.network import SocketModule
 from waterclock.simulation.open_files import Fcntl, Shutil, open_file
 from waterclock.simulation.streams import open_connection
@@ -29,8 +33,8 @@ from waterclock.simulation.world import world
 ROOMS: Final = ("broker", "cdc", "disk", "kafka", "outside", "relay")
 """Whose modules take what is outside from the doors."""
 BEHIND: Final[Mapping[str, Any]] = {
-    "fcntl": Fcntl(), "open_connection": open_connection, "open_file": open_file, "os": OS, "queue": QUEUE,
-    "secrets": Secrets, "shutil": Shutil(), "socket": SocketModule(), "threading": THREADING, "uuid": Uuid,
+    "fcntl": Fcntl(), "futures": FUTURES, "open_connection": open_connection, "open_file": open_file, "os": OS,
+    "queue": QUEUE, "secrets": Secrets, "shutil": Shutil(), "socket": SocketModule(), "threading": THREADING, "uuid": Uuid,
 }  # fmt: skip
 """What each door leads to."""
 REAL: Final[Mapping[str, Any]] = {door: getattr(outside, door) for door in outside.DOORS}
@@ -61,15 +65,13 @@ def installed() -> Iterator[None]:
         yield
         return
     _refuse_a_real_broker()
-    from waterclock.broker.roles import Roles  # noqa: F401
-    from waterclock.broker.wire.codec import import_kio
-
-    import_kio()
+    _import_the_broker()
     with ExitStack() as leaving:
         leaving.callback(_inside.clear)
         _inside.append(True)
-        leaving.callback(_bind, BEHIND, REAL)
-        _bind(REAL, BEHIND)
+        bound = _modules()
+        leaving.callback(lambda: _bind({**bound, **_modules()}, BEHIND, REAL))
+        _bind(bound, REAL, BEHIND)
         leaving.enter_context(_logged())
         leaving.enter_context(_no_garbage_collector())
         yield
@@ -93,15 +95,32 @@ def _refuse_a_real_broker() -> None:
         )
 
 
-def _bind(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Bind the doors anew in all modules that are loaded."""
-    for name, module in list(sys.modules.items()):
-        top, _, rest = name.partition(".")
-        if top == "waterclock" and rest.split(".")[0] in ROOMS:
-            names = vars(module)
-            for door in outside.DOORS:
-                if names.get(door) is before[door]:
-                    setattr(module, door, after[door])
+def _import_the_broker() -> None:
+    """All of it, before the doors lead elsewhere: what a module makes of them as it is imported stays real."""
+    import waterclock.broker
+    from waterclock.broker.wire.codec import import_kio
+
+    import_kio()
+    for found in pkgutil.walk_packages(waterclock.broker.__path__, "waterclock.broker."):
+        importlib.import_module(found.name)
+
+
+def _modules() -> dict[str, ModuleType]:
+    """The product's modules that are loaded and have doors."""
+    names = [(name, name.split(".")) for name in sys.modules]
+    return {
+        name: sys.modules[name]
+        for name, parts in names
+        if parts[0] == "waterclock" and parts[1:2] and parts[1] in ROOMS
+    }
+
+
+def _bind(modules: Mapping[str, ModuleType], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Bind their doors anew."""
+    for module in modules.values():
+        for door in outside.DOORS:
+            if vars(module).get(door) is before[door]:
+                setattr(module, door, after[door])
 
 
 @contextmanager

@@ -5,19 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 from waterclock.simulation.world import US, Killed, world
 
 if TYPE_CHECKING:
-    from contextvars import Context
-
     from waterclock.simulation.processes import Process
     from waterclock.simulation.threads import Thread
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 FAR_S = 1e9  # a timer that is later than that never comes
+
+
+class CheapHandle(asyncio.Handle):
+    """A handle that asks nobody whether it is to be debugged."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: Loop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr = False, None
 
 
 class HasFd(Protocol):
@@ -33,7 +45,7 @@ class Loop(asyncio.AbstractEventLoop):
         self.process, self.world = process, world()
         self.thread: Thread
         self._random = self.world.rng.random
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[Any] = deque()  # handles
         self._hot: dict[int, None] = {}  # sockets that may have news
         self._readers: dict[int, asyncio.Handle] = {}
         self._writers: dict[int, asyncio.Handle] = {}
@@ -78,7 +90,7 @@ class Loop(asyncio.AbstractEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Behind all that is called soon already."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = CheapHandle(callback, args, self, context)
         self._ready.append(handle)
         if self._sleeps:
             self._rouse()
@@ -98,7 +110,7 @@ class Loop(asyncio.AbstractEventLoop):
         """At a moment, or somewhat later."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         moment = max(self.world.now, int(min(when, FAR_S) * 1e9) + 1)
-        self.world.at(moment + self.world.rng.randrange(0, 300 * US), self._due, handle)
+        self.world.at(moment + int(self._random() * 300 * US), self._due, handle)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -139,7 +151,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def _watch(self, where: dict[int, asyncio.Handle], fd: int | HasFd, callback: Any, args: tuple[Any, ...]) -> None:
         fd = _number(fd)
-        where[fd] = asyncio.Handle(callback, args, self, None)
+        where[fd] = CheapHandle(callback, args, self, None)
         self.io(fd)
 
     def remove_reader(self, fd: int | HasFd) -> bool:
@@ -149,6 +161,10 @@ class Loop(asyncio.AbstractEventLoop):
     def remove_writer(self, fd: int | HasFd) -> bool:
         """As asyncio's."""
         return self._writers.pop(_number(fd), None) is not None
+
+    def waits_to_write(self, fd: int) -> bool:
+        """Whether somebody wants to hear that there is room again."""
+        return fd in self._writers
 
     def io(self, fd: int) -> None:
         """Something about this socket may be news."""
@@ -194,8 +210,11 @@ class Loop(asyncio.AbstractEventLoop):
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle._cancelled:
-                    handle._run()
-                    if not process.alive:  # it is being unwound
+                    try:  # as Handle._run, without its frame
+                        handle._context.run(handle._callback, *handle._args)
+                    except Exception as error:
+                        self.call_exception_handler({"message": "in a callback", "exception": error})
+                    if not process.alive:
                         raise Killed
                 if random() < 0.05:  # another thread has the interpreter
                     here.sleep(1 + int(random() * 40 * US))

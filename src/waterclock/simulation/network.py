@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from waterclock.simulation.processes import Process
 
 Address: TypeAlias = "tuple[str, int]"
+HOST: Final = "127.0.0.1"
 USUAL_DELAY_NS: Final = (20 * US, 2 * MS)
 
 
@@ -39,7 +40,7 @@ class Network:
         least, most = self.delay
         if self.rng.random() < 0.03:
             most *= 20
-        return self.rng.randrange(least, most)
+        return least + int(self.rng.random() * (most - least))
 
     def connect(self, process: Process, address: Address) -> Socket:
         """A connected socket of `process`; ConnectionRefusedError where nobody listens."""
@@ -102,12 +103,12 @@ class Socket:
         """There are none."""
 
     def getpeername(self) -> tuple[str, int]:
-        """The other process's name."""
-        return (self.peer.process.name, 1)
+        """The other end's; everybody is on this machine's address."""
+        return (HOST, self.peer.fd)
 
     def getsockname(self) -> tuple[str, int]:
-        """Its process's name."""
-        return (self.process.name, 1)
+        """This end's."""
+        return (HOST, self.fd)
 
     def _check(self) -> None:
         if not self.process.alive:
@@ -127,7 +128,9 @@ class Socket:
         size = self._part(min(len(buffer), len(self.rx)))
         buffer[:size] = self.rx[:size]
         del self.rx[:size]
-        self.peer._news()
+        peer = self.peer
+        if peer.process.loop.waits_to_write(peer.fd):
+            peer._news()
         return size
 
     def recv(self, size: int) -> bytes:

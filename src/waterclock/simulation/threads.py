@@ -91,13 +91,15 @@ class Thread:
             self._greenlet.throw(Killed)
 
     def _resume_loop(self, loop: Loop) -> None:
-        asyncio._set_running_loop(loop)
+        here = self.world
+        if here.loop is not loop:  # it stays set while the hub and other threads run: they do not ask
+            asyncio._set_running_loop(loop)
+            here.loop = loop
         if ONE_TASK and self._task is not None:
             tasks._swap_current_task(loop, self._task)  # type: ignore[attr-defined]
         self._greenlet.switch()
         if ONE_TASK:
             self._task = tasks._swap_current_task(loop, None)  # type: ignore[attr-defined]
-        asyncio._set_running_loop(None)
 
 
 def _wait(waiting: list[tuple[Thread, int]] | deque[tuple[Thread, int]]) -> None:

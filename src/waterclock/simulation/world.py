@@ -12,6 +12,7 @@ Rule 5: who sleeps while nobody else has anything to do before goes on at once, 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TextIO
 from waterclock.errors import EnvironmentMissing, pip_install
 
 if TYPE_CHECKING:
+    from waterclock.simulation.loop import Loop
     from waterclock.simulation.network import Network
     from waterclock.simulation.processes import Process
     from waterclock.simulation.threads import Thread
@@ -60,7 +62,9 @@ class World:
         """Numbers of files and sockets: none is used twice."""
         self.hub = greenlet.getcurrent()
         self.thread: Thread | None = None  # the one that runs
-        self.digest = hashlib.blake2b(digest_size=12)
+        self.loop: Loop | None = None  # the one that asyncio takes for running
+        self._digest = hashlib.blake2b(digest_size=12)
+        self._unhashed: list[str] = []
         self.lines = self.events = self.syscalls = self.switches = 0
         self.stop = False
         self.processes: list[Process] = []
@@ -95,6 +99,7 @@ class World:
     def run(self, until: int, done: Callable[[], bool] = lambda: False) -> None:
         """Let happen what happens up to a moment, or until `done()`."""
         heap, self._until = self._heap, until
+        before = asyncio._get_running_loop()
         while heap and heap[0][0] <= until and not self.stop and not done():
             when, _, deed, args = heappop(heap)
             if when > self.now:
@@ -103,14 +108,23 @@ class World:
             deed(*args)
         if not heap or heap[0][0] > until:
             self.now = max(self.now, until)
+        self.loop = None
+        asyncio._set_running_loop(before)
 
     def log(self, *what: object) -> None:
         """One line of the history; the hash of all is the proof of determinism."""
         line = f"{self.now} {' '.join(map(str, what))}\n"
         self.lines += 1
-        self.digest.update(line.encode())
+        self._unhashed.append(line)
         if self.trace is not None:
             self.trace.write(line)
+
+    @property
+    def digest(self) -> hashlib.blake2b:
+        """The hash of all lines so far."""
+        lines, self._unhashed = self._unhashed, []
+        self._digest.update("".join(lines).encode())
+        return self._digest
 
     def problem(self, kind: str, story: object) -> None:
         """A promise was broken."""

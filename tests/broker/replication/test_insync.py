@@ -27,7 +27,7 @@ class Scene:
         self.clock = ManualClock()
         self.partition = Partition("t", 0, "", TopicSettings(settings, {}), Memo(""))
         self.raised: list[Partition] = []
-        self.replicas = Replicas(1, settings, self.clock, self._changed)
+        self.replicas = Replicas(1, settings, self.clock, self._changed, lambda partition: None)
 
     def _changed(self, partitions: Iterable[Partition]) -> None:
         self.raised += partitions

@@ -207,3 +207,29 @@ def test_statistics_tell_who_leads_and_how_far_the_follower_is(both: Pair) -> No
     assert (followed.leads, followed.peer) == (False, both.one.bootstrap)
     assert (followed.in_sync, followed.lag) == (None, None)
     assert both.two.statistics().topics == 1
+
+
+def test_deleted_records_are_answered_when_they_cannot_come_back_with_the_follower(both: Pair) -> None:
+    with client(both.one) as raw, client(both.one) as other:
+        for number in range(3):
+            assert other.produce("t", b"%d" % number) == (Error.NONE, number)
+        both.freeze()
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}]
+        raw.send("DeleteRecords", 2, topics=topics, timeout=timedelta(seconds=600))
+        until(lambda: both.one.call(lambda: partition(both.one).memo.saved) == 2)
+        assert both.one.statistics().purgatories["delete records"].delayed == 1
+        both.thaw()
+        (row,) = raw.receive().topics[0].partitions
+        assert (row.error_code, row.low_watermark) == (Error.NONE, 2)
+    assert both.two.call(lambda: partition(both.two).memo.saved) == 2
+
+
+def test_nobody_waits_for_a_follower_that_is_out_of_sync(both: Pair) -> None:
+    with client(both.one) as raw, client(both.one) as other:
+        assert other.produce("t", b"0") == (Error.NONE, 0)
+        both.freeze()
+        both.one.advance_s(LAG_S * 1.5)
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
+        raw.send("DeleteRecords", 2, topics=topics, timeout=timedelta(seconds=600))
+        (row,) = raw.receive().topics[0].partitions
+        assert (row.error_code, row.low_watermark) == (Error.NONE, 1)

@@ -148,7 +148,9 @@ def moment(at_ms: int) -> datetime.datetime | None:
 @settings(max_examples=30)
 @given(
     st.tuples(int32, int32, int32, int32, st.booleans(), int32, int32),
-    st.lists(st.tuples(name, st.lists(st.builds(FetchPartition, int32, int32, int64, int32), max_size=3)), max_size=3),
+    st.lists(
+        st.tuples(name, st.lists(st.builds(FetchPartition, int32, int32, int64, int32, int64), max_size=3)), max_size=3
+    ),
     st.tuples(st.lists(st.tuples(name, st.lists(int32, max_size=3)), max_size=2), st.text(max_size=200), st.booleans()),
 )
 def test_a_fetch_request_of_kio_is_read_as_it_was_meant(
@@ -160,7 +162,12 @@ def test_a_fetch_request_of_kio_is_read_as_it_was_meant(
     ours, theirs = [], []
     for key, rows in topics:
         own, fields = topic_of(key, version, fetch.BY_ID)
-        ours.append((own, [row if version >= 9 else row._replace(leader_epoch=-1) for row in rows]))
+        absent: dict[str, int] = {}
+        if version < 9:
+            absent["leader_epoch"] = -1
+        if version < 5:
+            absent["start"] = -1
+        ours.append((own, [row._replace(**absent) for row in rows]))
         parts = tuple(partition(kio, row, tagged) for row in rows)
         theirs.append(make(kio.FetchTopic, **fields, partitions=parts))
     values = {
@@ -184,7 +191,7 @@ def partition(kio: Any, row: FetchPartition, tagged: bool) -> Any:
     extra = {"replica_directory_id": uuid.UUID(int=5), "high_watermark": 9} if tagged else {}
     return make(
         kio.FetchPartition, partition=row.partition, current_leader_epoch=row.leader_epoch, fetch_offset=row.offset,
-        last_fetched_epoch=3, log_start_offset=4, partition_max_bytes=row.limit, **extra,
+        last_fetched_epoch=3, log_start_offset=row.start, partition_max_bytes=row.limit, **extra,
     )  # fmt: skip
 
 

@@ -28,8 +28,8 @@ def crash(*_: Any) -> None:
     raise Crash
 
 
-def remove_one(path: Path, **_: Any) -> None:
-    os.unlink(path)
+def remove_one(files: files.StoreFiles, name: str) -> None:
+    os.unlink(files.folder / name)
     raise Crash
 
 
@@ -57,7 +57,7 @@ STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "before 4": lambda patch: patch.setattr(Folder, "write_manifest", crash),
     "within 4": lambda patch: patch.setattr(os, "replace", crash),
     "before 5": lambda patch: patch.setattr(files.Flush, "sweep", crash),
-    "within 5": lambda patch: patch.setattr(Path, "unlink", remove_one),
+    "within 5": lambda patch: patch.setattr(files.StoreFiles, "remove", remove_one),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation.clients.actor import Actor
 from tests.simulation.clients.reading import sure, values_of
-from tests.simulation.kafka import Gone, Kafka
+from tests.simulation.kafka import Kafka
 from tests.simulation.kafka import codes as k
 from tests.simulation.kafka.batches import batch
 from waterclock.simulation.world import world

@@ -8,8 +8,8 @@ from tests.simulation.clients.committer import Committer
 from tests.simulation.clients.members import Member
 from tests.simulation.clients.places import INPUT, OUTPUT, PLAIN
 from tests.simulation.clients.producers import Producer
-from tests.simulation.clients.reading import judge, made, sure
 from tests.simulation.clients.readers import Reader
+from tests.simulation.clients.reading import judge, made, sure
 from tests.simulation.clients.transactions import Transactions
 from tests.simulation.clients.transform import Transformer
 from tests.simulation.kafka import Kafka

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.simulation.clients.actor import Actor
-from tests.simulation.kafka import Gone
 from tests.simulation.kafka import codes as k
-from tests.simulation.kafka.encoding import Answer, array, by_topic, data_of
+from tests.simulation.kafka.encoding import Answer, by_topic, data_of
 from tests.simulation.kafka.groups import Beat
 from tests.simulation.kafka.requests import Place
 from waterclock.simulation.world import NS
@@ -82,13 +81,14 @@ class Member(GroupReader):
         if error:
             await self.failed("join", error)
             self.member = member if error == k.MEMBER_ID_REQUIRED else self.member
-            return
+            return None
         self.member = member
         assigned = self.divided(members) if member == leader else {}
         error, data = await self.kafka.sync(self.group, self.generation, self.member, assigned, self.instance)
         if error:
             return await self.failed("sync", error)
         await self.serve(assigned_places(data))
+        return None
 
     def divided(self, members: list[str]) -> Mapping[str, bytes]:
         return {
@@ -113,6 +113,7 @@ class Member(GroupReader):
                 if error := await self.read_on(tp):
                     return await self.failed("read", error)
             await self.pause(0.01, 0.2)
+        return None
 
 
 def assignment(places: list[Place]) -> bytes:
@@ -203,7 +204,7 @@ class NewMember(GroupReader):
             if self.world.now > next_ns:
                 next_ns = self.world.now + NS // 2
                 if not await self.beat(None, None):
-                    return
+                    return None
             for tp in list(self.positions):
                 error = await self.read_on(tp)
                 if error in (k.STALE_EPOCH, *k.RETRIABLE):
@@ -211,6 +212,7 @@ class NewMember(GroupReader):
                 elif error:
                     return await self.failed("read", error)
             await self.pause(0.01, 0.2)
+        return None
 
     async def commit(self, tp: Place, offset: int) -> int:
         return await self.kafka.commit_offset_2(self.group, tp, offset, self.epoch, self.member)

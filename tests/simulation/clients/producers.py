@@ -39,6 +39,7 @@ class Producer(Actor):
         self.fill()
         await self.round()
         await self.pause(0.001, 0.2)
+        return None
 
     def fill(self) -> None:
         """More batches; sometimes as many for one partition as may be on their way."""

@@ -51,6 +51,7 @@ class Guard(Actor):
         for kafka in (self.kafka, self.other):
             judge(name, denied, await produced(kafka, (name, 0)), self.world.problem)
         await self.pause(0.001, 0.3)
+        return None
 
     async def run(self) -> None:
         await super().run()

@@ -27,13 +27,14 @@ class Connection:
         try:
             size = self.sock.recv_into(buffer)
         except BlockingIOError:
-            return
+            return None
         except OSError:
             return self.close()
         if not size:
             return self.close()
         self.received += buffer[:size]
         self._answers()
+        return None
 
     def _answers(self) -> None:
         while len(self.received) >= 4:

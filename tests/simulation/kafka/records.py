@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.kafka.batches import Batch, batches
 from tests.simulation.kafka.codes import DELETE_RECORDS, FETCH, LIST_OFFSETS, PRODUCE
-from tests.simulation.kafka.encoding import Answer, array, by_topic, compact, compact_array, data_of, text
+from tests.simulation.kafka.encoding import Answer, by_topic, compact, compact_array, data_of, text
 from tests.simulation.kafka.requests import Place, Requests
 
 EARLIEST, LATEST = -2, -1
@@ -108,7 +108,7 @@ class RecordRequests(Requests):
         most: int = 1 << 20,
         session: FetchSession | None = None,
     ) -> dict[Place, Fetched]:
-        """What there is of `wants`: (partition, offset, bytes). In a session: of what changed. Its error is raised as of all."""
+        """What there is of `wants`: (partition, offset, bytes). In a session: what changed."""
         new, gone, number, epoch = wants, [], 0, -1
         if session is not None:
             new, gone = session.change(wants)

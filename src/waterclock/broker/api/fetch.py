@@ -77,8 +77,8 @@ class DelayedFetch:
         for _, rows in self._request.topics:
             for wanted in rows:
                 partition = next(partitions)
-                if partition is None or self._error(partition, wanted):
-                    return True
+                if partition is None or self._error(partition, wanted) or -1 < wanted.start < partition.start:
+                    return True  # the last: a follower hears at once that the log begins later
                 missing -= self._readable(partition, wanted, missing)
         return missing <= 0
 
@@ -224,7 +224,7 @@ class FetchApi:
             for _, rows in request.topics:
                 for row in rows:
                     if (partition := next(partitions)) is not None:
-                        self._leading.replicas.fetched(partition, row.offset)
+                        self._leading.replicas.fetched(partition, row.offset, row.start)
         return request, error
 
     def _forbidden(self, rights: Rights, request: FetchRequest, version: int) -> frozenset[bytes]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import Api, may_with_cluster, may_with_topic
@@ -196,12 +196,15 @@ class Deletion:
 
 
 class RecordApis:
-    """Deletion of records."""
+    """Deletion of records. `begins_at(partition, offset)`: whether none before can come back with a follower."""
 
-    def __init__(self, topics: Topics, purgatory: Purgatory, upkeep: Upkeep) -> None:
+    def __init__(
+        self, topics: Topics, purgatory: Purgatory, upkeep: Upkeep, begins_at: Callable[[Partition, int], bool]
+    ) -> None:
         self._topics = topics
         self._purgatory = purgatory
         self._upkeep = upkeep
+        self._begins_at = begins_at
 
     def apis(self) -> dict[int, Api]:
         return {DELETE_RECORDS: Api(self.delete, 0, 2)}
@@ -217,7 +220,7 @@ class RecordApis:
             _answer(request, topics)
             return
         op = DelayedOperation(
-            lambda op: all(one.error is not None or _gone(one) for one in deletions),
+            lambda op: not [one for one in deletions if not self._done(one)],
             lambda op: _answer(request, topics),
             request.body.timeout.total_seconds(),
         )
@@ -232,12 +235,21 @@ class RecordApis:
         if partition is not None and error is None:
 
             def begun(done: bool) -> None:
-                deletion.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
-                deletion.low = partition.start if done else NO_WATERMARK
+                if done:
+                    deletion.low = partition.start
+                else:
+                    deletion.error = Error.KAFKA_STORAGE_ERROR
                 self._purgatory.check_and_complete(partition)
 
             self._upkeep.begin_at(partition, partition.high if row.offset == HIGH_WATERMARK else row.offset, begun)
         return deletion
+
+    def _done(self, deletion: Deletion) -> bool:
+        """Whether it is known how the deletion ended: here, and at the follower."""
+        partition = deletion.partition
+        if deletion.error is None and partition is not None and deletion.low != NO_WATERMARK:
+            deletion.error = Error.NONE if self._begins_at(partition, deletion.low) else None
+        return deletion.error is not None or _gone(deletion)
 
 
 def _refused(partition: Partition | None, offset: int) -> Error | None:

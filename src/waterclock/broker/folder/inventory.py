@@ -43,7 +43,7 @@ from waterclock.broker.log.replay import replay
 from waterclock.broker.log.segment import LABEL
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.store import NAME
-from waterclock.disk import FolderLock, WithoutLocks, make_folder
+from waterclock.disk import FolderLock, WithoutLocks, flush_folder, make_folder
 from waterclock.errors import UsageError
 from waterclock.outside import os, shutil, uuid
 
@@ -92,7 +92,7 @@ class Inventory:
     def take(self) -> None:
         """All of it. LogDamaged if a partition's folder is gone, OSError."""
         owned = {name for topic in self._known.values() for name in topic.folders}
-        labels = self._labels(owned & self._names)
+        labels = self._labels(sorted(owned & self._names))
         strange = self._finish_deletions(sorted(self._names - owned))
         found = {name: label for name, label in self._labels(strange).items() if label.folder == name}
         self._say_what_is_lost([*labels.values(), *found.values()])
@@ -115,12 +115,13 @@ class Inventory:
     def _finish_deletions(self, strange: list[str]) -> list[str]:
         """Remove what is left of topics that were deleted; the names of the other folders."""
         deleted = self._store.load(DELETED)
-        gone = {
-            name for name, label in self._labels(strange).items() if str(label.id) in deleted and label.folder == name
-        }
+        labels = self._labels(strange).items()  # in their order: what happens hangs on no hash
+        gone = [name for name, label in labels if str(label.id) in deleted and label.folder == name]
         for name in gone:
             shutil.rmtree(self._path(name), ignore_errors=True)
-        if deleted:
+        if gone:
+            flush_folder(self._folder)  # before the store forgets: a power cut would bring them back as somebody's
+        if deleted and not any(os.path.lexists(self._path(name)) for name in gone):
             self._store.commit_at_once(*(Entry(DELETED, topic_id, None) for topic_id in deleted))
         return [name for name in strange if name not in gone]
 

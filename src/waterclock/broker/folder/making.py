@@ -138,8 +138,14 @@ class Maker:
 
         self._do(some, done)
 
-    def remove(self, partitions: Iterable[Partition], then: Callable[[], Any]) -> None:
-        """Nobody has the partitions any more: remove their folders. What the disk refuses to, the next start removes."""
+    def remove(
+        self, partitions: Iterable[Partition], then: Callable[[], Any], kept: Callable[[], Any] | None = None
+    ) -> None:
+        """Nobody has the partitions any more: remove their folders, and call `then`.
+
+        `kept` is called instead where the disk refuses, or does not say that they are gone for good: the next start removes
+        them.
+        """
         gone = list(partitions)
         for partition in gone:
             partition.deleted = True
@@ -148,10 +154,14 @@ class Maker:
         def some() -> None:
             for _ in range(min(MANY, len(left))):
                 shutil.rmtree(left.pop(), ignore_errors=True)
+            if not left:
+                flush_folder(self._folder)
 
         def done(error: Exception | None) -> None:
             if left:
                 self._do(some, done)
+            elif kept is not None and (error or any(os.path.lexists(partition.folder) for partition in gone)):
+                kept()
             else:
                 then()
 

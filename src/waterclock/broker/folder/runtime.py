@@ -85,7 +85,7 @@ class RuntimeSettings:
 
     def _hold(self, level: str, given: dict[str, str]) -> None:
         before, self.levels[level] = self.levels[level], given
-        for name in before.keys() | given.keys():
+        for name in {**before, **given}:
             self._apply(name)
         self._changed()
 

@@ -303,11 +303,10 @@ class Topics:
             self._forget(topic)
             if gone is not None:
                 gone()
-            self.maker.remove(topic.partitions, removed)
+            self.maker.remove(topic.partitions, removed, partial(then, True))
 
         def removed() -> None:
-            if not any(os.path.lexists(partition.folder) for partition in topic.partitions):
-                self._store.put(DELETED, str(topic.id), None)  # what the disk refused to remove, the next start removes
+            self._store.put(DELETED, str(topic.id), None)
             then(True)
 
         deletion = Entry(DELETED, str(topic.id), topic.name)

@@ -185,7 +185,10 @@ class ReplicaFetcher:
         partitions = partitions[turn:] + partitions[:turn]
         topics, journal = self._replica.topics, self._replica.journal
         keys = (JOURNAL_KEYS[1] if p is journal else topics.by_name[p.topic].id.bytes for p in partitions)
-        rows = [asking.PartitionFetch(key, p.number, -1, p.durable) for key, p in zip(keys, partitions, strict=True)]
+        rows = [
+            asking.PartitionFetch(key, p.number, -1, p.durable, p.start)
+            for key, p in zip(keys, partitions, strict=True)
+        ]
         body = asking.fetch(self._identity.node, wait_ms, MOST, rows)
         by_place = {(row.topic, row.partition): p for row, p in zip(rows, partitions, strict=True)}
         taken = [(by_place[row.topic, row.partition], row) for row in await self._fetch(body)]
@@ -212,7 +215,9 @@ class ReplicaFetcher:
         if row.error == Error.OFFSET_OUT_OF_RANGE and row.start > partition.end:
             log.warning("%s-%d: copied anew from %d", partition.topic, partition.number, row.start)
             self._replica.replace(partition, begin_anew(partition, row.start))
-        elif row.error == Error.OFFSET_OUT_OF_RANGE and row.high > partition.end:  # api/fetch.py: the rest is lost there
+        elif (
+            row.error == Error.OFFSET_OUT_OF_RANGE and row.high > partition.end
+        ):  # api/fetch.py: the rest is lost there
             log.warning(
                 "%s-%d: the leader has lost its records from offset %d on, and goes on at %d",
                 partition.topic, partition.number, partition.end, row.high,

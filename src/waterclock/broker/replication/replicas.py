@@ -39,7 +39,7 @@ NEVER: Final = -(1 << 62)
 class ReplicaState:
     """A partition at the follower: its end there, when it was last at the leader's end, and whether it is in sync.
 
-    `seen_end` was the leader's end at its last fetch, which came at `seen_ns`.
+    `seen_end` was the leader's end at its last fetch, which came at `seen_ns`. `start` is where its log begins there.
     """
 
     end: int
@@ -47,18 +47,22 @@ class ReplicaState:
     caught_up_ns: int
     seen_end: int
     seen_ns: int
+    start: int = 0
 
 
 class Replicas:
-    """`node` is the leader's id. `changed(partitions)` asks who waits, after a high watermark rose."""
+    """`node` is the leader's id. `changed(partitions)` asks who waits, after a high watermark rose;
+    `began(partition)`, after the follower's log began later, or does not count any more.
+    """
 
     def __init__(
-        self, node: int, settings: Settings, clock: Clock, changed: Callable[[Iterable[Partition]], None]
-    ) -> None:
+        self, node: int, settings: Settings, clock: Clock, changed: Callable[[Iterable[Partition]], None],
+        began: Callable[[Partition], object],
+    ) -> None:  # fmt: skip
         self._node = node
         self._settings = settings
         self._clock = clock
-        self._changed = changed
+        self._changed, self._began = changed, began
         self._states: dict[Partition, ReplicaState] = {}
         self._ends: dict[Partition, int] = {}  # at the start: below, the high watermark may be lower than it was
         self.heard_ns = NEVER
@@ -113,11 +117,22 @@ class Replicas:
             self._states[partition] = state
         return state
 
-    def fetched(self, partition: Partition, offset: int) -> None:
-        """The follower has everything before `offset`."""
+    def begins_at(self, partition: Partition, offset: int) -> bool:
+        """Whether no record before `offset` can come back with the follower: its log begins there, or it does not count.
+
+        Source: DeleteRecords waits for the low watermark of all replicas (KIP-107).
+        """
+        state = self._state(partition)
+        return state is None or state.start >= offset or not (state.in_sync or self.refused(partition))
+
+    def fetched(self, partition: Partition, offset: int, start: int = -1) -> None:
+        """The follower has everything from `start` to before `offset`."""
         state, now_ns = self._state(partition), self._clock.monotonic_ns()
         if state is None or offset > partition.durable:
             return
+        if start > state.start:
+            state.start = start
+            self._began(partition)
         if offset < state.end:
             state.caught_up_ns = NEVER  # it has lost what it had
         state.end = offset
@@ -138,6 +153,7 @@ class Replicas:
         lagging = [p for p, state in self._states.items() if state.in_sync and state.caught_up_ns < least_ns]
         for partition in lagging:
             self._states[partition].in_sync = False
+            self._began(partition)
         late = [p for p, state in self._states.items() if not state.in_sync and p.high < p.durable]
         for partition in late:
             self.raise_high(partition)

@@ -61,7 +61,7 @@ async def shut_out(address: str, node: int, name: str, epoch: int, access: LinkA
 
 async def _announce(address: str, node: int, name: str, epoch: int, access: LinkAccess) -> LinkLost | None:
     """Announce it once; what was in the way, or None."""
-    body = asking.fetch(node, 0, 1, [asking.PartitionFetch(JOURNAL_KEYS[1], 0, epoch, 0)])
+    body = asking.fetch(node, 0, 1, [asking.PartitionFetch(JOURNAL_KEYS[1], 0, epoch, 0, -1)])
     link = Link(address, name, access)
     try:
         await link.connect()

@@ -29,6 +29,7 @@ class PartitionFetch(NamedTuple):
     partition: int
     leader_epoch: int
     offset: int
+    start: int
 
 
 class PartitionCopy(NamedTuple):
@@ -53,7 +54,7 @@ def fetch(replica: int, wait_ms: int, most: int, rows: Iterable[PartitionFetch])
     rows = list(rows)
     parts = [NO_TAGS, LIMITS.pack(replica, wait_ms, 1, most, 0, 0, -1), as_count(len(rows), True)]
     for row in rows:
-        wanted = WANTED.pack(row.partition, row.leader_epoch, row.offset, -1, -1, most)
+        wanted = WANTED.pack(row.partition, row.leader_epoch, row.offset, -1, row.start, most)
         parts.append(row.topic + as_count(1, True) + wanted + NO_TAGS + NO_TAGS)
     parts.append(as_count(0, True) + as_count(0, True) + NO_TAGS)  # nothing is forgotten, no rack
     return b"".join(parts)

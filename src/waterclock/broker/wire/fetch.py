@@ -35,12 +35,16 @@ ABORTED: Final = struct.Struct(">qq")
 
 
 class FetchPartition(NamedTuple):
-    """What a reader asks of one partition: from which offset, at most how many bytes; its idea of the leader's epoch."""
+    """What a reader asks of one partition: from which offset, at most how many bytes; its idea of the leader's epoch.
+
+    `start` is where a follower's log begins; -1 of a client.
+    """
 
     partition: int
     leader_epoch: int
     offset: int
     limit: int
+    start: int = -1
 
 
 FetchTopics: TypeAlias = "list[tuple[bytes, list[FetchPartition]]]"
@@ -117,13 +121,15 @@ def _rows(data: memoryview, at: int, version: int) -> tuple[list[FetchPartition]
     count, at = count_of(data, at, flexible)
     rows = []
     for _ in range(count):
-        partition, epoch = INT32.unpack_from(data, at)[0], -1
+        partition, epoch, start = INT32.unpack_from(data, at)[0], -1, -1
         at += 4
         if version >= 9:
             epoch, at = INT32.unpack_from(data, at)[0], at + 4
         offset = INT64.unpack_from(data, at)[0]
-        at += 8 + (4 if flexible else 0) + (8 if version >= 5 else 0)  # the last epoch fetched, a follower's log start
-        rows.append(FetchPartition(partition, epoch, offset, INT32.unpack_from(data, at)[0]))
+        at += 8 + (4 if flexible else 0)  # the last epoch fetched
+        if version >= 5:
+            start, at = INT64.unpack_from(data, at)[0], at + 8
+        rows.append(FetchPartition(partition, epoch, offset, INT32.unpack_from(data, at)[0], start))
         at = skip_tags(data, at + 4) if flexible else at + 4
     return rows, skip_tags(data, at) if flexible else at
 

@@ -55,8 +55,7 @@ class Delays:
         patience_s: float = 30.0,
         clock: WallClock | None = None,
     ) -> None:
-        from confluent_kafka import Producer
-
+        from waterclock.kafka import library
         from waterclock.kafka.admin import Admin
         from waterclock.relay.wire.topics import STARTS
 
@@ -73,7 +72,7 @@ class Delays:
             )
         self._partitions = topics[topic]
         patience = {"message.timeout.ms": int(patience_s * 1000)}
-        self._producer = Producer({**self._settings, **patience, **_SENDING})
+        self._producer = library.Producer({**self._settings, **patience, **_SENDING})
         self._process = os.getpid()
         self._replies: Any = None  # a Consumer, once an answer was waited for
         self._answering = threading.Lock()
@@ -257,12 +256,14 @@ class Delays:
 
     def _listen(self) -> Any:
         """A reader of the replies, from now on."""
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
+
+        from waterclock.kafka import library
 
         topic = f"{self._topic}.replies"
         settings = {**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100}
         # two: librdkafka's consumer, once used for metadata, begins to read a second later
-        finder, reader = Consumer(settings), Consumer(settings)
+        finder, reader = library.Consumer(settings), library.Consumer(settings)
         try:
             each = [
                 TopicPartition(topic, n) for n in finder.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import is_refusal
 from waterclock.kafka.settings import READING
@@ -30,7 +31,7 @@ def reading(settings: Mapping[str, Any], topic: str, only_new: bool) -> Iterator
     heard = _Heard(topic)
     partitions = _partitions(settings, topic)
     own = {**READING, "group.id": "unused", "fetch.wait.max.ms": 100, "error_cb": heard.of_client}
-    reader = Consumer({**settings, **own})
+    reader = library.Consumer({**settings, **own})
     try:
         reader.assign([TopicPartition(topic, number, -1 if only_new else -2) for number in range(partitions)])
         yield _messages(reader, heard)
@@ -38,7 +39,7 @@ def reading(settings: Mapping[str, Any], topic: str, only_new: bool) -> Iterator
         reader.close()
 
 
-def _messages(reader: Consumer, heard: _Heard) -> Iterator[Message]:
+def _messages(reader: library.Consumer, heard: _Heard) -> Iterator[Message]:
     while True:
         message = reader.poll(_AGAIN_S)
         if message is not None and message.error() is None:

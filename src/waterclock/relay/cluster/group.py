@@ -23,9 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.errors import ConnectionLost, WaterclockError
+from waterclock.kafka import library
 from waterclock.kafka.errors import words_of
 from waterclock.outside import threading
 from waterclock.relay.cluster.watcher import Answers, Watcher
@@ -93,7 +94,7 @@ class Member:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._lost(ConnectionLost(f"Kafka is away: {error.str()}."))
 
-    def on_given(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+    def on_given(self, consumer: library.Consumer, places: Sequence[TopicPartition]) -> None:
         """The group has given these partitions. They are read at their ends for now: whoever takes one over says where it
         begins.
 
@@ -107,7 +108,7 @@ class Member:
         self.given |= {each.partition for each in places}
         self.was_given = True
 
-    def _on_taken(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
+    def _on_taken(self, consumer: library.Consumer, places: Sequence[TopicPartition]) -> None:
         numbers = {each.partition for each in places}
         self.given -= numbers
         self.taken |= numbers
@@ -141,15 +142,15 @@ def join(
     name: str | None,
     on_given: Callable[..., object],
     on_taken: Callable[..., object],
-) -> Consumer:
+) -> library.Consumer:
     """A consumer of the topic, in the group; `name`: a static member's."""
     member = {} if name is None else {"group.instance.id": name}
-    consumer = Consumer({**settings, **_CONSUMER, **member, "group.id": group})
+    consumer = library.Consumer({**settings, **_CONSUMER, **member, "group.id": group})
     consumer.subscribe([topic], on_assign=on_given, on_revoke=on_taken, on_lost=on_taken)
     return consumer
 
 
-def leave(consumer: Consumer) -> None:
+def leave(consumer: library.Consumer) -> None:
     """Leave the group, then close. Rule 2."""
     was_given = bool(consumer.assignment())
     with suppress(KafkaException):  # one that is shut out has left
@@ -179,7 +180,7 @@ class UnassignedPartitions:
         self._all = frozenset(range(partitions))
         self.may_look = True
         self._last: frozenset[int] = frozenset()
-        self._guest: Consumer | None = None
+        self._guest: library.Consumer | None = None
         self._guest_was_given, self._guest_until_ns = False, 0
         watcher.ask(LOOK_NS, lambda: watcher.client.describe_consumer_groups([group]), self._hear)
 
@@ -202,7 +203,7 @@ class UnassignedPartitions:
             numbers = ", ".join(map(str, sorted(unassigned)))
             log.warning("nobody has %s of %s, though the group rests: having it share anew", numbers, self._topic)
             self._guest_was_given, self._guest_until_ns = False, self._watcher.clock.monotonic_ns() + GUEST_NS
-            given, taken = self._given, Consumer.incremental_unassign
+            given, taken = self._given, library.Consumer.incremental_unassign
             self._guest = join(self._settings, self._topic, self._group, name=None, on_given=given, on_taken=taken)
             unassigned = frozenset()
         self._last = unassigned
@@ -219,7 +220,7 @@ class UnassignedPartitions:
             self._topic,
         )
 
-    def _given(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+    def _given(self, consumer: library.Consumer, places: list[TopicPartition]) -> None:
         consumer.incremental_assign(places)
         consumer.pause(places)
         self._guest_was_given = True

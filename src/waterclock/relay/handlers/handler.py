@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.clock import Clock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka import Partition
+from waterclock.kafka import Partition, library
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, Verdict, is_refusal, meaning_of, verdict_of, words_of
 from waterclock.kafka.transactions import TransactionalProducer
@@ -93,7 +93,7 @@ class Handler:
 
             ids = {topic: admin.topic_id(topic) for topic in topics}
             self._handled = HandledOffsets(options.database, group, ids)
-        self._consumer = Consumer({**self._settings, **_CONSUMER, "group.id": group})
+        self._consumer = library.Consumer({**self._settings, **_CONSUMER, "group.id": group})
         lost = self._on_lost
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=lost)
 
@@ -201,7 +201,7 @@ class Handler:
 
     # The group
 
-    def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+    def _on_assign(self, consumer: library.Consumer, given: list[TopicPartition]) -> None:
         if self._handled is not None:
             for each, known in zip(given, consumer.committed(given, timeout=10), strict=True):
                 offset = self._handled.next_offset(each.topic, each.partition)
@@ -211,13 +211,13 @@ class Handler:
                     self._sent_on[each.topic, each.partition] = known.offset - 1
         consumer.incremental_assign(given)
 
-    def _on_revoke(self, consumer: Consumer, taken: Sequence[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: library.Consumer, taken: Sequence[TopicPartition]) -> None:
         own = {(each.topic, each.partition) for each in taken}
         self._commit({partition: offset for partition, offset in self._next.items() if partition in own})
         self._on_lost(consumer, taken)
         consumer.incremental_unassign(list(taken))
 
-    def _on_lost(self, consumer: Consumer, taken: Sequence[TopicPartition]) -> None:
+    def _on_lost(self, consumer: library.Consumer, taken: Sequence[TopicPartition]) -> None:
         for each in taken:
             self._next.pop((each.topic, each.partition), None)
             self._sent_on.pop((each.topic, each.partition), None)

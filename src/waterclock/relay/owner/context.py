@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from waterclock.clock import WallClock
+from waterclock.clock import Clock, WallClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
 from waterclock.kafka.settings import LASTING, SENDING
@@ -69,10 +69,10 @@ NOTE: Final = "relay"  # the metadata of the offsets that a turn commits; those 
 
 @dataclass(frozen=True)
 class Context:
-    """Where owners work. `watcher` asks Kafka for everything beside records. `group` is the consumer group's name, `member`
-    the metadata by which Kafka knows whether this process is still in the group. `reading` is called with the progress of a
-    reading that may last, every second or so: it shows the group that this process is well. What it raises ends the
-    reading."""
+    """Where owners work, by `clock`; what is asked of Kafka is waited for by `machine`. `watcher` asks Kafka for everything
+    beside records. `group` is the consumer group's name, `member` the metadata by which Kafka knows whether this process is
+    still in the group. `reading` is called with the progress of a reading that may last, every second or so: it shows the
+    group that this process is well. What it raises ends the reading."""
 
     settings: Mapping[str, Any]
     watcher: Watcher
@@ -81,6 +81,7 @@ class Context:
     group: str
     folder: Path
     clock: WallClock
+    machine: Clock
     logs: Logs
     targets: Targets
     member: Callable[[], Any]
@@ -128,7 +129,7 @@ class Context:
         """The one that may write for the partition."""
         name = f"{self.group}-{self.topics.input}-{partition}"
         settings = {**_ASKS_AGAIN_SOON, **self.settings, **_PRODUCER}
-        return TransactionalProducer(settings, name, partial(_error_of, name), None, _SENDING)
+        return TransactionalProducer(settings, name, partial(_error_of, name), self.machine, _SENDING)
 
     def place_of(self, partition: int) -> str:
         """How a partition of the input is named."""

@@ -43,7 +43,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
@@ -53,6 +52,7 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
+from waterclock.outside import futures
 from waterclock.relay.owner.context import NOTE, RecordRefused
 from waterclock.relay.owner.follow_ups import Next, follow_ups, open_nexts, replies_to
 from waterclock.relay.owner.log_span import RECORD_BYTES
@@ -322,8 +322,8 @@ class OwnerTurns:
 
     def __init__(self, counts: Counts, of: Callable[[int, Action], int]) -> None:
         self._counts, self._of = counts, of
-        self._pool = ThreadPoolExecutor(AT_ONCE, "turns")
-        self._under_way: deque[tuple[Turn, Future[None]]] = deque()
+        self._pool = futures.ThreadPoolExecutor(AT_ONCE, "turns")
+        self._under_way: deque[tuple[Turn, futures.Future[None]]] = deque()
 
     def is_wanted(self, owner: Owner) -> bool:
         """Whether there is something for a turn, and the last one was long enough ago."""
@@ -355,7 +355,7 @@ class OwnerTurns:
         finally:
             for turn, _ in self._under_way:  # rule 8
                 turn.owner.producer.give_up()
-            wait([ended for _, ended in self._under_way])
+            futures.wait([ended for _, ended in self._under_way])
             self._under_way.clear()
         return done
 
@@ -368,7 +368,7 @@ class OwnerTurns:
     def _finish(self) -> int:
         """Wait for the one that was begun first, and apply it."""
         turn, ended = self._under_way[0]
-        wait([ended])
+        futures.wait([ended])
         self._under_way.popleft()
 
         def apply(owner: Owner) -> int:

@@ -126,7 +126,7 @@ class Standby:
     def _careful(self) -> Context:
         """With readers that wait `PATIENCE_S` for an answer: if a leader is away, owners are not kept for longer."""
         context = self._context
-        self._logs = Logs(context.settings, patience_s=PATIENCE_S)
+        self._logs = Logs(context.settings, context.machine, PATIENCE_S)
         return replace(context, logs=self._logs)
 
     def close(self, checkpoint: bool) -> None:

@@ -82,7 +82,7 @@ class StoreFiles:
             self._close(name)
             self._unflushed.discard(name)
             self._flush.written.discard(name)
-            (self.folder / name).unlink(missing_ok=True)
+            self.remove(name)
             raise
 
     @contextmanager
@@ -157,7 +157,7 @@ class StoreFiles:
 
     def has_rows_behind(self) -> bool:
         """Whether a file that goes, or what goes of one, is rows of messages."""
-        empty = [name for name in self._strays if (self.folder / name).stat().st_size <= HEADER]
+        empty = [name for name in self._strays if os.stat(self.folder / name).st_size <= HEADER]
         return any(name.endswith(".index") for name in {*self._strays, *self._longer}.difference(empty))
 
     def _cut_found(self) -> None:
@@ -168,8 +168,13 @@ class StoreFiles:
             self._unflushed.add(name)
             del self._longer[name]
         while self._strays:
-            (self.folder / self._strays[-1]).unlink(missing_ok=True)
+            self.remove(self._strays[-1])
             self._strays.pop()
+
+    def remove(self, name: str) -> None:
+        """Remove a file at once; one that is gone already is as good."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.folder / name)
 
     def close(self) -> None:
         """Close what is open; nothing is flushed."""
@@ -220,8 +225,9 @@ class Flush:
 
     def sweep(self) -> None:
         """Remove what was dropped."""
-        while self.dropped:
-            (self._files.folder / self.dropped.pop()).unlink(missing_ok=True)
+        for name in sorted(self.dropped):
+            self._files.remove(name)
+            self.dropped.discard(name)
 
 
 class AppendedFile:

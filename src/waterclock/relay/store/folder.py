@@ -46,7 +46,7 @@ from waterclock.disk import (
     write_whole,
 )
 from waterclock.errors import UsageError
-from waterclock.outside import shutil
+from waterclock.outside import open_file, os, shutil
 from waterclock.relay.store.files import HEADER, OURS, DiskRefused, StoreDamaged, StoreFiles
 from waterclock.relay.store.ledger import OriginLedger
 from waterclock.relay.store.origins import FIRST_SLOT, Origins, State
@@ -117,7 +117,7 @@ class Folder:
     def read_manifest(self, identity: Identity) -> dict[str, Any] | None:
         """What the manifest says; None if there is none. `StoreDamaged` if it is not whole, or not of this identity."""
         try:
-            data = (self.path / MANIFEST).read_bytes()
+            data = _whole(self.path / MANIFEST)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -145,7 +145,7 @@ class Folder:
         with suppress(OSError):  # the name says it too
             write_whole(self.path / WHY, f"{why}\n".encode())  # 1
         kind = "spare" if is_spare else "aside"
-        before = list(self.path.parent.glob(f"{self.path.name}.spare.*")) if is_spare else []
+        before = self._spare_ones() if is_spare else []
         place = set_aside(self.path, self.path.with_name(f"{self.path.name}.{kind}.{_words(why, wall_ms)}"))  # 2
         self._take()  # 3
         log.warning(
@@ -170,22 +170,39 @@ class Folder:
 
     def clear(self) -> None:
         """Remove our files from it, the manifest first: a crash leaves files that nobody believes. OSError."""
-        (self.path / MANIFEST).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(self.path / MANIFEST)
         flush_folder(self.path)
-        for path in [path for path in self.path.iterdir() if OURS.fullmatch(path.name)]:
-            path.unlink()
+        for name in [name for name in os.listdir(self.path) if OURS.fullmatch(name)]:
+            os.unlink(self.path / name)
+
+    def _spare_ones(self) -> list[Path]:
+        above, begins = self.path.parent, f"{self.path.name}.spare."
+        return [above / name for name in sorted(os.listdir(above)) if name.startswith(begins)]
+
+
+def _whole(path: Path) -> bytes:
+    with open_file(path, "rb") as file:
+        data: bytes = file.read()
+    return data
 
 
 def rows_in(folder: Path) -> int:
     """How many messages the index files of a folder name, whether delivered or not."""
-    sizes = [path.stat().st_size for path in folder.glob("*.index")]
+    sizes = [os.stat(path).st_size for path in _indexes(folder)]
     return sum(max(0, size - HEADER) // ROW.itemsize for size in sizes)
+
+
+def _indexes(folder: Path) -> list[Path]:
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [folder / name for name in names if name.endswith(".index")]
 
 
 def say_unread(folder: Path, read: Collection[str]) -> None:
     """Name the folders in `folder` that hold messages, and that nobody reads: those named `read` are."""
-    for path in sorted(folder.glob("*/")):
-        if path.name not in read and (count := rows_in(path)):
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    for path in (folder / name for name in names if name not in read):
+        if os.path.isdir(path) and (count := rows_in(path)):
             log.warning(
                 "%s is not read by this relay: it is of another topic or group, or was set aside. It holds up to %d "
                 "messages. `waterclock relay files` prints them; rm -r that folder once nobody needs it", path, count,
@@ -214,7 +231,7 @@ class Salvage:
     """Of the folder at a path. UsageError if there is none, or it holds no files of a relay's."""
 
     def __init__(self, folder: Path) -> None:
-        self._indexes = sorted(folder.glob("*.index"))
+        self._indexes = _indexes(folder)
         if not self._indexes:
             raise UsageError(f"{folder} is no folder of a relay's partition with messages in it: no *.index is there.")
         self.damaged = 0
@@ -222,7 +239,7 @@ class Salvage:
         self._filed_to = 0
         self._origins: Origins | None = None
         try:
-            stored: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes().partition(b"\n")[0])
+            stored: dict[str, Any] = json.loads(_whole(folder / MANIFEST).partition(b"\n")[0])
             self._targets = stored["targets"]
             self._filed_to = stored["data_position"]
             with closing(StoreFiles(folder)) as files:
@@ -248,7 +265,7 @@ class Salvage:
                         yield saved
 
     def _rows(self, path: Path) -> Iterator[Array]:
-        with path.open("rb") as file:
+        with open_file(path, "rb") as file:
             file.seek(HEADER)
             while data := file.read(_SLICE * ROW.itemsize):
                 rows = np.frombuffer(data[: len(data) // ROW.itemsize * ROW.itemsize], ROW)
@@ -260,7 +277,7 @@ class Salvage:
 
     def _saved(self, path: Path, row: Any) -> Leftover | None:
         blob = b""
-        with suppress(OSError), path.with_suffix(".data").open("rb") as file:
+        with suppress(OSError), open_file(path.with_suffix(".data"), "rb") as file:
             file.seek(int(row["pos"]))
             blob = file.read(int(row["length"]))
         if zlib.crc32(blob) != row["crc"] or not blob:

@@ -1,0 +1,71 @@
+"""A process of a universe that runs a user's async function, and begins it again as a supervisor does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka.errors import KafkaError
+
+from waterclock.simulation.processes import Process
+from waterclock.simulation.user_loop import UserLoop
+from waterclock.simulation.world import MS, NS
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from waterclock.simulation.universe import Universe
+
+PASSING: Final = (KafkaError, OSError, TimeoutError)
+"""What a supervisor begins a process again after."""
+
+
+class UserProcess:
+    """`process` is what runs now, if anything does."""
+
+    def __init__(self, universe: Universe, name: str, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self.name, self._function, self._universe = name, function, universe
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        """Begin, with nothing in memory but what the function was given."""
+        self.process = process = Process(self.name)
+        process.loop = UserLoop(process)  # type: ignore[abstract]
+        process.main(self._live())
+
+    async def _live(self) -> None:
+        try:
+            await self._function()
+        except Exception as error:
+            passing = isinstance(error, PASSING)
+            self._universe.ended(self.name, error, passing)
+            self.kill() if passing else self._end()
+        else:
+            self._universe.ended(self.name, None, True)
+            self._end()
+
+    def kill(self) -> None:
+        """End it, and begin it again after a while."""
+        self._end()
+        self._universe.later(10 * MS, 2 * NS, self.start)
+
+    def _end(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process = None
+
+    def place(self) -> str:
+        """Where the user's code stands."""
+        task = self.process.task if self.process is not None else None
+        frames = _frames(task.get_coro()) if task is not None else []
+        of_user = [frame for frame in frames if frame.f_code.co_filename == frames[1].f_code.co_filename]
+        return f" at {of_user[-1].f_code.co_filename.rsplit('/', 1)[-1]}:{of_user[-1].f_lineno}" if of_user else ""
+
+
+def _frames(coroutine: Any) -> list[FrameType]:
+    """Of a coroutine and of those that it waits for; the first is ours."""
+    found = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        found.append(frame)
+        coroutine = coroutine.cr_await
+    return found if len(found) > 1 else []

@@ -1,0 +1,183 @@
+"""Questions about topics and groups, as `AdminClient` answers them: futures by what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, IsolationLevel, KafkaError, TopicPartition
+
+from tests.simulation.confluent.requests import (
+    AWAY,
+    Gone,
+    Kafka,
+    ask,
+    error,
+    ms,
+    offset_of,
+    raised,
+    topics,
+)  # fmt: skip
+from tests.simulation.confluent.waiting import Future, begun, me
+from waterclock.simulation.world import NS, world
+
+TOPIC = 2  # of resources
+STATES = {"Stable": ConsumerGroupState.STABLE, "Empty": ConsumerGroupState.EMPTY, "Dead": ConsumerGroupState.DEAD,
+          "PreparingRebalance": ConsumerGroupState.PREPARING_REBALANCING,
+          "CompletingRebalance": ConsumerGroupState.COMPLETING_REBALANCING}  # fmt: skip
+
+
+def listed(process: Any, kafka: Kafka, topic: str | None, timeout_s: float) -> Any:
+    """Topics and their partitions; KafkaException if nobody says."""
+    names = None if topic is None else [topic]
+    future = begun(process, topics(kafka, names))
+    try:
+        found = future.result(None if timeout_s < 0 else timeout_s)
+    except (Gone, TimeoutError):
+        raise raised(KafkaError._TRANSPORT, retriable=True) from None
+    return SimpleNamespace(topics={
+        name: SimpleNamespace(
+            topic=name, error=error(one.error_code) if one.error_code else None,
+            partitions={part.partition_index: part for part in one.partitions},
+        )
+        for name, one in found.items()
+    })  # fmt: skip
+
+
+def assigned(data: bytes) -> list[TopicPartition]:
+    """What a member of a group was given."""
+    if not data:
+        return []
+    (count,), at, found = struct.unpack_from(">i", data, 2), 6, list[TopicPartition]()
+    for _ in range(count):
+        (size,) = struct.unpack_from(">h", data, at)
+        name = data[at + 2 : at + 2 + size].decode()
+        (some,) = struct.unpack_from(">i", data, at + 2 + size)
+        at += 6 + size
+        found += [TopicPartition(name, number) for number in struct.unpack_from(f">{some}i", data, at)]
+        at += 4 * some
+    return found
+
+
+class AdminClient:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._process = me()
+        self._kafka = Kafka(self._process, world().network, self._process.where)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1.0) -> Any:
+        return listed(self._process, self._kafka, topic, timeout)
+
+    def _begun(self, timeout_s: float, work: Callable[[], Coroutine[Any, Any, Any]]) -> Future:
+        """Asked again until there is an answer, or time is over."""
+        until = world().now + round(timeout_s * NS)
+
+        async def patient() -> Any:
+            while True:
+                try:
+                    return await work()
+                except Gone:
+                    code = KafkaError._TIMED_OUT
+                except _Away as away:
+                    code = away.args[0]
+                    self._kafka.elsewhere(code)
+                if world().now >= until:
+                    raise raised(code)
+                await asyncio.sleep(0.1)
+
+        return begun(self._process, patient())
+
+    def create_topics(self, new: Sequence[Any], request_timeout: float = 60.0) -> dict[str, Future]:
+        return {one.topic: self._begun(request_timeout, lambda one=one: self._create(one)) for one in new}
+
+    async def _create(self, new: Any) -> None:
+        configs = [{"name": name, "value": value} for name, value in (new.config or {}).items()]
+        row = {"name": new.topic, "num_partitions": new.num_partitions, "replication_factor": -1, "assignments": [],
+               "configs": configs}  # fmt: skip
+        answer = await ask(self._kafka, "create_topics", topics=[row], timeout=ms(10_000))
+        _check(answer.topics[0].error_code)
+
+    def describe_topics(
+        self, names: Any, include_authorized_operations: bool = False, request_timeout: float = 60.0
+    ) -> dict[str, Future]:
+        return {one: self._begun(request_timeout, lambda one=one: self._describe(one)) for one in names.topic_names}
+
+    async def _describe(self, name: str) -> Any:
+        (found,) = (await topics(self._kafka, [name])).values()
+        _check(found.error_code)
+        return SimpleNamespace(topic_id=str(found.topic_id), authorized_operations=None, partitions=found.partitions)
+
+    def describe_configs(self, resources: Sequence[Any], request_timeout: float = 60.0) -> dict[Any, Future]:
+        return {one: self._begun(request_timeout, lambda one=one: self._configs(one.name)) for one in resources}
+
+    async def _configs(self, topic: str) -> dict[str, Any]:
+        row = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
+        (found,) = (await ask(self._kafka, "describe_configs", resources=[row])).results
+        _check(found.error_code)
+        return {one.name: one for one in found.configs}
+
+    def list_consumer_group_offsets(
+        self, asked: Sequence[Any], require_stable: bool = False, request_timeout: float = 60.0
+    ) -> dict[str, Future]:
+        (one,) = asked
+        return {one.group_id: self._begun(request_timeout, lambda: self._offsets(one, require_stable))}
+
+    async def _offsets(self, asked: Any, stable: bool) -> Any:
+        (place,) = asked.topic_partitions
+        row = {"name": place.topic, "partition_indexes": [place.partition]}
+        answer = await ask(self._kafka, "offset_fetch", group_id=asked.group_id, topics=[row], require_stable=stable)
+        _check(answer.error_code)
+        (found,) = answer.topics[0].partitions
+        _check(found.error_code)
+        made = TopicPartition(place.topic, place.partition, found.committed_offset, found.metadata or "")
+        return SimpleNamespace(topic_partitions=[made])
+
+    def list_offsets(
+        self, asked: Mapping[Any, Any], isolation_level: Any = None, request_timeout: float = 60.0
+    ) -> dict[Any, Future]:
+        committed = isolation_level == IsolationLevel.READ_COMMITTED
+        return {place: self._begun(request_timeout, lambda p=place: self._end(p, committed)) for place in asked}
+
+    async def _end(self, place: Any, committed: bool) -> Any:
+        code, offset = await offset_of(self._kafka, (place.topic, place.partition), -1, committed)
+        _check(code)
+        return SimpleNamespace(offset=offset)
+
+    def delete_records(self, places: Sequence[Any], request_timeout: float = 60.0) -> dict[Any, Future]:
+        return {one: self._begun(request_timeout, lambda one=one: self._cut(one)) for one in places}
+
+    async def _cut(self, place: Any) -> Any:
+        row = {"name": place.topic, "partitions": [{"partition_index": place.partition, "offset": place.offset}]}
+        answer = await ask(self._kafka, "delete_records", topics=[row], timeout=ms(10_000))
+        (found,) = answer.topics[0].partitions
+        _check(found.error_code)
+        return SimpleNamespace(low_watermark=found.low_watermark)
+
+    def describe_consumer_groups(self, groups: Sequence[str], request_timeout: float = 60.0) -> dict[str, Future]:
+        return {one: self._begun(request_timeout, lambda one=one: self._group(one)) for one in groups}
+
+    async def _group(self, group: str) -> Any:
+        (found,) = (await ask(
+            self._kafka, "describe_groups", groups=[group], include_authorized_operations=False)).groups  # fmt: skip
+        _check(found.error_code)
+        members = [
+            SimpleNamespace(
+                member_id=one.member_id,
+                assignment=SimpleNamespace(topic_partitions=assigned(bytes(one.member_assignment))),
+            )
+            for one in found.members
+        ]
+        return SimpleNamespace(state=STATES.get(found.group_state, ConsumerGroupState.UNKNOWN), members=members)
+
+
+class _Away(Exception):
+    """The same may be asked again."""
+
+
+def _check(code: int) -> None:
+    if code in AWAY:
+        raise _Away(int(code))
+    if code:
+        raise raised(code)
