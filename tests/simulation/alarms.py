@@ -21,6 +21,8 @@ SENTENCES = (
 
 ROWS = "%s%s was damaged, or of before a compaction"  # with how many rows in place of how many
 
+expected = [False]  # files are damaged in the present universe
+
 
 def is_alarm(record: logging.LogRecord) -> bool:
     """Rows that a power cut has torn may be too many; those that a snapshot vouches for are never too few."""
@@ -35,7 +37,7 @@ class Alarms(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         here = world()
-        if here is not None and here.thread is not None and is_alarm(record):
+        if not expected[0] and here is not None and here.thread is not None and is_alarm(record):
             here.problem("false alarm", f"{here.thread.process.name}: {record.getMessage()}")
 
 
