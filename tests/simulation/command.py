@@ -18,7 +18,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import ledger, planting
+from tests.simulation import attack, ledger, planting
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
@@ -53,9 +53,6 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["ledger"]:
         return ledger.main(arguments[1:])
     if arguments[:1] == ["attack"]:
-        planting.begin()
-        from tests.simulation import attack
-
         return attack.main(arguments[1:])
     return run(arguments)
 
@@ -78,7 +75,8 @@ def run(arguments: list[str]) -> int:
             or (found and (told.until_found or told.shrink))
         ):
             break
-    print(json.dumps({**sums.told(), "cpu_s": round(time.process_time() - began_s, 2)}))
+    spent_s = round(time.process_time() - began_s, 2)
+    print(json.dumps({**sums.told(), "bad": [one["seed"] for one in sums.bad], "cpu_s": spent_s}))
     return 1 if sums.bad else 0
 
 
@@ -124,7 +122,7 @@ class Sums:
 
     def __init__(self) -> None:
         self.histories = 0
-        self.bad: list[int] = []
+        self.bad: list[dict[str, Any]] = []
         self.counts: dict[str, float] = {}
         self.faults: dict[str, int] = {}
         self.passed: dict[str, int] = {}  # histories that passed a mark
@@ -132,7 +130,9 @@ class Sums:
     def add(self, one: Universe) -> None:
         self.histories += 1
         if one.world.problems:
-            self.bad.append(one.plan.seed)
+            kinds = sorted({kind for kind, _ in one.world.problems})
+            story, plan = one.world.problems[0][1][:300], json.loads(one.plan.to_json())
+            self.bad.append({"seed": one.plan.seed, "kinds": kinds, "story": story, "plan": plan})
         _into(self.counts, figures(one))
         _into(self.faults, one.faults)
         _into(self.passed, dict.fromkeys(one.passed, 1))
