@@ -34,6 +34,7 @@ def row(name: str, seed: int, cpu_s: float) -> dict[str, object]:
     """Look for one plant."""
     plant, began, spent_s, shown = PLANTS[name], seed, 0.0, ""
     wants = [*(["--pair", "--past-known"] if plant.pair else []), *(["--mixed"] if plant.mixed else [])]
+    wants += ["--workloads", plant.workloads] if plant.workloads else []
     while not shown and spent_s < cpu_s:
         seed, more_s, shown = _search(seed, ["--plant", name, "--cpu-seconds", str(cpu_s - spent_s), *wants])
         spent_s += more_s

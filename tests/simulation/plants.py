@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.simulation.planting import Edit
+from tests.simulation.relay.plants import RELAY
 
 B = "waterclock.broker."
 
@@ -18,6 +19,7 @@ class Plant(NamedTuple):
     edits: tuple[Edit, ...]
     pair: bool = False
     mixed: bool = False
+    workloads: str = ""  # only universes of these
 
 
 def one(module: str, old: str, new: str = "") -> Plant:
@@ -184,4 +186,8 @@ MENDED: dict[str, Plant] = {
         "pass",
     )._replace(pair=True),
 }
-PLANTS = USUAL | MENDED
+OF_RELAYS = {
+    name: Plant((Edit("waterclock.relay." + module, old, new),), workloads="relay")
+    for name, (module, old, new) in RELAY.items()
+}
+PLANTS = USUAL | MENDED | OF_RELAYS

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.simulation.clients import compaction, groups, lives, log, rights, trimming
 from tests.simulation.kafka import Kafka
+from tests.simulation.relay import workload as relay
 
 
 @dataclass(frozen=True)
@@ -34,4 +35,5 @@ WORKLOADS = (
     Workload("lives", 0.2, lives.begin, lives.verify),
     Workload("rights", 0.15, rights.begin, rights.verify, rights.SETTINGS),
     Workload("groups", 0.25, groups.begin, groups.verify, groups.SETTINGS),
+    Workload("relay", 0.1, relay.begin, relay.verify),  # the last one: the date jumps
 )

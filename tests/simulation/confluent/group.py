@@ -18,7 +18,7 @@ from confluent_kafka import Message, TopicPartition
 from tests.simulation.confluent.admin import assigned
 from tests.simulation.confluent.requests import Gone, Kafka, ask, error, ms, partitions
 from tests.simulation.confluent.waiting import begun
-from tests.simulation.kafka import array, data_of, text
+from tests.simulation.kafka.encoding import array, data_of, text
 from waterclock.simulation.world import MS, world
 
 PROTOCOL = "cooperative-sticky"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from tests.simulation.kafka import varint, zigzag
+from tests.simulation.kafka.encoding import varint, zigzag
 
 _HEAD = struct.Struct(">qiibIhiqqqhii")
 Headers = Sequence[tuple[str, bytes | None]]

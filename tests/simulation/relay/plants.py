@@ -1,24 +1,27 @@
-"""Bugs planted in the relay's source as it is imported: (module, text that is there once, what stands there instead)."""
+"""Bugs planted in the relay's source: what universes with relays have to find."""
 
 from __future__ import annotations
 
-TURN, OWNER, START = "waterclock.relay.owner.turn", "waterclock.relay.owner.owner", "waterclock.relay.owner.take_over"
-UPKEEP, LAP = "waterclock.relay.upkeep.upkeep", "waterclock.relay.upkeep.lap"
-FILES, FOLLOWER = "waterclock.relay.store.files", "waterclock.relay.standby.follower"
+TURN, OWNER, START = "owner.turn", "owner.owner", "owner.take_over"
 RESULT = "            ended.result()\n"
-PLANTS = {
-    "settled-forgotten": [(TURN, '(State.FIRED, self._rows["origin"]), *', '(State.FIRED, self._rows["origin"][:0]), *')],
-    "fenced-late": [(START, "self.ask, self.fence, self.find_ends,", "self.ask, self.find_ends, self.fence,")],
-    "end-unread": [(OWNER, "return not self.may_have_missed_input and read >= self.reads_to", "return read >= 0")],
-    "one-position": [(START, "max(self._replay.answered, low)\n        filed",
-                      "max(self._replay.answered, low, self.store.data_position)\n        filed")],
-    "answered-early": [(OWNER, "self.command_position if self.waiting or self.letters else self.position",
-                        "self.position")],
-    "before-due": [(OWNER, "self.due_soon.take(min(now_ms,", "self.due_soon.take(min(now_ms + 100,")],
-    "cut-too-far": [(UPKEEP, "min(log_span.moves.swept, owner.command_position,", "min(owner.command_position,")],
-    "files-unflushed": [(FILES, "                    self._files.flush(name)\n", "                    pass\n")],
-    "cancelled-delivered": [(TURN, "            owner.drop(list(self._gone))", "            pass")],
-    "applied-uncommitted": [(TURN, RESULT, f"            with __import__('contextlib').suppress(ConnectionLost):\n    {RESULT}")],
-    "copies-unnamed": [(LAP, "stretches_of(sorted(self._offsets))", "stretches_of([])")],
-    "standby-ahead": [(FOLLOWER, "checkpoint_steps(self.position,", "checkpoint_steps(self.position + 1,")],
+RELAY: dict[str, tuple[str, str, str]] = {
+    "relay-settled-forgotten": (
+        TURN, '(State.FIRED, self._rows["origin"]), *', '(State.FIRED, self._rows["origin"][:0]), *'),
+    "relay-fenced-late": (START, "self.ask, self.fence, self.find_ends,", "self.ask, self.find_ends, self.fence,"),
+    "relay-end-unread": (OWNER, "return not self.may_have_missed_input and read >= self.reads_to", "return read >= 0"),
+    "relay-one-position": (
+        START, "max(self._replay.answered, low)\n", "max(self._replay.answered, low, self.store.data_position)\n"),
+    "relay-answered-early": (
+        OWNER, "self.command_position if self.waiting or self.letters else self.position", "self.position"),
+    "relay-before-due": (OWNER, "self.due_soon.take(min(now_ms,", "self.due_soon.take(min(now_ms + 100,"),
+    "relay-cut-too-far": (
+        "upkeep.upkeep", "min(log_span.moves.swept, owner.command_position,", "min(owner.command_position,"),
+    "relay-files-unflushed": ("store.files", "                    self._files.flush(name)\n", "                    pass\n"),
+    "relay-cancelled-delivered": (TURN, "            owner.drop(list(self._gone))", "            pass"),
+    "relay-applied-uncommitted": (
+        TURN, RESULT, f"            with __import__('contextlib').suppress(ConnectionLost):\n    {RESULT}"),
+    "relay-copies-unnamed": ("upkeep.lap", "stretches_of(sorted(self._offsets))", "stretches_of([])"),
+    "relay-standby-ahead": (
+        "standby.follower", "checkpoint_steps(self.position,", "checkpoint_steps(self.position + 1,"),
 }  # fmt: skip
+"""(module of the relay, text that is there once, what stands there instead)."""

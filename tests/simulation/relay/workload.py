@@ -34,11 +34,12 @@ KNOBS = (
 
 
 class Relays:
-    """`count` relays on one input."""
+    """One to three relays on one input."""
 
-    def __init__(self, universe: Any, count: int) -> None:
+    def __init__(self, universe: Any) -> None:
         self.universe, self.world = universe, universe.world
-        self.rng = self.world.stream("relays")
+        self.rng = universe.plan.stream("relays")
+        count = self.rng.randrange(1, 4)
         self.promises = Promises(self.world)
         self.found_last: Found | None = None
         self._turn_knobs()
@@ -73,7 +74,7 @@ class Relays:
         self.is_ready = True
         for number in range(self.rng.randrange(1, 3)):
             self.universe.spawn(Sender, f"sender-{number}", promises=self.promises, partitions=self.partitions)
-        if self.universe.has_faults:
+        if self.rng.random() < 0.9:
             self.world.at(self.world.now + self.rng.randrange(self.calm_ns), self._strike)
 
     def _strike(self) -> None:
@@ -126,8 +127,8 @@ class Relays:
 
 async def begin(universe: Any) -> None:
     """One to three relays beside whatever else there is in a universe."""
-    universe.relays = Relays(universe, universe.world.stream("relays").randrange(1, 4))
-    await universe.relays.begin(Kafka(Process("helper"), universe.network, universe.where))
+    universe.relays = Relays(universe)
+    await universe.relays.begin(universe.kafka)
 
 
 async def verify(universe: Any, kafka: Kafka) -> None:
