@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+UNWOUND = 100  # times that a coroutine may await while it is closed
 FAR_S = 1e9  # a timer that is later than that never comes
 
 
@@ -186,6 +188,21 @@ class Loop(asyncio.AbstractEventLoop):
         self._ready.extend(found)
 
     # The thread
+
+    def end(self) -> None:
+        """Its process is dead: close what its tasks were in the midst of, and what that begins."""
+        asyncio._set_running_loop(self)
+        try:
+            for _ in range(UNWOUND):
+                left: list[Any] = [task.get_coro() for task in asyncio.all_tasks(self)]
+                left = [one for one in left if getattr(one, "cr_frame", None) is not None]
+                if not left:
+                    return
+                for coroutine in left:
+                    with suppress(BaseException):  # it awaits, or fails: nobody hears of it
+                        coroutine.close()
+        finally:
+            asyncio._set_running_loop(None)
 
     def _rouse(self) -> None:
         self._sleeps = False

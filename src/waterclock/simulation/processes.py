@@ -89,6 +89,7 @@ class Process:
         self.alive = False
         for thread in self.threads:
             thread.end()
+        self.loop.end()
         if self.task is None and self._coroutine is not None:  # it was killed before it began
             self._coroutine.close()
 

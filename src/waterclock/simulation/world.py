@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
+import warnings
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
@@ -133,9 +135,15 @@ class World:
 
     def over(self) -> None:
         """The history is over: its threads are unwound, without any effect, so that nothing of it stays in memory."""
-        self.thread = None
-        for process in [*self.processes, *self.graveyard]:
-            process.end()
+        self.thread, hook, before = None, sys.unraisablehook, asyncio._get_running_loop()
+        sys.unraisablehook = lambda unraisable: None  # what fails as it is unwound is nobody's
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                for process in [*self.processes, *self.graveyard]:
+                    process.end()
+        finally:
+            sys.unraisablehook = hook
+            asyncio._set_running_loop(before)
         self._heap.clear()
 
     # What threads do
