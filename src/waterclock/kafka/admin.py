@@ -26,7 +26,10 @@ _MADE_WITHIN_S = 5.0
 # processor: it connects where there is a question. A client that keeps its connections does not, and looks for a broker
 # after a pause that grows; one that bootstraps anew when no broker answers begins with the first pause each time.
 _ASKING = {"enable.sparse.connections": False, "metadata.recovery.strategy": "none"}
-_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
+_AWAY = (  # somebody, or there is another controller by now
+    KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NOT_CONTROLLER,
+)  # fmt: skip
 
 
 class Admin:

@@ -142,25 +142,35 @@ class Consumer:
             await asyncio.wait_for(self._changed.wait(), longest_s)
 
     async def _fetch(self, wants: Sequence[tuple[Place, Position]]) -> None:
-        most = self._settings.get("fetch.message.max.bytes", 1 << 20)
-        rows = (
-            (place, {"partition": place[1], "fetch_offset": one.offset, "partition_max_bytes": most})
-            for place, one in wants
-        )
-        is_committed = self._settings.get("isolation.level", "read_committed") == "read_committed"
-        answer = await ask(
-            self._kafka, "fetch", 20.0, max_wait=ms(self._settings.get("fetch.wait.max.ms", 500)), min_bytes=1,
-            max_bytes=50 << 20, isolation_level=int(is_committed), topics=by_topic(rows, "topic", "partitions"),
-            forgotten_topics_data=[],
-        )  # fmt: skip
+        began_ns, most = self._world.now, self._settings.get("fetch.message.max.bytes", 1 << 20)
+        try:
+            answer = await self._fetched(wants, most)
+        except Gone:
+            self._process.was_silent(began_ns)
+            raise
         asked = dict(wants)
         for topic in answer.responses:
             for one in topic.partitions:
                 place = topic.topic, one.partition_index
                 if self._places.get(place) is asked[place] and not asked[place].is_paused:
-                    self._came_of(place, asked[place], one, is_committed)
+                    self._came_of(place, asked[place], one, self._is_committed)
         if any(int(one.error_code) for topic in answer.responses for one in topic.partitions):
             await asyncio.sleep(0.1)
+
+    @property
+    def _is_committed(self) -> bool:
+        return bool(self._settings.get("isolation.level", "read_committed") == "read_committed")
+
+    async def _fetched(self, wants: Sequence[tuple[Place, Position]], most: int) -> Any:
+        rows = (
+            (place, {"partition": place[1], "fetch_offset": one.offset, "partition_max_bytes": most})
+            for place, one in wants
+        )
+        return await ask(
+            self._kafka, "fetch", 20.0, max_wait=ms(self._settings.get("fetch.wait.max.ms", 500)), min_bytes=1,
+            max_bytes=50 << 20, isolation_level=int(self._is_committed), topics=by_topic(rows, "topic", "partitions"),
+            forgotten_topics_data=[],
+        )  # fmt: skip
 
     def _came_of(self, place: Place, position: Position, came: Any, is_committed: bool) -> None:
         code = int(came.error_code)
@@ -201,8 +211,7 @@ class Consumer:
         return [self._offset(one.topic, one.partition, one.offset, timeout) for one in places]
 
     def _offset(self, topic: str, number: int, when: int, timeout_s: float) -> TopicPartition:
-        committed = self._settings.get("isolation.level", "read_committed") == "read_committed"
-        future = begun(self._process, offset_of(self._asking, (topic, number), when, committed))
+        future = begun(self._process, offset_of(self._asking, (topic, number), when, self._is_committed))
         try:
             code, offset = future.result(timeout_s)
         except (Gone, TimeoutError):

@@ -4,7 +4,7 @@
 2. Nothing is sent before it is due by its relay's clock, at the latest date that this has shown.
 3. Of an input partition and a target's partition all comes by due time, then in the order of the input. What was
    acknowledged less than `MOMENTS_NS` before another one was sent may come behind that; so may what waits for room on
-   a disk.
+   a disk, or is read through a connection that is silent (a broker's machine that lost its power says nothing).
 4. Each cancel and replace has one answer, and it is true.
 """
 
@@ -59,7 +59,7 @@ class Promises:
         self.world = world
         self._acknowledged: dict[Place, int] = {}
         self._sent: dict[tuple[Place, int], int] = {}  # by origin and timestamp
-        self._without_room: list[tuple[int, int]] = []  # when a relay's disk was full, and a second longer
+        self._excused: list[tuple[int, int]] = []  # when order could not be kept
         self.known: dict[Place, Record] = {}  # committed requests that a relay has read: it may cut the input off
 
     # While it goes on
@@ -69,7 +69,12 @@ class Promises:
 
     def no_room(self, until_ns: int) -> None:
         """A disk is full from now on: what is due is delivered, and new requests wait in the input."""
-        self._without_room.append((self.world.now, until_ns + MOMENTS_NS))
+        self._excused.append((self.world.now, until_ns + MOMENTS_NS))
+
+    def silent(self, began_ns: int) -> None:
+        """A relay's question had no answer since then. A broker's machine without power says nothing, nor when it is back."""
+        if self.world.now - began_ns > MOMENTS_NS:
+            self._excused.append((began_ns, self.world.now + MOMENTS_NS))
 
     def read(self, topic: str, number: int, record: Record) -> None:
         if topic == INPUT:
@@ -145,7 +150,7 @@ class Promises:
         for _, place, record in row:
             now = found.requests[place].due_ms or 0, place[1]
             came_ns = self._acknowledged.get(place, self.world.now)
-            is_excused = any(begins <= sent_ns and came_ns <= ends for begins, ends in self._without_room)
+            is_excused = any(begins <= sent_ns and came_ns <= ends for begins, ends in self._excused)
             if now < last and came_ns + MOMENTS_NS < sent_ns and not is_excused:
                 self._problem("order", f"{place}, due at {now}, came behind {last}")
             if now > last:
@@ -176,7 +181,8 @@ class Promises:
             words: tuple[str, ...] = ("already delivered",)
         else:
             words = ("cancelled",) if messages and what.action == "cancel" else ("unknown",)
-        return (*words, "unknown") if found.is_cut else words
+        known_in_part = ("unknown", "cancelled", "already delivered")  # of what was cut off nobody knows
+        return known_in_part if found.is_cut else words
 
 
 class Found:

@@ -90,7 +90,7 @@ def choose(owner: Owner, most: int, most_letters: int) -> Chosen:
     names = {number: owner.store.targets[number] for number in np.unique(rows["target"]).tolist()}
     refusing = owner.context.targets.refusing(names.values()) if names else {}
     owner.to_ask_again |= refusing.keys()
-    for name in owner.to_ask_again.intersection(names.values()) - refusing.keys():
+    for name in sorted(owner.to_ask_again.intersection(names.values()) - refusing.keys()):
         owner.to_ask_again.discard(name)
         owner.producer.look_again(name)  # librdkafka remembers that there was no such topic, or no right to it
     reasons = dict(owner.refused)
