@@ -187,6 +187,11 @@ class Loop(asyncio.AbstractEventLoop):
             self.world.rng.shuffle(found)
         self._ready.extend(found)
 
+    def forget(self) -> None:
+        """The history is over: it keeps nothing alive."""
+        for kept in (self._ready, self._readers, self._writers):
+            kept.clear()
+
     # The thread
 
     def end(self) -> None:

@@ -92,6 +92,9 @@ class Process:
         self.loop.end()
         if self.task is None and self._coroutine is not None:  # it was killed before it began
             self._coroutine.close()
+        self.task = self._coroutine = None
+        self.threads.clear()
+        self.loop.forget()
 
     def exit(self, code: int) -> None:
         """It ends itself, and never comes back from here."""
