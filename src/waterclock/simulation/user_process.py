@@ -14,7 +14,6 @@ from waterclock.simulation.world import MS, NS
 if TYPE_CHECKING:
     from types import FrameType
 
-    from waterclock.simulation.universe import Universe
 
 PASSING: Final = (KafkaError, OSError, TimeoutError)
 """What a supervisor begins a process again after."""
@@ -23,7 +22,7 @@ PASSING: Final = (KafkaError, OSError, TimeoutError)
 class UserProcess:
     """`process` is what runs now, if anything does."""
 
-    def __init__(self, universe: Universe, name: str, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def __init__(self, universe: Any, name: str, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
         self.name, self._function, self._universe = name, function, universe
         self.process: Process | None = None
 
