@@ -268,6 +268,7 @@ def test_a_deleted_topic_stays_deleted_and_leaves_no_word_behind(data: Path) -> 
         topics: Topics = broker.inside.topics
         broker.call(lambda: topics.delete(topics.by_name["orders"]))
         until(lambda: not folders(data), "its folders are gone")
+        until(lambda: not broker.call(lambda: broker.inside.store.load("deleted")), "and that is durable")
     with closing(Store(str(data), lambda *arguments: None)) as store:
         assert store.load("deleted") == store.load("topic") == {}
     assert ends(data) == {}
@@ -291,6 +292,15 @@ def test_a_label_that_is_gone_or_damaged_is_written_anew(data: Path, how: Callab
     assert label is not None
     assert again is not None
     assert again._replace(commit=0) == label._replace(commit=0)
+
+
+def test_where_the_store_is_gone_too_the_folder_is_known_by_its_name(data: Path) -> None:
+    """It was moved into `unknown`, and each start from then on ended with a bare FileNotFoundError."""
+    (data / "store.log").unlink()
+    (folders(data)["orders-1"] / "topic.json").unlink()
+    assert ends(data) == {"orders": [1, 1]}
+    assert unknown(data) == []
+    assert read_label(str(folders(data)["orders-1"])) is not None
 
 
 def test_two_folders_that_were_exchanged_are_said(data: Path) -> None:

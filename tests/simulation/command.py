@@ -18,7 +18,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import ledger, planting
+from tests.simulation import attack, ledger, planting
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--cpu-seconds", type=float, default=float("inf"), help="no new universe after these")
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
+    parser.add_argument("--damaged", action="store_true", help="one broker, whose files are damaged in the end")
     parser.add_argument("--faults", help="only these kinds, with commas")
     parser.add_argument("--workloads", help="only these, with commas")
     parser.add_argument("--plan", help="a file with the plan of the one universe")
@@ -52,9 +53,6 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["ledger"]:
         return ledger.main(arguments[1:])
     if arguments[:1] == ["attack"]:
-        planting.begin()
-        from tests.simulation import attack
-
         return attack.main(arguments[1:])
     return run(arguments)
 
@@ -77,12 +75,13 @@ def run(arguments: list[str]) -> int:
             or (found and (told.until_found or told.shrink))
         ):
             break
-    print(json.dumps({**sums.told(), "cpu_s": round(time.process_time() - began_s, 2)}))
+    spent_s = round(time.process_time() - began_s, 2)
+    print(json.dumps({**sums.told(), "bad": [one["seed"] for one in sums.bad], "cpu_s": spent_s}))
     return 1 if sums.bad else 0
 
 
 def plans(told: argparse.Namespace) -> Iterator[Plan]:
-    from tests.simulation import plan
+    from tests.simulation import damaged, plan
 
     if told.plan:
         yield plan.read(told.plan)
@@ -93,6 +92,7 @@ def plans(told: argparse.Namespace) -> Iterator[Plan]:
     names = tuple(told.workloads.split(",")) if told.workloads else ()
     for seed in seeds:
         drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        drawn = damaged.plan_of(drawn) if told.damaged else drawn
         yield drawn.only(names) if names else drawn
 
 
@@ -122,7 +122,7 @@ class Sums:
 
     def __init__(self) -> None:
         self.histories = 0
-        self.bad: list[int] = []
+        self.bad: list[dict[str, Any]] = []
         self.counts: dict[str, float] = {}
         self.faults: dict[str, int] = {}
         self.passed: dict[str, int] = {}  # histories that passed a mark
@@ -130,7 +130,9 @@ class Sums:
     def add(self, one: Universe) -> None:
         self.histories += 1
         if one.world.problems:
-            self.bad.append(one.plan.seed)
+            kinds = sorted({kind for kind, _ in one.world.problems})
+            story, plan = one.world.problems[0][1][:300], json.loads(one.plan.to_json())
+            self.bad.append({"seed": one.plan.seed, "kinds": kinds, "story": story, "plan": plan})
         _into(self.counts, figures(one))
         _into(self.faults, one.faults)
         _into(self.passed, dict.fromkeys(one.passed, 1))

@@ -145,7 +145,7 @@ _BY_MODULE: dict[str, dict[str, str]] = {
     "replication.replicas": {
         "a follower has lost something": "            state.caught_up_ns = NEVER  # it",
         "a follower lags": "            self._states[partition].in_sync = False\n",
-        "from beyond the end": "            return\n        if offset < state.end",
+        "from beyond the end": "            return\n        if start > state.start",
     },
     "replication.journal": {
         "the journal begins anew": "        self._first, self._whole = first, self.partition.end\n",

@@ -288,17 +288,33 @@ def cut_at(strike: Strike) -> None:
     )
 
 
+def slow_call(strike: Strike) -> None:
+    """A system call to come takes long, while the other threads go on."""
+    node = strike.node()
+    if node.alive:
+        node.process.doom_at = strike.rng.choice((None, *RARE))
+        _doom(strike, node, _hold, strike.rng.choice((1, 3, 10, 30)))
+
+
+def _hold(strike: Strike, node: Node, process: Any, where: str) -> None:
+    """The thread waits until it is resumed: who is doomed parks."""
+    thread = strike.world.thread
+    thread.ticket += 1
+    strike.world.at(strike.world.now + _standstill(strike, node, process, where), thread.resume, thread.ticket)
+
+
 def stall_at(strike: Strike) -> None:
-    """The thread stands still there, while the others go on; in half of the times power is cut meanwhile."""
-    _aim(strike, _stall)
+    """The thread stands still there, while the others go on."""
+    _aim(strike, lambda strike, node, process: strike.world.sleep(_standstill(strike, node, process, "")))
 
 
-def _stall(strike: Strike, node: Node, process: Any) -> None:
-    ns = strike.rng.choice((2 * MS, 20 * MS, 200 * MS))
-    strike.tell("stall", node.name, process)
+def _standstill(strike: Strike, node: Node, process: Any, where: str) -> int:
+    """For how long a thread stands still; in half of the times power is cut meanwhile."""
+    ns: int = strike.rng.choice((2 * MS, 20 * MS, 200 * MS))
+    strike.tell("stall", f"{node.name} {where}", process)
     if strike.rng.random() < 0.5:
         strike.later(ns // 4, ns, _cut_power, strike, node, process, "while a thread stood still")
-    strike.world.sleep(ns)
+    return ns
 
 
 def fill_at(strike: Strike) -> None:
@@ -307,7 +323,7 @@ def fill_at(strike: Strike) -> None:
 
 USUAL = (
     kill, cut_power, stop_cleanly, freeze, reset, fill_disk, slow_disk, break_flush, step_date, kill_client, freeze_client,
-    slow_net, kill_at, cut_at, stall_at, fill_at,
+    slow_net, slow_call, kill_at, cut_at, stall_at, fill_at,
 )  # fmt: skip
 OF_A_PAIR = (promote, promote, lose_leader, lose_leader, lose_both)
 KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill)}

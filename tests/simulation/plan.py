@@ -44,6 +44,7 @@ class Plan:
     absent: tuple[str, ...] = ()  # clients that are left out
     mixed: bool = False  # clients of one transactional id differ in the protocol, as in a rolled back upgrade
     past_known: bool = False  # a follower that cannot follow is emptied, as an operator would do
+    damaged: bool = False  # files are damaged in the end (damaged.py)
     salt: int = 0
 
     def stream(self, name: str) -> Random:
@@ -123,8 +124,10 @@ def _faults(seed: int, pair: bool, seconds: float, kinds: tuple[str, ...]) -> tu
         weights["cut_power"] = 4
     if pair and "lose_leader" in kinds:
         weights["lose_leader"] = 3
-    calm_ns = rng.choice((600 * MS, 2 * NS, 5 * NS))
-    marks = stream(seed, "marks").sample(faults.MARKS, 2)
+    if rng.random() < 0.4:  # a universe of aimed ones
+        weights |= {one: 3 for one in (*sorted(faults.AIMED), "slow_call") if one in kinds}
+    calm_ns = rng.choice((300 * MS, 600 * MS, 2 * NS, 5 * NS))
+    marks = stream(seed, "marks").sample(faults.MARKS, 4)
     found: list[Fault] = []
     at = 0
     while at < seconds * NS:

@@ -67,6 +67,7 @@ def test_all_are_booked(kafka_universe):
 
 def test_a_seed_that_failed_is_named_with_the_command_that_repeats_it(tmp_path: Path) -> None:
     told = suite(tmp_path, BOOKER).stdout
+    assert "Exception" not in told, told
     again = re.findall(
         r"to repeat it: pytest '(test_it.py::test_all_are_booked\[seed(\d+)\])' --waterclock-seed=(\d+)", told
     )

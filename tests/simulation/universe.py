@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import IO, Any
 
-from tests.simulation import coverage, faults, knobs
+from tests.simulation import alarms, coverage, faults, knobs
 from tests.simulation.clients import WORKLOADS, Workload
 from tests.simulation.kafka import Kafka
 from tests.simulation.node import Node
@@ -60,6 +60,7 @@ class Universe:
         self._protocols: dict[str, bool] = {}
         self._where = self.world.stream("where")
         knobs.turn(plan.knobs)
+        alarms.expected[0] = plan.damaged
         self.nodes = [Node(self, "a", 9092), Node(self, "b", 9093, "127.0.0.1:9092")][: 2 if plan.pair else 1]
 
     @property
@@ -189,7 +190,9 @@ class Universe:
 
 def run(plan: Plan, trace: IO[str] | None = None) -> Universe:
     """Live a plan from its beginning to its end."""
-    universe = Universe(plan, trace)
+    from tests.simulation.damaged import Damaged  # a universe too
+
+    universe = (Damaged if plan.damaged else Universe)(plan, trace)
     try:
         return universe.run()
     finally:

@@ -102,7 +102,7 @@ class Upkeep:
             if gone:
                 moved.append(partition)
                 self.retired += len(gone)
-                self.worker.do(partial(_remove, partition.folder, gone), _log_error_of("removing old files"))
+                self.worker.do(partial(_remove, partition, gone), _log_error_of("removing old files"))
         if moved:
             self._changed(moved)
         due_ms = min((due for due in dues if due is not None), default=None)
@@ -191,9 +191,10 @@ def _compactable(partition: Partition) -> bool:
     return partition.settings.compact and len(partition.segments) > 1
 
 
-def _remove(folder: str, segments: list[Segment]) -> None:
+def _remove(partition: Partition, segments: list[Segment]) -> None:
     with suppress(FileNotFoundError):  # the topic was deleted meanwhile
-        snapshot.flush_last(folder)  # what they said of producers
+        partition.memo.save()  # before its files go: a start that misses them would take them for lost
+        snapshot.flush_last(partition.folder)  # what they said of producers
     for segment in segments:
         segment.delete()
 

@@ -14,115 +14,16 @@ import stat as stats
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from waterclock.simulation.nodes import BLOCK, File, Folder, Node
+from waterclock.simulation.calls import AnyPath, Path, file_of, machine, me, no_room, of
+from waterclock.simulation.nodes import BLOCK, File, Folder, Node, OpenFile
 from waterclock.simulation.world import world
 
 if TYPE_CHECKING:
     from waterclock.simulation.disk import Disk
-    from waterclock.simulation.processes import Process
 
-AnyPath: TypeAlias = "str | real.PathLike[str]"
 NULL: Final = 7
-
-
-class OpenFile:
-    """What a number of a file stands for."""
-
-    __slots__ = ("node", "readable", "writable")
-
-    def __init__(self, node: Node, readable: bool, writable: bool) -> None:
-        self.node, self.readable, self.writable = node, readable, writable
-
-
-def me() -> Process:
-    """The process that makes a system call."""
-    return world().running().process
-
-
-def machine() -> Disk:
-    """The disk of the process that makes a system call."""
-    disk = me().machine
-    assert disk is not None, "a process without a disk"
-    return disk
-
-
-def of(fd: int) -> OpenFile:
-    """The open file of this number."""
-    found = world().running().process.files.get(fd)
-    if found is None:
-        raise OSError(errno.EBADF, f"bad file descriptor {fd}")
-    return found
-
-
-def file_of(fd: int) -> File:
-    """The same, where it is no folder."""
-    node = of(fd).node
-    if not isinstance(node, File):
-        raise IsADirectoryError(errno.EISDIR, "Is a directory")
-    return node
-
-
-def no_room(path: AnyPath | None = None) -> OSError:
-    """What a full disk says."""
-    return OSError(errno.ENOSPC, "No space left on device", path)
-
-
-class Path:
-    """os.path: posixpath's, but for what looks at the disk."""
-
-    for _name in posixpath.__all__:
-        _found = getattr(posixpath, _name)
-        locals()[_name] = staticmethod(_found) if callable(_found) else _found
-    del _name, _found
-
-    @staticmethod
-    def exists(path: AnyPath) -> bool:
-        """As Python's."""
-        try:
-            machine().walk(path)
-        except OSError:
-            return False
-        return True
-
-    lexists = exists
-
-    @staticmethod
-    def isdir(path: AnyPath) -> bool:
-        """As Python's."""
-        try:
-            return isinstance(machine().walk(path), Folder)
-        except OSError:
-            return False
-
-    @staticmethod
-    def isfile(path: AnyPath) -> bool:
-        """As Python's."""
-        try:
-            return isinstance(machine().walk(path), File)
-        except OSError:
-            return False
-
-    @staticmethod
-    def getsize(path: AnyPath) -> int:
-        """As Python's."""
-        return len(machine().file(path).data)
-
-    @staticmethod
-    def samestat(one: Any, other: Any) -> bool:
-        """As Python's."""
-        return bool(one.st_ino == other.st_ino)
-
-    @staticmethod
-    def abspath(path: AnyPath) -> str:
-        """As Python's; every process is in the root."""
-        return posixpath.normpath(posixpath.join("/", real.fspath(path)))
-
-    @staticmethod
-    def samefile(one: AnyPath, other: AnyPath) -> bool:
-        """As Python's."""
-        return machine().walk(one) is machine().walk(other)
 
 
 class Os:
@@ -146,7 +47,6 @@ class Os:
 
     @staticmethod
     def open(path: AnyPath, flags: int, mode: int = 0o777) -> int:
-        """As Python's."""
         here = world()
         here.breathe("open")
         process, disk, path = me(), machine(), real.fspath(path)
@@ -184,7 +84,6 @@ class Os:
 
     @staticmethod
     def pread(fd: int, size: int, at: int) -> bytes:
-        """As Python's."""
         file = file_of(fd)
         bad = file.unreadable
         if bad is not None and at < bad.stop and at + size > bad.start and bad.start < len(file.data):
@@ -209,20 +108,17 @@ class Os:
 
     @staticmethod
     def ftruncate(fd: int, size: int) -> None:
-        """As Python's."""
         world().breathe("ftruncate")
         machine().resize(file_of(fd), size)
 
     @staticmethod
     def truncate(path: AnyPath, size: int) -> None:
-        """As Python's."""
         world().breathe("truncate")
         disk = machine()
         disk.resize(disk.file(path), size)
 
     @staticmethod
     def posix_fallocate(fd: int, at: int, size: int) -> None:
-        """As Python's."""
         world().breathe("fallocate")
         file, disk = file_of(fd), machine()
         if at + size > len(file.data):
@@ -249,7 +145,6 @@ class Os:
 
     @staticmethod
     def sendfile(out: int, file: int, at: int, count: int) -> int:
-        """As Python's."""
         data = Os.pread(file, count, at)
         sock: Any = me().sockets[out]
         sent: int = sock.send(data)
@@ -266,12 +161,10 @@ class Os:
 
     @staticmethod
     def fstat(fd: int) -> Any:
-        """As Python's."""
         return _stat(of(fd).node)
 
     @staticmethod
     def stat(path: AnyPath, *, follow_symlinks: bool = True) -> Any:
-        """As Python's."""
         return _stat(machine().walk(path))
 
     lstat = stat
@@ -291,7 +184,6 @@ class Os:
 
     @staticmethod
     def scandir(path: AnyPath = ".") -> Rows:
-        """As Python's."""
         folder = machine().folder(path)
         return Rows(_row(path, name, folder.names[name]) for name in Os.listdir(path))
 
@@ -299,7 +191,6 @@ class Os:
 
     @staticmethod
     def mkdir(path: AnyPath, mode: int = 0o777) -> None:
-        """As Python's."""
         world().breathe("mkdir")
         disk = machine()
         folder, name = disk.parent(path)
@@ -311,7 +202,6 @@ class Os:
 
     @staticmethod
     def makedirs(path: AnyPath, mode: int = 0o777, exist_ok: bool = False) -> None:
-        """As Python's."""
         above = posixpath.dirname(real.fspath(path).rstrip("/"))
         if above and not Path.isdir(above):
             Os.makedirs(above, exist_ok=True)
@@ -323,7 +213,6 @@ class Os:
 
     @staticmethod
     def rename(old: AnyPath, new: AnyPath) -> None:
-        """As Python's."""
         here = world()
         here.breathe("rename")
         disk = machine()
@@ -338,7 +227,6 @@ class Os:
 
     @staticmethod
     def link(old: AnyPath, new: AnyPath) -> None:
-        """As Python's."""
         world().breathe("link")
         disk = machine()
         folder, name = disk.parent(new)
@@ -348,7 +236,6 @@ class Os:
 
     @staticmethod
     def unlink(path: AnyPath) -> None:
-        """As Python's."""
         world().breathe("unlink")
         disk = machine()
         folder, name = disk.parent(path)
@@ -360,7 +247,6 @@ class Os:
 
     @staticmethod
     def rmdir(path: AnyPath) -> None:
-        """As Python's."""
         world().breathe("rmdir")
         disk = machine()
         folder, name = disk.parent(path)
@@ -372,7 +258,6 @@ class Os:
 
     @staticmethod
     def _exit(code: int) -> None:
-        """As Python's."""
         me().exit(code)
 
 
@@ -386,7 +271,7 @@ class Rows(list[Any]):
         pass
 
     def close(self) -> None:
-        """As Python's."""
+        pass
 
 
 def _made(disk: Disk, path: str) -> File:

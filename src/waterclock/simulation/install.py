@@ -1,4 +1,4 @@
-"""The simulation in the place of the machine: the doors (`waterclock.outside.DOORS`) lead into the simulated world.
+"""The simulation in the place of the machine: the doors (`outside.py`) lead into the simulated world.
 
 Rule 1: names of the product's modules are bound anew, never anything in Python's own modules; leaving binds the real ones
     again. What is imported meanwhile takes its doors from `outside`, and is bound back with the others.
@@ -19,8 +19,8 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any, Final
 
-from waterclock import outside
 from waterclock.errors import UsageError
+from waterclock.outside import DOORS
 from waterclock.simulation.clocks import Clock, Machine, Secrets, Uuid
 from waterclock.simulation.files import OS
 from waterclock.simulation.futures import FUTURES
@@ -37,7 +37,7 @@ BEHIND: Final[Mapping[str, Any]] = {
     "queue": QUEUE, "secrets": Secrets, "shutil": Shutil(), "socket": SocketModule(), "threading": THREADING, "uuid": Uuid,
 }  # fmt: skip
 """What each door leads to."""
-REAL: Final[Mapping[str, Any]] = {door: getattr(outside, door) for door in outside.DOORS}
+REAL: Final[Mapping[str, Any]] = {door: vars(sys.modules["waterclock.outside"])[door] for door in DOORS}
 _for_good = ExitStack()
 _inside: list[bool] = []
 
@@ -118,7 +118,7 @@ def _modules() -> dict[str, ModuleType]:
 def _bind(modules: Mapping[str, ModuleType], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Bind their doors anew."""
     for module in modules.values():
-        for door in outside.DOORS:
+        for door in DOORS:
             if vars(module).get(door) is before[door]:
                 setattr(module, door, after[door])
 

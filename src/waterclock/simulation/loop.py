@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
-from waterclock.simulation.world import US, Killed, world
+from waterclock.simulation.world import US, DeadProcess, world
 
 if TYPE_CHECKING:
-    from waterclock.simulation.processes import Process
     from waterclock.simulation.threads import Thread
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+UNWOUND = 100  # times that a coroutine may await while it is closed
 FAR_S = 1e9  # a timer that is later than that never comes
 
 
@@ -41,8 +42,9 @@ class HasFd(Protocol):
 class Loop(asyncio.AbstractEventLoop):
     """A process's asyncio loop: callbacks in their order (asyncio promises that), sockets in any order, timers late."""
 
-    def __init__(self, process: Process) -> None:
-        self.process, self.world = process, world()
+    def __init__(self, process: Any) -> None:
+        self.process: Any = process
+        self.world = world()
         self.thread: Thread
         self._random = self.world.rng.random
         self._ready: deque[Any] = deque()  # handles
@@ -70,7 +72,6 @@ class Loop(asyncio.AbstractEventLoop):
         return not self.process.alive
 
     def create_future(self) -> asyncio.Future[Any]:
-        """As asyncio's."""
         return asyncio.Future(loop=self)
 
     def create_task(
@@ -142,11 +143,9 @@ class Loop(asyncio.AbstractEventLoop):
     # Sockets
 
     def add_reader(self, fd: int | HasFd, callback: Callable[[*Ts], Any], *args: *Ts) -> None:
-        """As asyncio's."""
         self._watch(self._readers, fd, callback, args)
 
     def add_writer(self, fd: int | HasFd, callback: Callable[[*Ts], Any], *args: *Ts) -> None:
-        """As asyncio's."""
         self._watch(self._writers, fd, callback, args)
 
     def _watch(self, where: dict[int, asyncio.Handle], fd: int | HasFd, callback: Any, args: tuple[Any, ...]) -> None:
@@ -155,11 +154,9 @@ class Loop(asyncio.AbstractEventLoop):
         self.io(fd)
 
     def remove_reader(self, fd: int | HasFd) -> bool:
-        """As asyncio's."""
         return self._readers.pop(_number(fd), None) is not None
 
     def remove_writer(self, fd: int | HasFd) -> bool:
-        """As asyncio's."""
         return self._writers.pop(_number(fd), None) is not None
 
     def waits_to_write(self, fd: int) -> bool:
@@ -190,7 +187,27 @@ class Loop(asyncio.AbstractEventLoop):
             self.world.rng.shuffle(found)
         self._ready.extend(found)
 
+    def forget(self) -> None:
+        """The history is over: it keeps nothing alive."""
+        for kept in (self._ready, self._readers, self._writers):
+            kept.clear()
+
     # The thread
+
+    def end(self) -> None:
+        """Its process is dead: close what its tasks were in the midst of, and what that begins."""
+        asyncio._set_running_loop(self)
+        try:
+            for _ in range(UNWOUND):
+                left: list[Any] = [task.get_coro() for task in asyncio.all_tasks(self)]
+                left = [one for one in left if getattr(one, "cr_frame", None) is not None]
+                if not left:
+                    return
+                for coroutine in left:
+                    with suppress(BaseException):  # it awaits, or fails: nobody hears of it
+                        coroutine.close()
+        finally:
+            asyncio._set_running_loop(None)
 
     def _rouse(self) -> None:
         self._sleeps = False
@@ -215,7 +232,7 @@ class Loop(asyncio.AbstractEventLoop):
                     except Exception as error:
                         self.call_exception_handler({"message": "in a callback", "exception": error})
                     if not process.alive:
-                        raise Killed
+                        raise DeadProcess
                 if random() < 0.05:  # another thread has the interpreter
                     here.sleep(1 + int(random() * 40 * US))
             here.sleep(1 + int(random() * 10 * US))

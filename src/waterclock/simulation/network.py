@@ -12,7 +12,7 @@ import socket as real
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from waterclock.simulation.world import MS, US, Killed, world
+from waterclock.simulation.world import MS, US, DeadProcess, world
 
 if TYPE_CHECKING:
     from waterclock.simulation.processes import Process
@@ -93,7 +93,6 @@ class Socket:
     # socket's own
 
     def fileno(self) -> int:
-        """As Python's."""
         return -1 if self.closed else self.fd
 
     def setblocking(self, flag: bool) -> None:
@@ -112,7 +111,7 @@ class Socket:
 
     def _check(self) -> None:
         if not self.process.alive:
-            raise Killed
+            raise DeadProcess
         if self.closed:
             raise OSError(errno.EBADF, "closed")
         if self.broken:
@@ -134,7 +133,6 @@ class Socket:
         return size
 
     def recv(self, size: int) -> bytes:
-        """As Python's."""
         buffer = bytearray(size)
         return bytes(buffer[: self.recv_into(buffer)])
 
@@ -251,7 +249,6 @@ class ListeningSocket:
         return False
 
     def fileno(self) -> int:
-        """As Python's."""
         return self.fd
 
     def setblocking(self, flag: bool) -> None:
@@ -262,14 +259,12 @@ class ListeningSocket:
         return self._address
 
     def accept(self) -> tuple[Socket, tuple[str, int]]:
-        """As Python's."""
         if not self._queue:
             raise BlockingIOError(errno.EAGAIN, "nobody")
         sock = self._queue.popleft()
         return sock, sock.getpeername()
 
     def close(self) -> None:
-        """As Python's."""
         self.process_died()
         self.process.sockets.pop(self.fd, None)
         for sock in self._queue:
@@ -291,6 +286,5 @@ class SocketModule:
 
     @staticmethod
     def create_server(address: Address, family: int | None = None, backlog: int = 0) -> ListeningSocket:
-        """As Python's."""
         here = world()
         return ListeningSocket(here.running().process, here.network, address)

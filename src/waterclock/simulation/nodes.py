@@ -63,6 +63,15 @@ Node: TypeAlias = "File | Folder"
 Op: TypeAlias = "Write | Resize | Names"
 
 
+class OpenFile:
+    """What a number of a file stands for."""
+
+    __slots__ = ("node", "readable", "writable")
+
+    def __init__(self, node: Node, readable: bool, writable: bool) -> None:
+        self.node, self.readable, self.writable = node, readable, writable
+
+
 def set_size(data: bytearray, size: int) -> None:
     """Cut, or make longer with zeros."""
     if size < len(data):

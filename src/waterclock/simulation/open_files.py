@@ -11,8 +11,9 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import IO, Any, Final
 
-from waterclock.simulation.files import OS, AnyPath, Os, Path, file_of, machine, me, of
-from waterclock.simulation.world import Killed, world
+from waterclock.simulation.calls import AnyPath, Path, file_of, machine, me, of
+from waterclock.simulation.files import OS, Os
+from waterclock.simulation.world import DeadProcess, world
 
 FLAGS: Final = {
     "r": real.O_RDONLY, "r+": real.O_RDWR, "w": real.O_WRONLY | real.O_CREAT | real.O_TRUNC,
@@ -28,11 +29,9 @@ class RawFile(io.RawIOBase):
         self._fd, self._readable, self._writable, self._at = fd, readable, writable, 0
 
     def readable(self) -> bool:
-        """As Python's."""
         return self._readable
 
     def writable(self) -> bool:
-        """As Python's."""
         return self._writable
 
     def seekable(self) -> bool:
@@ -40,33 +39,27 @@ class RawFile(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """As Python's."""
         return self._fd
 
     def readinto(self, buffer: Any) -> int:
-        """As Python's."""
         data = Os.pread(self._fd, len(buffer), self._at)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
     def write(self, data: Any) -> int:
-        """As Python's."""
         count = Os.pwrite(self._fd, data, self._at)
         self._at += count
         return count
 
     def seek(self, at: int, whence: int = 0) -> int:
-        """As Python's."""
         self._at = at + (0, self._at, len(file_of(self._fd).data))[whence]
         return self._at
 
     def tell(self) -> int:
-        """As Python's."""
         return self._at
 
     def truncate(self, size: int | None = None) -> int:
-        """As Python's."""
         size = self._at if size is None else size
         Os.ftruncate(self._fd, size)
         return size
@@ -75,7 +68,7 @@ class RawFile(io.RawIOBase):
         """As Python's; what a dead process leaves is nobody's."""
         if not self.closed:
             super().close()
-            with suppress(Killed):
+            with suppress(DeadProcess):
                 Os.close(self._fd)
 
 
@@ -104,7 +97,6 @@ class Shutil:
 
     @staticmethod
     def rmtree(path: AnyPath, ignore_errors: bool = False) -> None:
-        """As Python's."""
         try:
             for name in Os.listdir(path):
                 below = posixpath.join(path, name)
@@ -122,7 +114,6 @@ class Shutil:
 
     @staticmethod
     def copytree(path: AnyPath, to: AnyPath) -> None:
-        """As Python's."""
         Os.makedirs(to)
         for name in Os.listdir(path):
             below, beside = posixpath.join(path, name), posixpath.join(to, name)

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from waterclock.simulation.disk import Disk
-    from waterclock.simulation.files import OpenFile
-    from waterclock.simulation.network import ListeningSocket, Socket
+    from waterclock.simulation.nodes import OpenFile
 
 
 class Process:
@@ -34,7 +33,7 @@ class Process:
         self.exited: int | None = None
         self.threads: list[Thread] = []
         self.files: dict[int, OpenFile] = {}
-        self.sockets: dict[int, Socket | ListeningSocket] = {}
+        self.sockets: dict[int, Any] = {}  # network.py
         self.task: asyncio.Task[Any] | None = None
         self._coroutine: Coroutine[Any, Any, object] | None = None
         self.loop = Loop(self)  # type: ignore[abstract]
@@ -90,8 +89,12 @@ class Process:
         self.alive = False
         for thread in self.threads:
             thread.end()
+        self.loop.end()
         if self.task is None and self._coroutine is not None:  # it was killed before it began
             self._coroutine.close()
+        self.task = self._coroutine = None
+        self.threads.clear()
+        self.loop.forget()
 
     def exit(self, code: int) -> None:
         """It ends itself, and never comes back from here."""

@@ -13,12 +13,12 @@ import random
 import sys
 import threading
 import time  # noqa: TID251 the one place where it is replaced
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from waterclock.simulation.user_loop import UserLoop
 from waterclock.simulation.world import MS, NS, World
 
 READING_NS = 1_000  # what one reading of a clock takes: who waits for a moment by reading it comes there
@@ -86,14 +86,13 @@ def stand_ins(world: World) -> Iterator[None]:
         put(os, "urandom", draw)  # uuid.uuid4
         put(random, "_urandom", draw)  # secrets
         _aiokafka(stack, world)
-        stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", "Unclosed AIOKafka", ResourceWarning)  # nobody closes what was killed
         yield
 
 
 def _aiokafka(stack: ExitStack, world: World) -> None:
     """Its sets have an order, and its records the universe's date: its compiled part reads a clock of its own."""
-    from aiokafka import AIOKafkaProducer
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.conn import AIOKafkaConnection
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from aiokafka.producer.message_accumulator import BatchBuilder
 
@@ -107,6 +106,8 @@ def _aiokafka(stack: ExitStack, world: World) -> None:
             world.log(world.thread.process.name, record.levelname, record.getMessage())
 
     stack.enter_context(patch.object(BatchBuilder, "append", append))
+    for kind in (AIOKafkaConnection, AIOKafkaConsumer, AIOKafkaProducer):
+        _complain_of_real_ones(kind)
     # what it counts and keeps in classes would go on from one universe to the next
     stack.enter_context(patch.object(AIOKafkaProducer, "_PRODUCER_CLIENT_ID_SEQUENCE", 0, create=True))
     stack.enter_context(patch.multiple(StickyPartitionAssignor, member_assignment=None, generation=-1))
@@ -116,3 +117,10 @@ def _aiokafka(stack: ExitStack, world: World) -> None:
     for name, logger in sorted(logging.root.manager.loggerDict.items()):
         if name.startswith("aiokafka") and isinstance(logger, logging.Logger):  # its lines are the history's
             stack.enter_context(patch.multiple(logger, handle=tell, level=logging.INFO))
+
+
+def _complain_of_real_ones(kind: Any) -> None:
+    """Nobody closes what was killed, so it does not complain of that, even if it is freed long after its universe."""
+    if not hasattr(kind, "complains"):
+        kind.complains = kind.__del__
+        kind.__del__ = lambda self: isinstance(getattr(self, "_loop", None), UserLoop) or self.complains()

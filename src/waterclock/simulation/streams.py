@@ -51,7 +51,6 @@ class Stream:
             self._waiting.set_result(None)
 
     async def readexactly(self, count: int) -> bytes:
-        """As asyncio's."""
         while len(self._in) < count:
             if self._error is not None:
                 raise self._error
@@ -62,7 +61,6 @@ class Stream:
         return data
 
     def write(self, data: bytes) -> None:
-        """As asyncio's."""
         self._out += data
         self._send()
 
@@ -82,13 +80,11 @@ class Stream:
             raise self._error
 
     def close(self) -> None:
-        """As asyncio's."""
         self._stop_watching()
         self._sock.close()
 
 
 async def open_connection(host: str, port: int, limit: int = 0, ssl: object = None) -> tuple[Stream, Stream]:
-    """As asyncio's."""
     here, loop = world(), asyncio.get_running_loop()
     await asyncio.sleep(here.network.latency() / 1e9)
     made = Stream(loop, here.network.connect(loop.process, (host, port)))  # type: ignore[attr-defined, arg-type]

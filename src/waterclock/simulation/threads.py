@@ -12,15 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from greenlet import greenlet
 
-from waterclock.simulation.world import NS, Killed, world
-
-if TYPE_CHECKING:
-    from waterclock.simulation.loop import Loop
-    from waterclock.simulation.processes import Process
+from waterclock.simulation.world import NS, DeadProcess, world
 
 T = TypeVar("T")
 ONE_TASK: Final = sys.version_info >= (3, 14)  # asyncio knows one present task of a thread, and not one of each loop
@@ -31,12 +27,12 @@ class Thread:
 
     def __init__(
         self, group: None = None, target: Callable[..., object] = tuple, name: str = "thread", args: tuple[Any, ...] = (),
-        daemon: bool | None = None, process: Process | None = None,
+        daemon: bool | None = None, process: Any = None,
     ) -> None:  # fmt: skip
         self.world = world()
-        self.process: Process = process or self.world.running().process
+        self.process: Any = process or self.world.running().process
         self.target, self.name, self.args = target, name, args
-        self.loop: Loop | None = None  # that it runs
+        self.loop: Any = None  # that it runs
         self._task: asyncio.Task[Any] | None = None  # that it was in the midst of
         self.ticket, self.done = 0, False
         self._joiners: list[tuple[Thread, int]] = []
@@ -55,7 +51,7 @@ class Thread:
     def _run(self, *_: object) -> None:
         try:
             self.target(*self.args)
-        except Killed:
+        except DeadProcess:
             pass
         except Exception as error:
             if self.process.alive:
@@ -86,11 +82,11 @@ class Thread:
         here.thread = None
 
     def end(self) -> None:
-        """Unwind it: its process is dead, so every system call of it raises Killed."""
-        with suppress(Killed):  # one that has not begun
-            self._greenlet.throw(Killed)
+        """Unwind it: its process is dead, so every system call of it raises DeadProcess."""
+        with suppress(DeadProcess):  # one that has not begun
+            self._greenlet.throw(DeadProcess)
 
-    def _resume_loop(self, loop: Loop) -> None:
+    def _resume_loop(self, loop: Any) -> None:
         here = self.world
         if here.loop is not loop:  # it stays set while the hub and other threads run: they do not ask
             asyncio._set_running_loop(loop)

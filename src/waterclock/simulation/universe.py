@@ -191,27 +191,25 @@ def universe(seed: int, faults: Iterable[str], settings: Mapping[str, str] | Non
     for fault in faults:
         if fault not in FAULTS:
             raise UsageError(f"there is no fault {fault!r}: {meant(fault, FAULTS)}")
-    with installed(), _unheard():
+    with installed():
         made = Universe(seed, faults, settings or {})
-        try:
-            with stand_ins(made.world):
+        with stand_ins(made.world):
+            try:
                 yield made
-        except BaseException as error:
-            error.add_note(made.story())
-            raise
-        finally:
-            made.world.over()
-            World.now_world = None
+            except BaseException as error:
+                error.add_note(made.story())
+                raise
+            finally:
+                _bury(made.world)
+                World.now_world = None
 
 
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """At the end what belonged to killed processes is unwound: it can do nothing any more, and is not heard."""
-    try:
-        yield
-    finally:
-        told, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+def _bury(world: World) -> None:
+    """What belonged to killed processes is unwound: it can do nothing any more, and what it says is not heard."""
+    told, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        world.over()
+        for _ in range(3):  # what unwinds may hold on to others once more
             sweep()
-        sys.unraisablehook = told
+    sys.unraisablehook = told

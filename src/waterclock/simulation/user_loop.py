@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -53,10 +54,18 @@ class UserLoop(Loop):
         self._made += 1
         task = NumberedTask(coro, loop=self, name=name or f"task-{self._made}", **known)
         task.number = self._made
-        self._tasks.append(task)
+        if self.process.alive:
+            self._tasks.append(task)
         return task
 
+    def forget(self) -> None:
+        """As of any loop."""
+        super().forget()
+        self._tasks.clear()
+
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
+        if not self.process.alive:  # what is unwound calls too
+            return asyncio.Handle(callback, args, self, context)
         if self.steps:
             self.steps -= 1
             if not self.steps:
@@ -67,9 +76,11 @@ class UserLoop(Loop):
     call_soon_threadsafe = call_soon
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """As a real loop does: into the log. What is freed of a dead process says nothing."""
+        """As a real loop does: into the log, as text. What is freed of a dead process says nothing."""
         if self.process.alive:
-            logging.getLogger("asyncio").error(context.get("message"), exc_info=context.get("exception"))
+            error = context.get("exception")
+            trace = "".join(traceback.format_exception(error)) if error is not None else ""
+            logging.getLogger("asyncio").error("%s: %s\n%s", self.process.name, context.get("message"), trace)
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
         """Nobody sends one: a universe ends a process as SIGKILL does."""

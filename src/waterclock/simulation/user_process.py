@@ -31,12 +31,14 @@ class UserProcess:
         """Begin, with nothing in memory but what the function was given."""
         self.process = process = Process(self.name)
         process.loop = UserLoop(process)  # type: ignore[abstract]
-        process.main(self._live())
+        process.main(self._live(process))
 
-    async def _live(self) -> None:
+    async def _live(self, process: Process) -> None:
         try:
             await self._function()
         except Exception as error:
+            if not process.alive:
+                return
             passing = isinstance(error, PASSING)
             self._universe.ended(self.name, error, passing)
             self.kill() if passing else self._end()

@@ -6,7 +6,8 @@ Rule 2: a simulated thread is a greenlet. It runs until it blocks, sleeps or mak
 Rule 3: a process that is dead never runs again: nothing of it is unwound before the history is over (`World.over`), and its
     system calls have no effect then.
 Rule 4: time moves only between events. A callback takes no time but what the seed gives it.
-Rule 5: who sleeps while nobody else has anything to do before goes on at once, at that later moment: the order is the same,
+Rule 5: what is made of this file is not known here: threads, processes and the network are Any.
+Rule 6: who sleeps while nobody else has anything to do before goes on at once, at that later moment: the order is the same,
     and two switches of greenlets are saved.
 """
 
@@ -14,19 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
+import warnings
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 from waterclock.errors import EnvironmentMissing, pip_install
-
-if TYPE_CHECKING:
-    from waterclock.simulation.loop import Loop
-    from waterclock.simulation.network import Network
-    from waterclock.simulation.processes import Process
-    from waterclock.simulation.threads import Thread
 
 try:
     from greenlet import greenlet
@@ -43,7 +40,7 @@ DATE_MS: Final = 1_700_000_000_000
 USUAL_FLUSH_NS: Final = (200 * US, 4 * MS)
 
 
-class Killed(BaseException):
+class DeadProcess(BaseException):
     """A dead process went on."""
 
 
@@ -61,16 +58,16 @@ class World:
         self.fds = count(1001)
         """Numbers of files and sockets: none is used twice."""
         self.hub = greenlet.getcurrent()
-        self.thread: Thread | None = None  # the one that runs
-        self.loop: Loop | None = None  # the one that asyncio takes for running
+        self.thread: Any = None  # the Thread that runs
+        self.loop: Any = None  # the Loop that asyncio takes for running
         self._digest = hashlib.blake2b(digest_size=12)
         self._unhashed: list[str] = []
         self.lines = self.events = self.syscalls = self.switches = 0
         self.stop = False
-        self.processes: list[Process] = []
-        self.graveyard: list[Process] = []
+        self.processes: list[Any] = []
+        self.graveyard: list[Any] = []
         self.problems: list[tuple[str, str]] = []
-        self.network: Network
+        self.network: Any = None
         self._streams: dict[str, Random] = {}
         self.rng = self.stream("schedule")
         self._random = self.rng.random
@@ -133,23 +130,29 @@ class World:
 
     def wall_ms(self) -> int:
         """The date of the process that runs."""
-        skew_ms = self.thread.process.skew_ms if self.thread is not None else 0
+        skew_ms: int = self.thread.process.skew_ms if self.thread is not None else 0
         return self.wall_shift_ms + self.now // MS + skew_ms
 
     def over(self) -> None:
         """The history is over: its threads are unwound, without any effect, so that nothing of it stays in memory."""
-        self.thread = None
-        for process in [*self.processes, *self.graveyard]:
-            process.end()
+        self.thread, hook, before = None, sys.unraisablehook, asyncio._get_running_loop()
+        sys.unraisablehook = lambda unraisable: None  # what fails as it is unwound is nobody's
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                for process in [*self.processes, *self.graveyard]:
+                    process.end()
+        finally:
+            sys.unraisablehook = hook
+            asyncio._set_running_loop(before)
         self._heap.clear()
 
     # What threads do
 
-    def running(self) -> Thread:
-        """The thread that runs; Killed where there is none, or its process is dead."""
+    def running(self) -> Any:
+        """The thread that runs; DeadProcess where there is none, or its process is dead."""
         thread = self.thread
         if thread is None or not thread.process.alive:
-            raise Killed
+            raise DeadProcess
         return thread
 
     def park(self) -> None:
@@ -162,7 +165,7 @@ class World:
     def sleep(self, ns: int) -> None:
         """Let time pass for this thread; others run meanwhile."""
         when, heap = self.now + ns, self._heap
-        if when <= self._until and not self.stop and (not heap or heap[0][0] > when):  # rule 5
+        if when <= self._until and not self.stop and (not heap or heap[0][0] > when):  # rule 6
             self.now = when
             self.events += 1
             return
@@ -180,7 +183,7 @@ class World:
             return
         process = thread.process
         if not process.alive:
-            raise Killed
+            raise DeadProcess
         if process.doom is not None:
             process.meet_doom(name)
         if self._random() < share:

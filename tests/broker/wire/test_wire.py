@@ -162,7 +162,11 @@ def test_a_fetch_request_of_kio_is_read_as_it_was_meant(
     ours, theirs = [], []
     for key, rows in topics:
         own, fields = topic_of(key, version, fetch.BY_ID)
-        absent = {"leader_epoch": -1 for _ in range(version < 9)} | {"start": -1 for _ in range(version < 5)}
+        absent: dict[str, int] = {}
+        if version < 9:
+            absent["leader_epoch"] = -1
+        if version < 5:
+            absent["start"] = -1
         ours.append((own, [row._replace(**absent) for row in rows]))
         parts = tuple(partition(kio, row, tagged) for row in rows)
         theirs.append(make(kio.FetchTopic, **fields, partitions=parts))

@@ -1,4 +1,4 @@
-"""What clients do: each workload makes its topics, spawns its clients, and holds what is there in the end against their story."""
+"""What clients do: each workload makes its topics, spawns its clients, and holds what is there in the end against them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""A compacted topic: what is there of each key in the end, and for each reader, is its last acknowledged value or a later one.
+"""A compacted topic: the last that is there of each key, in the end and for each reader, is acknowledged last or later.
 
 Each key has one writer, whose values are numbered. A value of None is a tombstone.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from tests.simulation.clients.actor import Actor
@@ -84,26 +83,27 @@ class KeyWriter(Producer):
 
 
 class KeyReader(Actor):
-    """Reads a partition from its beginning to its end, again and again."""
+    """Reads a partition from its beginning to its end, again and again. It is at the end when it was there before it asked:
+    what a compaction takes from before its eyes has its later value behind them."""
 
     async def work(self) -> None:
         keys, tp = self.history.part(Keys), self.rng.choice(PLACES)
         floors = keys.floors()
-        error, start = await self.kafka.list_offset(tp, EARLIEST)
-        if not error:
+        error, at = await self.kafka.list_offset(tp, EARLIEST)
+        found: list[Fetched] = []
+        while not error:
             error, end = await self.kafka.end_offset(tp)
+            if error or at >= end:
+                break
+            while at < end and not error:
+                one = (await self.kafka.fetch([(tp, at, self.rng.choice((2000, 1 << 20)))], False, 50))[tp]
+                error, at = one.error, one.batches[-1].last + 1 if one.batches else at
+                found.append(one)
+                await self.pause(0.0001, 0.02)
+                if self.over:
+                    return None
         if error:
-            return await self.go_elsewhere("ends", error)
-        found, at = [], start
-        while at < end:
-            one = (await self.kafka.fetch([(tp, at, self.rng.choice((2000, 1 << 20)))], False, 50))[tp]
-            if error := one.error:
-                return await self.go_elsewhere("fetch", error)
-            found.append(one)
-            at = one.batches[-1].last + 1 if one.batches else at
-            await asyncio.sleep(self.rng.uniform(0.0001, 0.05))
-            if self.over:
-                return None
+            return await self.go_elsewhere("compacted", error)
         if self.universe.ends_rise:
             keys.check(tp, by_key(found), floors, self.world.problem)
         return await self.pause()

@@ -1,4 +1,4 @@
-"""Readers: one session from a reader's beginning until it is killed, through partitions that grow; some by fetch sessions."""
+"""Readers: one session from a reader's beginning until it is killed, through logs that grow; some by fetch sessions."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.kafka import Gone, Kafka
 from tests.simulation.kafka.batches import committed_records
-from tests.simulation.kafka.codes import FINAL, OUT_OF_RANGE
+from tests.simulation.kafka.codes import FINAL, OUT_OF_RANGE, UNKNOWN_TOPIC
 from tests.simulation.kafka.records import EARLIEST, Fetched
 from tests.simulation.kafka.requests import Place
 from tests.simulation.verdict import Verdict
@@ -17,7 +17,8 @@ from tests.simulation.verdict import Verdict
 async def sure(
     universe: Any, kafka: Kafka, what: str, ask: Callable[[], Awaitable[Any]], fine: Iterable[int] = ()
 ) -> Any:
-    """Ask until there is an answer without an error, or with one of `fine`."""
+    """Ask until there is an answer without an error, or with one of `fine`. A topic that is unknown for long is lost."""
+    unknown = 0
     while True:
         try:
             answer = await ask()
@@ -26,6 +27,10 @@ async def sure(
                 return answer
             universe.world.log(what, error)
             kafka.elsewhere(error)
+            unknown += error == UNKNOWN_TOPIC
+            if unknown > 20:
+                universe.world.problem("topic lost", f"{what}: its topic is not known")
+                return answer
         except Gone as gone:
             universe.world.log(what, gone)
         await asyncio.sleep(0.3)
@@ -40,7 +45,9 @@ async def made(universe: Any, name: str, partitions: int, configs: dict[str, str
 async def all_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> tuple[int, list[Fetched]]:
     """A log's start, and all that fetches bring."""
     found: list[Fetched] = []
-    _, start = await sure(universe, kafka, "start", lambda: kafka.list_offset(tp, EARLIEST))
+    lost, start = await sure(universe, kafka, f"start of {tp}", lambda: kafka.list_offset(tp, EARLIEST))
+    if lost:
+        return 0, found
     _, end = await sure(universe, kafka, "end", lambda: kafka.end_offset(tp))
     at, idle = start, 0
 
@@ -55,7 +62,7 @@ async def all_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> tup
             continue
         if one.error:
             universe.world.problem("refused", f"the last fetch of {tp} at {at} was answered {one.error}")
-            break
+            return start, found
         if any(not batch.crc_ok for batch in one.batches):
             universe.world.problem("garbage", f"a batch of {tp}")
         found.append(one)
@@ -65,7 +72,7 @@ async def all_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> tup
         else:
             await asyncio.sleep(0.1)
     if at < end:
-        universe.world.problem("stalled", f"{tp} is read to {at} of {end}, committed {committed}")
+        universe.world.problem("unread", f"{tp} is read to {at} of {end}, committed {committed}")
     _, start = await sure(universe, kafka, "start", lambda: kafka.list_offset(tp, EARLIEST))
     return start, found
 

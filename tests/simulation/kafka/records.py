@@ -108,7 +108,7 @@ class RecordRequests(Requests):
         most: int = 1 << 20,
         session: FetchSession | None = None,
     ) -> dict[Place, Fetched]:
-        """What there is of `wants`: (partition, offset, bytes). In a session: of what changed. Its error is raised as of all."""
+        """What there is of `wants`: (partition, offset, bytes). In a session: what changed."""
         new, gone, number, epoch = wants, [], 0, -1
         if session is not None:
             new, gone = session.change(wants)

@@ -94,14 +94,15 @@ class Inventory:
         owned = {name for topic in self._known.values() for name in topic.folders}
         labels = self._labels(sorted(owned & self._names))
         strange = self._finish_deletions(sorted(self._names - owned))
-        found = {name: label for name, label in self._labels(strange).items() if label.folder == name}
+        strangers = self._labels(strange)
+        found = {name: label for name, label in strangers.items() if label.folder == name}
         self._say_what_is_lost([*labels.values(), *found.values()])
         self._take_up_identity()
         taken = self._take_up(found)
         for name in strange:
             if name not in taken:
                 self._set_aside(name)
-        self._make_good(labels | found)
+        self._make_good(labels | strangers)
 
     def _labels(self, names: Iterable[str]) -> dict[str, FolderLabel]:
         """The labels of those folders that have a good one."""
@@ -170,7 +171,8 @@ class Inventory:
     # Folders that the store does not name
 
     def _take_up(self, found: dict[str, FolderLabel]) -> set[str]:
-        """Have the store name the topics of these labels that have records; the names of the folders that are theirs."""
+        """Have the store name the topics of these labels that have records; the names of the folders that are theirs,
+        those whose own label is damaged too."""
         taken: set[str] = set()
         for topic_id in dict.fromkeys(label.id for label in found.values()):
             labels = {name: label for name, label in found.items() if label.id == topic_id}
@@ -180,7 +182,7 @@ class Inventory:
                 topic.kept["partitions"] = max(topic.kept["partitions"], *(number + 1 for number in full))
                 self._known[topic_id] = topic
                 self._store.commit_at_once(Entry(NAMESPACE, topic.name, topic.kept))
-                taken |= labels.keys() & set(topic.folders)
+                taken |= set(topic.folders)
                 log.error(
                     "the topic %s was taken up again by its folders: the store named %s. It has %d partitions and the "
                     "settings %s", topic.name, "fewer of them" if len(full) < len(topic.folders) else "none of them",
