@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.simulation.threads import Event, Thread
+from waterclock.simulation.world import Killed
 
 if TYPE_CHECKING:
     from waterclock.simulation.processes import Process
@@ -43,7 +44,10 @@ class Future:
 
 
 def begun(process: Process, coroutine: Coroutine[Any, Any, Any]) -> Future:
-    """Have the loop of a process run it; for any thread of that."""
+    """Have the loop of a process run it; for any thread of that. Killed if it is dead."""
+    if not process.alive:
+        coroutine.close()
+        raise Killed
     future = Future()
 
     async def run() -> None:

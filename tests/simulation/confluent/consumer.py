@@ -145,9 +145,8 @@ class Consumer:
         began_ns, most = self._world.now, self._settings.get("fetch.message.max.bytes", 1 << 20)
         try:
             answer = await self._fetched(wants, most)
-        except Gone:
+        finally:
             self._process.was_silent(began_ns)
-            raise
         asked = dict(wants)
         for topic in answer.responses:
             for one in topic.partitions:

@@ -6,7 +6,7 @@ TURN, OWNER, START = "owner.turn", "owner.owner", "owner.take_over"
 RESULT = "            ended.result()\n"
 RELAY: dict[str, tuple[str, str, str]] = {
     "relay-settled-forgotten": (
-        TURN, '(State.FIRED, self._rows["origin"]), *', '(State.FIRED, self._rows["origin"][:0]), *'),
+        TURN, '(State.DELIVERED, self._rows["origin"]), *', '(State.DELIVERED, self._rows["origin"][:0]), *'),
     "relay-fenced-late": (START, "self.ask, self.fence, self.find_ends,", "self.ask, self.find_ends, self.fence,"),
     "relay-end-unread": (OWNER, "return not self.may_have_missed_input and read >= self.reads_to", "return read >= 0"),
     "relay-one-position": (

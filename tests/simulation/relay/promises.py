@@ -72,7 +72,7 @@ class Promises:
         self._excused.append((self.world.now, until_ns + MOMENTS_NS))
 
     def silent(self, began_ns: int) -> None:
-        """A relay's question had no answer since then. A broker's machine without power says nothing, nor when it is back."""
+        """A relay's question had no answer since then: a machine without power says nothing, nor when it is back."""
         if self.world.now - began_ns > MOMENTS_NS:
             self._excused.append((began_ns, self.world.now + MOMENTS_NS))
 
