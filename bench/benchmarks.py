@@ -207,8 +207,9 @@ def _neighbours_table(figures: dict[str, Any]) -> str:
 
 def _damage(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.damage import campaign
+    from waterclock.bench.damage.contenders import OURS
 
-    return campaign.measure(arguments.rounds, arguments.ours, tell)
+    return campaign.measure(arguments.rounds, arguments.ours, tell, [OURS] if arguments.ours else [])
 
 
 def _damage_table(figures: dict[str, Any]) -> str:

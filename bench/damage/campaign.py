@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from waterclock.bench.damage.clients import MANY, TAKEN, TOPIC
-from waterclock.bench.damage.contenders import OURS, Contender, contenders
+from waterclock.bench.damage.contenders import Contender, contenders
 from waterclock.bench.damage.harm import EVERY, FEW, FLIP, NEWEST, OLDEST, ROLES, chosen, harm, kind_of
 from waterclock.bench.servers import server as servers
 
@@ -42,11 +42,11 @@ NOTHING_THERE: Final = re.compile("UNKNOWN_TOPIC|not found|no such key|no respon
 Tell = Callable[[str], None]
 
 
-def measure(rounds: int, ours: bool, tell: Tell) -> dict[str, Any]:
-    """A line a trial; `rounds` are places of each flip in records."""
+def measure(rounds: int, every: bool, tell: Tell, only: Sequence[Contender] = ()) -> dict[str, Any]:
+    """A line a trial; `rounds` are places of each flip in records; `every`: all damages of all files."""
     servers.READY_WITHIN_S = READY_S
-    found, missing = ([OURS], []) if ours else contenders()
-    trials = [trial for one in found for killed in (False, True) for trial in _trials(one, killed, rounds, ours, tell)]
+    found, missing = (only, []) if only else contenders()
+    trials = [trial for one in found for killed in (False, True) for trial in _trials(one, killed, rounds, every, tell)]
     return {"messages": MANY, "contenders": [one.name for one in found], "missing": missing, "trials": trials}
 
 
@@ -69,7 +69,7 @@ def _trials(who: Contender, killed: bool, rounds: int, every: bool, tell: Tell) 
                 outcome, view, words = _started(who, server, folder, path, {_plain(word) for word in usual})
                 tell(f"damage: {who.name}, {'killed' if killed else 'stopped'}, {path}, {what}, {done}: {outcome}")
                 row = {"who": who.name, "killed": killed, "role": role, "kind": kind_of(path), "damage": what}
-                found.append({**row, "done": done, "outcome": outcome, "view": view, "words": words[:8]})
+                found.append({**row, "done": done, "outcome": outcome, "view": view, "words": words[:3]})
         finally:
             server.kill()
     return found
@@ -103,12 +103,13 @@ def _started(who: Contender, server: Any, folder: Path, path: Path, usual: set[s
         view = {"no start": "hung" if "was not ready" in str(error) else "ended"}
     server.kill()
     lines = log.read_bytes()[before:].decode(errors="replace").splitlines()
-    words = [line[:300] for line in lines if re.search(who.loud, line) and _plain(line) not in usual]
+    lines = [line.replace(str(folder), "")[:300] for line in lines]
+    words = [line for line in lines if re.search(who.loud, line) and _plain(line) not in usual]
     return verdict(view, words, path), view, words
 
 
 def _plain(line: str) -> str:
-    return re.sub(r"[0-9a-f]*\d[0-9a-f]*", "N", line[:300])
+    return re.sub(r"[0-9a-f]*\d[0-9a-f]*", "N", line)
 
 
 def _client(kind: str, address: str, what: str) -> Any:
@@ -141,27 +142,57 @@ def verdict(view: Mapping[str, Any], words: Sequence[str], path: Path) -> str:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """A row for each role and damage: how many trials of each contender ended how."""
+    """A row for each role and damage, then one for each outcome."""
     from waterclock.bench.tables import aligned
 
     names, trials = figures["contenders"], figures["trials"]
-    kinds = dict.fromkeys((trial["role"], trial["damage"]) for trial in trials)
-    rows = [
-        [f"{role}: {damage}", *(_cell(trials, who=name, role=role, damage=damage) for name in names)]
-        for role, damage in sorted(kinds, key=lambda kind: (ROLES.index(kind[0]), EVERY.index(kind[1])))
+    kinds = {(trial["role"], trial["damage"]) for trial in trials}
+    by_kind = [
+        [f"{role}: {what}", *(_cell(trials, who=name, role=role, damage=what) for name in names)]
+        for role, what in sorted(kinds, key=lambda kind: (ROLES.index(kind[0]), EVERY.index(kind[1])))
     ]
-    rows += [
+    by_kind += [["all of these", *(_cell(trials, who=name) for name in names)]]
+    by_outcome = [[told, *(_split(trials, name, told) for name in names)] for told in OUTCOMES]
+    by_outcome += [["most messages that one bit took in silence", *(_by_a_bit(trials, name) for name in names)]]
+    by_outcome += [["wrong bytes, checksums compared by the client", *(_checking(trials, name) for name in names)]]
+    meant = [f"{name}: {what}" for name, what in OUTCOMES.items()]
+    return "\n".join(
         [
-            f"all, {'after kill -9' if killed else 'after a clean stop'}",
-            *(_cell(trials, who=name, killed=killed) for name in names),
+            f"{figures['messages']} acknowledged messages, one file damaged in one way, a start, a reader of everything.",
+            "Trials: bad (in silence, wrong bytes, hung) / said / all there",
+            "",
+            aligned(["damage", *names], by_kind),
+            "",
+            aligned(["trials after a clean stop / after kill -9", *names], by_outcome),
+            "",
+            *meant,
+            *figures["missing"],
         ]
-        for killed in (False, True)
-    ]
-    told = f"{figures['messages']} acknowledged messages, one file damaged, a start; how many trials ended how"
-    meant = "\n".join(f"{name}: {what}" for name, what in OUTCOMES.items())
-    return "\n".join([told, "", aligned(["damage", *names], rows), "", meant, *figures["missing"]])
+    )
+
+
+def _outcomes(trials: Sequence[Mapping[str, Any]], **wanted: Any) -> Counter[str]:
+    return Counter(trial["outcome"] for trial in trials if all(trial[key] == value for key, value in wanted.items()))
 
 
 def _cell(trials: Sequence[Mapping[str, Any]], **wanted: Any) -> str:
-    found = Counter(trial["outcome"] for trial in trials if all(trial[key] == value for key, value in wanted.items()))
-    return ", ".join(f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome]) or "-"
+    found = _outcomes(trials, **wanted)
+    if not found:
+        return "-"
+    said = sum(found[outcome] for outcome in (REFUSED, SAID, MUTE))
+    return f"{found.total() - said - found[ALL]} / {said} / {found[ALL]}"
+
+
+def _split(trials: Sequence[Mapping[str, Any]], name: str, outcome: str) -> str:
+    return " / ".join(str(_outcomes(trials, who=name, killed=killed)[outcome]) for killed in (False, True))
+
+
+def _by_a_bit(trials: Sequence[Mapping[str, Any]], name: str) -> str:
+    flips = [one for one in trials if one["who"] == name and one["damage"] == FLIP and one["outcome"] == SILENT]
+    return str(max((MANY - one["view"]["right"] for one in flips), default=0))
+
+
+def _checking(trials: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Of the trials with wrong bytes, how many a client got too that compares the checksums, where a client can."""
+    views = [one["view"].get("checking") for one in trials if one["who"] == name and one["outcome"] == WRONG]
+    return f"{sum(view is None or bool(view.get('wrong')) for view in views)} of {len(views)}" if views else "-"

@@ -99,6 +99,7 @@ async def nats_write(address: str) -> None:
     reader = await stream.pull_subscribe(TOPIC, durable=GROUP)
     for message in await reader.fetch(TAKEN, timeout=30):
         await message.ack_sync(timeout=30)
+    await asyncio.sleep(2)  # a kill before that takes the acknowledged position along, without any damage
     await client.close()
 
 

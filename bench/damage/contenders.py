@@ -87,7 +87,11 @@ def contenders() -> tuple[list[Contender], list[str]]:
     found, missing = [OURS], []
     nats = [one for one in os.environ.get("NATS_SERVERS", shutil.which("nats-server") or "").split(":") if one]
     for program in nats if find_spec("nats") else []:
-        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split("v")[-1].strip()
+        version = (
+            subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+            .stdout.split("v")[-1]
+            .strip()
+        )
         found.append(Contender(f"NATS {version}", "nats", _nats(program), NATS_FILES, r"\[(WRN|ERR|FTL)\]"))
     redis = shutil.which("redis-server")
     if redis and find_spec("redis"):
