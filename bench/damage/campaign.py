@@ -97,7 +97,7 @@ def _started(who: Contender, server: Any, folder: Path, path: Path, usual: set[s
     try:
         server.restart()
         view = _client(who.kind, server.bootstrap, "read")
-        if view.get("wrong"):
+        if view.get("wrong") or "died" in view:
             view["checking"] = _client(who.kind, server.bootstrap, "checking")
     except RuntimeError as error:
         view = {"no start": "hung" if "was not ready" in str(error) else "ended"}
@@ -195,4 +195,5 @@ def _by_a_bit(trials: Sequence[Mapping[str, Any]], name: str) -> str:
 def _checking(trials: Sequence[Mapping[str, Any]], name: str) -> str:
     """Of the trials with wrong bytes, how many a client got too that compares the checksums, where a client can."""
     views = [one["view"].get("checking") for one in trials if one["who"] == name and one["outcome"] == WRONG]
-    return f"{sum(view is None or bool(view.get('wrong')) for view in views)} of {len(views)}" if views else "-"
+    known = [view for view in views if view is not None]
+    return f"{sum(bool(view.get('wrong')) for view in known)} of {len(known)}" if known else "-"
