@@ -205,6 +205,19 @@ def _neighbours_table(figures: dict[str, Any]) -> str:
     return table(figures)
 
 
+def _damage(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.damage import campaign
+    from waterclock.bench.damage.contenders import OURS
+
+    return campaign.measure(arguments.rounds, arguments.ours, tell, [OURS] if arguments.ours else [])
+
+
+def _damage_table(figures: dict[str, Any]) -> str:
+    from waterclock.bench.damage.campaign import table
+
+    return table(figures)
+
+
 def _polling(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.polling import campaign
 
@@ -323,6 +336,14 @@ BENCHMARKS: dict[str, Benchmark] = {
         "a well-behaved client of the broker beside each kind of hostile one (5,000 connections; 2 GB of memory)",
         "",
         {"seconds": "20"},
+    ),
+    "damage": Benchmark(
+        _damage,
+        _damage_table,
+        "one file of a server damaged, and who then misses acknowledged messages without being told",
+        "",
+        {"rounds": "3"},
+        parts={"ours": "waterclock's broker, with every damage of every file"},
     ),
     "polling": Benchmark(
         _polling,

@@ -1,0 +1,1 @@
+"""Damaged files: what acknowledged messages are lost afterwards, and who says so."""
