@@ -69,10 +69,10 @@ class Removal:
             if (served := self.anothers(sink)) is None or {*served.split(" and ")} & {*sink.split(" and ")}:
                 raise
             raise StateMismatch(
-                f"the checkpoint {self._path} is that of the pipeline with {served}, and this one has {sink}. Each pipeline "
-                f'needs a checkpoint of its own: write checkpoint = "{self._path.name}-2" below [pipeline] in this one\'s '
-                "file, and run it again. Nothing was lost. If it is the same pipeline and its sink was changed: name the old "
-                "sink again, or give it a new checkpoint too, and it reads everything again into the new sink"
+                f"the checkpoint {self._path} is that of the pipeline with {served}, and this one has {sink}. Each "
+                f'pipeline needs a checkpoint of its own: write checkpoint = "{self._path.name}-2" below [pipeline] in '
+                "this one's file, and run it again. Nothing was lost. If it is the same pipeline and its sink was changed: "
+                "name the old sink again, or give it a new checkpoint too, and it reads everything again into the new sink"
             ) from error
 
     def refuse_anothers(self, sink: str) -> None:

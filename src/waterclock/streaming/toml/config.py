@@ -254,7 +254,9 @@ def _config(file: FileTable, path: Path, faults: Faults) -> Config:
     if faults.found:
         return config
     if "name" not in pipeline and "checkpoint" not in pipeline:
-        config = replace(config, checkpoint=_checkpoint_of(path, " and ".join(each.sink.place for each in config.outlets)))
+        config = replace(
+            config, checkpoint=_checkpoint_of(path, " and ".join(each.sink.place for each in config.outlets))
+        )
     source = config.source
     of(partial(check_fits, source.all_columns(), config.rules))
     for outlet in config.outlets:
