@@ -60,6 +60,13 @@ def run(folder: Path, text: str, *options: str) -> int:
 # Usage
 
 
+@pytest.mark.parametrize("arguments", [["trace", "--tasks", "-5s"], ["trace", "--tasks", "1s", "--tick", "-1s"]])
+def test_a_negative_duration_is_refused_as_negative(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    # argparse took it for an option: "expected one argument"
+    assert cli.main(arguments) == 2
+    assert "negative" in capsys.readouterr().err
+
+
 def test_the_version_is_printed() -> None:
     done = process("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"waterclock {__version__}\n", "")

@@ -97,12 +97,16 @@ def test_a_databases_changes_are_copied(tmp_path: Path, empty: Path) -> None:
 
     with running_server(tmp_path / "db") as mariadb:
         mariadb.run(
-            "create database shop", "create table shop.pens (id int primary key)", "insert into shop.pens values (1)"
+            "create database shop",
+            "create table shop.item (id int primary key)",
+            "insert into shop.item values (1), (2), (3)",
+            "create user capture",
+            "grant select on *.* to capture",
         )
         port = free_port()
         put = {
             "broker --data out/broker": f"broker --data out/broker --port {port}",
-            "reader@127.0.0.1:3306/shop": f"root@127.0.0.1:{mariadb.port}/shop",
+            "capture@127.0.0.1:3307/shop --password-file password.txt": f"root@127.0.0.1:{mariadb.port}/shop",
             "127.0.0.1:9092": f"127.0.0.1:{port}",
         }
         assert run_page(door("A database's changes", tmp_path), empty, put=put, has={"MariaDB"}) == 1

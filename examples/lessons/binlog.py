@@ -54,6 +54,9 @@ ROW = f"SELECT name, price FROM {TABLE} WHERE id = 7"
 def lesson() -> Lesson:
     """Every order, and a retry, against a broker of their own."""
     tell("The source: a row is inserted, its price is updated, the row is deleted. In the end it has no such row.")
+    tell(
+        "The naive sink does what each message says as it comes. The mirror, waterclock's, goes by the binlog's positions."
+    )
     with Broker() as broker, tempfile.TemporaryDirectory() as folder:
         rows = [swapped(broker, Path(folder), order) for order in permutations(SOURCE)]
         rows.append(retried(broker, Path(folder)))
@@ -74,7 +77,7 @@ def swapped(broker: Broker, folder: Path, order: Sequence[str]) -> dict[str, Any
     topic = "-".join(("binlog", *order))
     broker.create_topic(topic)
     send(producer(broker.bootstrap, **ONE_BY_ONE, max_in_flight=1), topic, [json.dumps(SOURCE[kind]) for kind in order])
-    return row("sent so", broker.bootstrap, topic, folder)
+    return row("order of sending", broker.bootstrap, topic, folder)
 
 
 def retried(broker: Broker, folder: Path) -> dict[str, Any]:
@@ -97,7 +100,7 @@ def row(how: str, bootstrap: str, topic: str, folder: Path) -> dict[str, Any]:
     tell(f"{', '.join(kinds)} ({how}): the naive sink holds {naive}, the mirror {mirror}")
     held = {"naive": naive, "mirror": mirror, "source": "nothing"}
     wrong = [who for who in ("naive", "mirror") if held[who] != held["source"]]
-    return {"came as": kinds, "by": how, **held, "wrong": wrong}
+    return {"came as": kinds, "cause": how, **held, "wrong": wrong}
 
 
 def decoded(message: Received) -> dict[str, Any]:

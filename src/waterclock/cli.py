@@ -77,7 +77,14 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says which command or option was meant where one is refused; a command's parser is one too."""
+    """Says which command or option was meant where one is refused; a command's parser is one too.
+
+    What begins with a minus and a digit is a value, so that -3s is refused by what reads it, as negative.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # Python 3.14 has it so
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, left = super().parse_known_args(args, namespace)

@@ -67,6 +67,8 @@ def _parse_us(text: str, name: str) -> int:
     lowered = text.strip().lower()
     if lowered == "0":
         return 0
+    if lowered.startswith("-"):
+        raise ValueError(f"{name} must not be negative, got {_short(text)}")
     parts = _PART.findall(lowered)
     words_fit = _PART.sub("", lowered).strip(" ,") == "" and all(unit in _US_OF for _, unit in parts)
     if not parts or not words_fit:

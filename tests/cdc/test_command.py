@@ -18,6 +18,7 @@ from tests.cdc.topics import messages, shop
 from tests.kafka.reader import committed
 from tests.web.reading import get, read_back
 from waterclock import cli
+from waterclock.cdc.mysql.server import _remedy
 from waterclock.cdc.origin import database as address
 from waterclock.cdc.origin import kafka
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
@@ -220,6 +221,16 @@ def test_a_server_that_cannot_be_read_exactly_is_refused_with_all_that_is_wrong(
         mariadb.run("set global binlog_format = 'ROW', global binlog_row_image = 'FULL'")
     told = capsys.readouterr().err
     assert "binlog_format is MIXED and must be ROW; binlog_row_image is MINIMAL and must be FULL" in told
+    mariadb.run("set global binlog_format = 'MIXED', global binlog_row_image = 'MINIMAL'")
+    mariadb.run(told.partition("run: ")[2].partition(". ")[0])  # the remedy
+    assert cli.main([*command, "--once"]) == 0
+    assert "Connections that are open keep the old value" in told
+
+
+def test_gtids_are_switched_on_in_the_configuration_for_a_running_server_takes_no_such_leap() -> None:
+    told = _remedy({"gtid_mode": ("ON",), "binlog_format": ("ROW",)})
+    assert "SET GLOBAL binlog_format = 'ROW'. " in told
+    assert "gtid_mode=ON and enforce_gtid_consistency=ON into the server's configuration" in told
 
 
 def test_a_wrong_password_is_said_without_it(

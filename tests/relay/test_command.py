@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from tests.relay.world import World, step_until
 from tests.web.reading import get, read_back
 from waterclock import cli
+from waterclock.broker.folder.inventory import locked
 from waterclock.kafka.admin import Admin
 from waterclock.relay.process import _folder_alone
 from waterclock.testing import Broker
@@ -254,6 +255,8 @@ def test_an_id_that_nobody_knows_is_not_counted_once_for_each_partition(tmp_path
         ([], "Say where Kafka is"),
         (["--embedded", "x", "--bootstrap", "h:1"], "Say where Kafka is"),
         (["send", "t", "v", "--delay", "soon"], "--delay must read like"),
+        (["send", "t", "v", "--delay", "-3s"], "--delay must not be negative, got '-3s'"),
+        (["send", "t", "v", "--expires", "-.5 s", "--delay", "1 s"], "--expires must not be negative, got '-.5 s'"),
         (["send", "t", "v", "--at", "2026-12-01T09:00"], "has no time zone"),
         (["send", "t", "v", "--at", "tomorrow"], "write --at 2026-12-01T09:00Z"),
         (["send", "t", "v", "--delay", "1 s", "--expires", "soon"], "--expires must read like"),
@@ -289,6 +292,27 @@ def test_wrong_usage_is_one_sentence(
         assert cli.main(["relay", *asked, *(where if arguments[:1] and not arguments[0].startswith("-") else [])]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
+
+
+def test_what_to_do_where_a_relay_runs_with_its_broker_can_be_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # "choose another folder with --data", which is an option of the broker's and none of this command
+    lock = locked(str(tmp_path / "broker"))
+    assert cli.main(["relay", "--port", "0", "--embedded", str(tmp_path)]) == 2
+    lock.release()
+    told = capsys.readouterr().err
+    assert f"another broker has {tmp_path}/broker open: stop it, or " in told
+    (option,) = re.findall(r"of a relay (--[a-z]+)", told)
+    assert cli._parser().parse_args(["relay", option, "another"]).embedded == "another"
+    (option,) = re.findall(r"\((--[a-z]+);", told)
+    assert cli._parser().parse_args(["broker", option, "another"]).data == "another"
+
+
+def test_the_help_of_read_says_that_it_begins_with_the_oldest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["relay", "read", "--help"])
+    assert "without --new these are the oldest that the topic holds" in " ".join(capsys.readouterr().out.split())
 
 
 def test_two_relays_do_not_share_a_folder(running: Running, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,14 +129,14 @@ def test_files_that_came_after_the_close_are_found(folder: Path) -> None:
     ("forbidden", "told"),
     [
         ("in", "the source folder {}/in cannot be read by this user"),
-        ("pipeline-checkpoint", "the checkpoint {}/pipeline-checkpoint cannot be used by this user"),
+        ("p-checkpoint", "the checkpoint {}/p-checkpoint cannot be used by this user"),
         ("out", "the sink's file '{}/out/out.db' cannot be written: see to {}/out"),
     ],
 )
 def test_what_this_user_may_not_use_is_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch, forbidden: str, told: str
 ) -> None:
-    for each in ("out", "pipeline-checkpoint"):
+    for each in ("out", "p-checkpoint"):
         (folder / each).mkdir()
     # root may do everything, so the system's answer is played
     monkeypatch.setattr("os.access", lambda path, rights: Path(path) != folder / forbidden)

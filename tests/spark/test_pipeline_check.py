@@ -68,8 +68,8 @@ def test_the_files_of_a_table_of_delta_lake_are_no_source(tmp_path: Path) -> Non
     ("part", "told"),
     [
         ("in", r"the source folder .*/in cannot be read by this user"),
-        ("pipeline-checkpoint", r"who may not read and write .*/pipeline-checkpoint: run .* as the user who made it"),
-        ("pipeline-checkpoint/spark.log", r"who may not read and write .*/pipeline-checkpoint/spark.log: run"),
+        ("p-checkpoint", r"who may not read and write .*/p-checkpoint: run .* as the user who made it"),
+        ("p-checkpoint/spark.log", r"who may not read and write .*/p-checkpoint/spark.log: run"),
     ],
 )
 def test_what_belongs_to_another_user_is_told_by_its_name(
@@ -77,8 +77,8 @@ def test_what_belongs_to_another_user_is_told_by_its_name(
 ) -> None:
     # each was a traceback, the first one of Java's; root may do everything, so the system's answer is played
     (tmp_path / "in").mkdir()
-    (tmp_path / "pipeline-checkpoint").mkdir()
-    (tmp_path / "pipeline-checkpoint" / "spark.log").touch()
+    (tmp_path / "p-checkpoint").mkdir()
+    (tmp_path / "p-checkpoint" / "spark.log").touch()
     (tmp_path / "p.toml").write_text(LEAST)
     config = load(tmp_path / "p.toml")
     monkeypatch.setattr("os.access", lambda path, rights: path != tmp_path / part)

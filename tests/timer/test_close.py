@@ -5,6 +5,7 @@ and what a driver says of a moment: its tick, and what is due next.
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import weakref
 from typing import Any
@@ -180,6 +181,27 @@ def test_without_on_error_pythons_own_hook_is_told(make: Make, monkeypatch: pyte
     timer.advance(1)
     assert [(args.exc_type, args.exc_value) for args in told] == [(KeyError, error)]
     assert timer.statistics().failed == 1
+
+
+class Shop:
+    def opens(self) -> None:
+        raise KeyError("the key")
+
+
+def test_what_python_prints_names_the_timer_and_the_callback(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    # it was "<function _Unraisable.__del__ ...>", as if waterclock itself had failed
+    timer = by_hand(make)
+    timer.call_later(1, Shop().opens)
+    timer.call_later(1, int, "no number")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # pytest has one of its own
+        timer.advance(1)
+    printed = capsys.readouterr().err
+    assert re.search("the callback Shop.opens of (the Timer 'waterclock-timer'|an AsyncTimer)", printed)
+    assert re.search(
+        " a callback of (the Timer 'waterclock-timer'|an AsyncTimer)", printed
+    )  # in C there is no frame of it
+    assert "_Unraisable" not in printed
 
 
 def test_an_on_error_that_fails_is_told_to_the_hook_and_stops_nobody(

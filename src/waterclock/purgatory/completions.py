@@ -82,9 +82,9 @@ class Completions:
         try:
             returned = deed(op)
             if returned is not None and (unheard := unawaited(returned)) is not None:
-                report(self._on_error, unheard, op)
+                report(self._on_error, "a Purgatory", unheard, op)
         except Exception as error:
-            report(self._on_error, error, op)
+            report(self._on_error, "a Purgatory", error, op)
 
     def _next(self, me: int) -> Completion | None:
         """What this thread runs next. None: nothing, and it runs none any more."""

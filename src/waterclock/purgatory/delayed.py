@@ -377,7 +377,7 @@ class Purgatory:
             if (answer := try_complete(op)) is True or (answer and answered(answer)):
                 self._end(op, COMPLETED)
         except Exception as error:
-            report(self._on_error, error, op)
+            report(self._on_error, "a Purgatory", error, op)
         completed, op._credit = op._credit, False
         return completed
 

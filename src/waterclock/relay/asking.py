@@ -86,7 +86,7 @@ def _duration(text: str, option: str) -> str:
     try:
         return f"{duration_us(text, option)} us"
     except ValueError as error:
-        raise UsageError(f"{error}: write {option} 3s.") from None
+        raise UsageError(f"{error}: write such as {option} 3s or {option} 1h30min.") from None
 
 
 def _moment(text: str, option: str) -> Moment:

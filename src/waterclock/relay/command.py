@@ -83,7 +83,12 @@ def _add_commands(parser: ArgumentParser) -> None:
     reading.add_argument(
         "--new", action="store_true", help="only messages that come from now on (default: from the start)"
     )
-    reading.add_argument("--most", type=count, metavar="N", help="end after N messages")
+    reading.add_argument(
+        "--most",
+        type=count,
+        metavar="N",
+        help="end after N messages; without --new these are the oldest that the topic holds",
+    )
     _add_json(reading)
     _add_kafka(reading, SERVERS)
     _add_look(more.add_parser("ls", help="list what is pending by due time and topic"), ls, "")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in, write
 from waterclock.spark.checkpoint.owner import LOCK, OWNERS, owner_of
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.places.place import names_in, remove
-from waterclock.streaming.toml.config import Config
+from waterclock.streaming.toml.config import SERVED, Config
 
 _MARK = "waterclock.removing"
-_SINK = "waterclock.sink"
 _OF_A_CHECKPOINT = {"waterclock.json", "metadata", "heartbeats", _MARK}  # one of these is in every one
 _BESIDE_IT = {"spark.log", LOCK, OWNERS}
 
@@ -45,23 +45,43 @@ class Removal:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._path = checkpoint, checkpoint.path
-        self._mark, self._sink = self._path / _MARK, self._path / _SINK
+        self._mark, self._sink = self._path / _MARK, self._path / SERVED
 
     def serves(self, sink: str) -> None:
         """Write down which sink's results go with the checkpoint; again is the same."""
         if self._served() != sink:
             write(self._sink, sink)
 
-    def refuse_anothers(self, sink: str) -> None:
-        """Raise UsageError if the checkpoint goes with the results of another sink: it is another pipeline's.
+    def anothers(self, sink: str) -> str | None:
+        """Where the results of the checkpoint are, if that is not `sink`: it is another pipeline's. Else None.
 
-        Not if it was moved: its sink may have been moved with it.
+        None too if it was moved: its sink may have been moved with it.
         """
         served = self._served()
-        if served not in (None, sink) and self._checkpoint.lies_where_it_was_made():
+        return served if served != sink and self._checkpoint.lies_where_it_was_made() else None
+
+    @contextmanager
+    def explaining(self, sink: str) -> Iterator[None]:
+        """What does not fit is another pipeline's, if the checkpoint goes with the results of another sink."""
+        try:
+            yield
+        except StateMismatch as error:
+            if (served := self.anothers(sink)) is None or {*served.split(" and ")} & {*sink.split(" and ")}:
+                raise
+            raise StateMismatch(
+                f"the checkpoint {self._path} is that of the pipeline with {served}, and this one has {sink}. Each "
+                f'pipeline needs a checkpoint of its own: write checkpoint = "{self._path.name}-2" below [pipeline] in '
+                "this one's file, and run it again. Nothing was lost. If it is the same pipeline and its sink was changed: "
+                "name the old sink again, or give it a new checkpoint too, and it reads everything again into the new sink"
+            ) from error
+
+    def refuse_anothers(self, sink: str) -> None:
+        """Raise UsageError if the checkpoint is another pipeline's, by its sink."""
+        if (served := self.anothers(sink)) is not None:
             raise UsageError(
-                f"the checkpoint {self._path} is that of the pipeline with {served}, so it is not removed: name another "
-                "one in [pipeline], or remove it by hand if this pipeline takes the place of that one"
+                f"the checkpoint {self._path} is that of the pipeline with {served}, so it is not removed: write "
+                f'checkpoint = "{self._path.name}-2" below [pipeline] in this one\'s file, or remove it by hand if this '
+                "pipeline takes the place of that one"
             )
 
     def refuse_other_things(self) -> None:

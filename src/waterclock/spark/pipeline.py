@@ -179,9 +179,10 @@ class Pipeline:
         self.buckets = self._count(session)
         if self._schema is not None and self._outlets.plan(session, self._schema):
             checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-            self._outlets.open(checkpoint)  # 1
-            self._stream.refuse_if_closed()
-            checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
+            with removal.explaining(self._outlets.place):
+                self._outlets.open(checkpoint)  # 1
+                self._stream.refuse_if_closed()
+                checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
             removal.serves(self._outlets.place)
             self._owner.take()  # if the folder is new
             self._outlets.fence(self._owner.epoch)

@@ -77,7 +77,7 @@ class AsyncTimer(Drive):
         self._sleepers: set[asyncio.Future[Any]] = set()
         clock = clock_in_loop(clock)
         self._loop_clock = clock if isinstance(clock, LoopClock) else None
-        report = Report(self._binding.report)
+        report = Report(self._binding.report, "an AsyncTimer")
         self.returned: Tasks = Tasks(self._binding, report)
         super().__init__(tick_s, clock, executor, report, max_pending, when_full)
 

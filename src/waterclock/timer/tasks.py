@@ -105,7 +105,7 @@ class LoopBinding:
         elif self.runs_here() and self._loop is not None:
             self._loop.call_exception_handler({"message": "a callback of an AsyncTimer failed", "exception": error})
         else:
-            hand_to_python(error)
+            hand_to_python(error, "an AsyncTimer")
 
     def runs_here(self) -> bool:
         """Whether this is the loop's thread, while it runs."""

@@ -115,7 +115,7 @@ class Timer(Drive):
                 "AsyncTimer(clock=loop.clock)"
             )
         self._refuses_asynchronous = True
-        report = Report(on_error)
+        report = Report(on_error, f"the Timer {name!r}")
         self.returned = NoLoop(report)
         super().__init__(tick_s, clock, executor, report, max_pending, when_full)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Final
 
 from waterclock.errors import UsageError
@@ -15,17 +16,22 @@ UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds in a text such as 250ms, 1s, 1h30m or 1500 (ms); `UsageError` for anything else.
+    """Milliseconds in a text such as 250ms, 1.5s, 1h30m or 1500 (ms); `UsageError` for anything else.
 
-    >>> parse_duration("1m30s"), parse_duration("250")
-    (90000, 250)
+    >>> parse_duration("1m30s"), parse_duration("0.4s"), parse_duration("250")
+    (90000, 400, 250)
     """
     if re.fullmatch(r"[0-9]+", text):
         return int(text)
-    parts = re.findall(r"([0-9]+)(ms|[smhd])", text)
+    if text.startswith("-"):
+        raise UsageError(f"{text!r} is negative: a duration is 0 or more, such as 250ms, 1.5s or 1h30m")
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise UsageError(f"{text!r} is no duration: write whole numbers with ms, s, m, h or d, such as 250ms or 1h30m")
-    return sum(int(number) * UNITS_MS[unit] for number, unit in parts)
+        raise UsageError(f"{text!r} is no duration: write numbers with ms, s, m, h or d, such as 250ms, 1.5s or 1h30m")
+    exact = sum(Fraction(number) * UNITS_MS[unit] for number, unit in parts)
+    if exact.denominator != 1:
+        raise UsageError(f"{text!r} is no whole number of milliseconds, which the walk counts in: round it")
+    return int(exact)
 
 
 def show_duration(ms: int) -> str:

@@ -123,7 +123,10 @@ def turns(state: Step) -> dict[tuple[int, int], int]:
 def show_head(scenario: Scenario, rounding: str, at: Moments) -> str:
     """What is about to be watched, in three lines or a few more."""
     slots = ",".join(map(str, scenario.slots))
-    words = {"early": "a bucket fires at its start, up to a tick early", "late": "never early"}
+    words = {
+        "early": "a timer runs up to a tick before its deadline",
+        "late": "no timer runs before its deadline",
+    }
     lines = folded(f"{scenario.name}: tick {show_duration(scenario.tick_ms)}, slots {slots}", 0)
     lines += [f"rounding {rounding}: {words[rounding]}", *folded(scenario.note or "timers of your own", 0)]
     lines += folded(f"times: {at(scenario.start_ms)} is the start ({scenario.start_ms} ms); [a, b) is without b", 0)

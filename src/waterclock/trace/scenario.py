@@ -10,7 +10,8 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError, meant
-from waterclock.trace.moments import parse_duration
+from waterclock.trace.moments import parse_duration, show_duration
+from waterclock.wheel.bounds import MAX_TICK
 
 SCENARIOS: Final = {
     "seven-tasks": "seven_tasks.json",
@@ -111,7 +112,10 @@ def build_scenario(tick: str, slots: str, tasks: str, start_ms: int = 0) -> Scen
         seen[text] += 1
         timers.append(_task(text, text if seen[text] == 1 else f"{text} #{seen[text]}", start_ms))
     by_time = sorted(timers, key=lambda task: task.added)  # of one moment in the order in which they were written
-    return Scenario("your own", "", parse_duration(tick), parse_slots(slots), start_ms, tuple(by_time))
+    tick_ms = parse_duration(tick)
+    if not 1 <= tick_ms <= MAX_TICK:
+        raise UsageError(f"--tick {tick!r} must lie within 1ms and {show_duration(MAX_TICK)}")
+    return Scenario("your own", "", tick_ms, parse_slots(slots), start_ms, tuple(by_time))
 
 
 def _task(text: str, name: str, start_ms: int) -> Task:

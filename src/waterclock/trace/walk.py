@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from waterclock.errors import UsageError
+from waterclock.trace.moments import show_duration
 from waterclock.trace.scenario import Scenario, Task
 from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.bucket import TimerHandle
@@ -69,7 +70,9 @@ class Walk:
             try:
                 whole("deadline", task.deadline, -MAX_TIME, MAX_TIME)
             except ValueError as error:
-                raise UsageError(f"timer {task.name!r} cannot be added: {error}") from error
+                raise UsageError(
+                    f"timer {task.name!r} cannot be added: it is due behind {show_duration(MAX_TIME)}, the last moment"
+                ) from error
 
     def steps(self) -> Iterator[Step]:
         """Every timer at its time, and every bucket of the queue, until nothing waits."""

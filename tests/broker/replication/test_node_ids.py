@@ -71,7 +71,7 @@ def test_a_folder_that_was_another_brokers_is_refused_with_a_sentence(tmp_path: 
     with pytest.raises(UsageError, match=r"is broker 7's, and cannot be broker 8's: leave node\.id out"):
         Broker(tmp_path / "seven", settings={"node.id": "8"}).start()
     said = started(tmp_path / "one", "--set", "node.id=2")
-    assert "is broker 1's, and cannot be broker 2's: leave node.id out, or choose another folder with --data" in said
+    assert "is broker 1's, and cannot be broker 2's: leave node.id out, or choose another data folder (--data" in said
     Broker(tmp_path / "seven", settings=SEVEN).start().close()  # neither attempt changed or locked anything
     Broker(tmp_path / "one", settings={"node.id": "1"}).start().close()
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.spark.least_pipeline import LEAST
-from waterclock.errors import UsageError
+from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.owner import LOCK, Owner
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
@@ -41,7 +41,7 @@ def test_a_second_run_of_a_pipeline_is_refused_until_the_first_is_closed(config:
     with closing(configured(config)) as first, closing(configured(config)) as second:
         first.check()
         first.check()
-        with pytest.raises(UsageError, match=r"another run has the checkpoint .*/pipeline-checkpoint open: wait"):
+        with pytest.raises(UsageError, match=r"another run has the checkpoint .*/p-checkpoint open: wait"):
             second.check()
         first.close()
         second.check()
@@ -57,12 +57,20 @@ def test_what_a_run_works_on_is_not_removed_from_under_it(config: Config) -> Non
     assert not config.checkpoint.exists()
 
 
-def test_the_checkpoint_of_another_pipeline_is_not_removed(config: Config, tmp_path: Path) -> None:
-    # two files without a name of their own share one: the second was refused, told to take --fresh, and took the first's
-    (tmp_path / "q.toml").write_text(LEAST.replace("out.db", "other.db"))
-    other = load(tmp_path / "q.toml")
+def sharing(config: Config, tmp_path: Path) -> Config:
+    """Another pipeline with the same checkpoint, behind the first one's three batches."""
     with closing(configured(config)) as pipeline:
         pipeline.check()
+    (config.checkpoint / "metadata").write_text('{"id": "q"}')  # type: ignore[union-attr]
+    (config.checkpoint / "commits").mkdir()  # type: ignore[union-attr]
+    (config.checkpoint / "commits" / "3").write_text("v1\n{}\n")  # type: ignore[union-attr]
+    (tmp_path / "q.toml").write_text(f'pipeline.checkpoint = "p-checkpoint"\n{LEAST.replace("out.db", "other.db")}')
+    return load(tmp_path / "q.toml")
+
+
+def test_the_checkpoint_of_another_pipeline_is_not_removed(config: Config, tmp_path: Path) -> None:
+    # two files without a name of their own shared one: the second was refused, told to take --fresh, and took the first's
+    other = sharing(config, tmp_path)
     with pytest.raises(
         UsageError, match=r"is that of the pipeline with the table 'results' in .*/out\.db, so it is not removed"
     ):
@@ -70,6 +78,55 @@ def test_the_checkpoint_of_another_pipeline_is_not_removed(config: Config, tmp_p
     assert (config.checkpoint / "waterclock.json").exists()
     start_over(config)
     start_over(other)
+
+
+def test_two_pipelines_with_one_checkpoint_are_named_as_the_cause_and_the_remedy_works(
+    config: Config, tmp_path: Path
+) -> None:
+    # "the table ... holds no results, but the checkpoint has done all batches up to 3: restore the sink as it was"
+    with closing(configured(sharing(config, tmp_path))) as pipeline, pytest.raises(StateMismatch) as refused:
+        pipeline.check()
+    told = str(refused.value)
+    assert told.startswith(f"the checkpoint {config.checkpoint} is that of the pipeline with the table 'results' in ")
+    advice = next(part for part in told.split(":") if part.lstrip().startswith("write "))
+    line = advice.partition("write ")[2].partition(" below")[0]
+    (tmp_path / "q.toml").write_text(f"[pipeline]\n{line}\n{LEAST.replace('out.db', 'other.db')}")
+    with closing(configured(load(tmp_path / "q.toml"))) as pipeline:
+        pipeline.check()
+
+
+def test_a_sink_that_lost_its_results_is_told_so_as_before(config: Config, tmp_path: Path) -> None:
+    sharing(config, tmp_path)
+    with closing(configured(config)) as pipeline, pytest.raises(StateMismatch, match="holds no results, but"):
+        pipeline.check()
+
+
+def test_two_files_in_one_folder_have_a_checkpoint_each(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "q.toml").write_text(LEAST.replace("out.db", "other.db"))
+    for each in (config, load(tmp_path / "q.toml")):
+        with closing(configured(each)) as pipeline:
+            pipeline.check()
+    assert sorted(path.name for path in tmp_path.glob("*-checkpoint")) == ["p-checkpoint", "q-checkpoint"]
+
+
+def test_a_file_goes_on_with_the_checkpoint_of_when_all_had_one_name(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "old.toml").write_text(f'pipeline.name = "pipeline"\n{LEAST}')
+    with closing(configured(load(tmp_path / "old.toml"))) as pipeline:
+        pipeline.check()
+    (tmp_path / "q.toml").write_text(LEAST.replace("out.db", "other.db"))
+    assert load(tmp_path / "p.toml").checkpoint == tmp_path / "pipeline-checkpoint"
+    assert load(tmp_path / "q.toml").checkpoint == tmp_path / "q-checkpoint"
+    tmp_path.rename(moved := tmp_path.with_name("moved-too"))
+    assert load(moved / "p.toml").checkpoint == moved / "pipeline-checkpoint"
+    (moved / "p-checkpoint").mkdir()
+    assert load(moved / "p.toml").checkpoint == moved / "p-checkpoint"
+
+
+@pytest.mark.parametrize("name", ["my pipeline.toml", "a.b.toml", "pipeline.toml"])
+def test_a_file_whose_name_is_not_plain_has_the_checkpoint_of_all(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / name).write_text(LEAST)
+    assert load(tmp_path / name).checkpoint == tmp_path / "pipeline-checkpoint"
 
 
 def test_a_pipeline_that_was_moved_with_its_sink_may_start_over(config: Config, tmp_path: Path) -> None:

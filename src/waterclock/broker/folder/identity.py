@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NODE: Final = 1
 NODE_ID: Final = "node.id"
 NO_NODE: Final = -1
+OTHER_FOLDER: Final = "choose another data folder (--data; of a relay --embedded)"
 FILE: Final = "broker.json"
 
 
@@ -106,8 +107,7 @@ def node_of(store: Store, settings: Settings, default: int = NODE) -> int:
     node = int(settings[NODE_ID] if NODE_ID in settings.given else default if kept is None else kept)
     if kept is not None and node != kept:
         raise UsageError(
-            f"this data folder is broker {kept}'s, and cannot be broker {node}'s: leave {NODE_ID} out, or choose another "
-            f"folder with --data"
+            f"this data folder is broker {kept}'s, and cannot be broker {node}'s: leave {NODE_ID} out, or {OTHER_FOLDER}"
         )
     if settings[NODE_ID] != node:
         settings.set(NODE_ID, str(node))

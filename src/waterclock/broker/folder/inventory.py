@@ -36,7 +36,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from waterclock.broker.errors import DataInUse, LogDamaged, renaming, set_aside
-from waterclock.broker.folder.identity import FILE, remembered
+from waterclock.broker.folder.identity import FILE, OTHER_FOLDER, remembered
 from waterclock.broker.folder.making import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.replay import replay
@@ -296,10 +296,8 @@ def locked(folder: str) -> FolderLock:
         make_folder(folder)
         lock.take()
     except BlockingIOError:
-        raise DataInUse(f"another broker has {folder} open: stop it, or choose another folder with --data") from None
+        raise DataInUse(f"another broker has {folder} open: stop it, or {OTHER_FOLDER}") from None
     except OSError as error:
         what = "" if error.filename in (None, folder) else f"{error.filename}: "
-        raise UsageError(
-            f"the data folder {folder} cannot be used: {what}{error.strerror}. Choose another with --data"
-        ) from None
+        raise UsageError(f"the data folder {folder} cannot be used: {what}{error.strerror}: {OTHER_FOLDER}") from None
     return lock

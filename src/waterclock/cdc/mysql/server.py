@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
@@ -36,6 +36,7 @@ _RIGHT = {
     "binlog_transaction_compression": ("OFF",),
     "binlog_row_value_options": ("",),
 }
+_IN_STEPS = "gtid_mode"  # a server that runs takes it in three steps only
 _QUESTION = (
     "show global variables where variable_name in ('log_bin', 'version', 'gtid_binlog_pos', 'gtid_executed', "
     "'gtid_current_pos', 'binlog_row_metadata', 'lower_case_table_names', "
@@ -89,21 +90,34 @@ def inspected(cursor: Any) -> MySqlServer:
             "--binlog-row-metadata=FULL --server-id=1; a server that the system starts takes these, without the dashes, a "
             "line each below [mysqld] in a file of its configuration (such as /etc/mysql/conf.d/binlog.cnf)."
         )
-    wrong = [
-        f"{name} is {found[name] or 'empty'} and must be {right[0] or 'empty'}"
-        for name, right in _RIGHT.items()
-        if name in found and found[name].upper() not in right
-    ]
+    wrong = {name: right for name, right in _RIGHT.items() if name in found and found[name].upper() not in right}
     if wrong:
-        raise UsageError(
-            f"The server's binlog cannot be read exactly: {'; '.join(wrong)}. SET GLOBAL them so, and start again."
+        told = "; ".join(
+            f"{name} is {found[name] or 'empty'} and must be {right[0] or 'empty'}" for name, right in wrong.items()
         )
+        raise UsageError(f"The server's binlog cannot be read exactly: {told}. {_remedy(wrong)}")
     version = found.get("version", "")
     maria = "mariadb" in version.lower()
     place = found.get("gtid_binlog_pos" if maria else "gtid_executed", "").replace("\n", "")
     named, lowers = found.get("binlog_row_metadata", "").upper() == "FULL", found.get("lower_case_table_names") == "1"
     known = f"{place},{found.get('gtid_current_pos', '')}".strip(",")
     return MySqlServer(maria, version, place, known, named, lowers)
+
+
+def _remedy(wrong: Mapping[str, tuple[str, ...]]) -> str:
+    """What mends these variables of a server."""
+    now = ", ".join(f"GLOBAL {name} = '{right[0]}'" for name, right in wrong.items() if name != _IN_STEPS)
+    said = []
+    if now:
+        said.append(
+            f"As an administrator of the server run: SET {now}. Connections that are open keep the old value, so have "
+            "programs that write connect anew; and write it into the server's configuration too, for its next start."
+        )
+    if _IN_STEPS in wrong:
+        said.append(
+            f"Write {_IN_STEPS}=ON and enforce_gtid_consistency=ON into the server's configuration, and restart the server."
+        )
+    return " ".join([*said, "Then run this command again."])
 
 
 def oldest(cursor: Any) -> str:

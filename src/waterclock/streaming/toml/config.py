@@ -3,7 +3,7 @@
     [pipeline]
     name             names the query and the progress bar: up to 100 letters (a to z), digits, - and _
     checkpoint       the folder, or the URI, in which Spark and waterclock keep how far they are; it is made. Left out, it
-                     is NAME-checkpoint
+                     is NAME-checkpoint; without a name either it has the file's, so orders.toml has orders-checkpoint
     [source]
     format           what is read: "jsonl" (JSON objects, one a line) and "parquet" are files, "kafka" topics; the
                      others, and "parquet" without columns, are read by Spark itself
@@ -29,9 +29,11 @@ too, in the same words.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -117,6 +119,7 @@ def _check_columns(columns: Mapping[str, str], rules: Rules) -> None:
 
 
 Made = TypeVar("Made")
+SERVED = "waterclock.sink"  # in a checkpoint: where the results are that go with it
 FORMATS = ("jsonl", "parquet", "kafka", *READERS)
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
 _FILE_NAMES = ("format", "path", "files_per_batch", "columns")
@@ -250,6 +253,10 @@ def _config(file: FileTable, path: Path, faults: Faults) -> Config:
     )
     if faults.found:
         return config
+    if "name" not in pipeline and "checkpoint" not in pipeline:
+        config = replace(
+            config, checkpoint=_checkpoint_of(path, " and ".join(each.sink.place for each in config.outlets))
+        )
     source = config.source
     of(partial(check_fits, source.all_columns(), config.rules))
     for outlet in config.outlets:
@@ -257,6 +264,24 @@ def _config(file: FileTable, path: Path, faults: Faults) -> Config:
         of(partial(check_no_loop, outlet.sink, source))
         of(partial(check_places, path, getattr(source, "path", None), config.checkpoint, sink_path))
     return config
+
+
+def _checkpoint_of(file: Path, sink: str) -> Path:
+    """The checkpoint of a file that names none: two files in a folder have two.
+
+    All were called pipeline-checkpoint once. Who has that goes on with it, unless it goes with another file's results.
+    """
+    first = file.with_name("pipeline-checkpoint")
+    try:
+        own = file.with_name(f"{plain_name('', file.stem)}-checkpoint")
+    except UsageError:
+        return first
+    with suppress(OSError, ValueError):
+        if not own.exists():
+            served = (first / SERVED).read_text()
+            was_moved = json.loads((first / "waterclock.json").read_text())["checkpoint"] != str(first)
+            return first if served == sink or was_moved else own
+    return own
 
 
 def _outlets(file: FileTable, changes: bool, faults: Faults) -> tuple[Outlet[Destination], ...]:
