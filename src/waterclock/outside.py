@@ -8,16 +8,16 @@ Rule 1: a module takes the name (`from waterclock.outside import os`), never a f
 """
 
 import builtins
-import fcntl
-import os
-import queue
-import secrets
-import shutil
-import socket
-import threading
-import uuid
-from asyncio import open_connection
-from concurrent import futures
+import fcntl as fcntl
+import os as os
+import queue as queue
+import secrets as secrets
+import shutil as shutil
+import socket as socket
+import threading as threading
+import uuid as uuid
+from asyncio import open_connection as open_connection
+from concurrent import futures as futures
 
 open_file = builtins.open
 """`open`, as Python has it."""
@@ -26,8 +26,3 @@ DOORS = (
     "fcntl", "futures", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading", "uuid",
 )  # fmt: skip
 """What the simulation replaces."""
-
-__all__ = [
-    "DOORS", "fcntl", "futures", "open_connection", "open_file", "os", "queue", "secrets", "shutil", "socket", "threading",
-    "uuid",
-]  # fmt: skip

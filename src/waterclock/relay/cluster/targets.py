@@ -90,7 +90,9 @@ class Targets:
         found = {topic: f"{topic} is {whose[topic in self._own]}: nothing is delivered there." for topic in reserved}
         now_s, known = self._clock.monotonic_s(), self._known
         asked = topics - reserved
-        stale = [t for t in sorted(asked) if (one := known.get(t)) is None or one.until_s <= now_s or is_due > one.has_all]
+        stale = [
+            t for t in sorted(asked) if (one := known.get(t)) is None or one.until_s <= now_s or is_due > one.has_all
+        ]
         if stale:
             if len(known) + len(stale) > _MOST:
                 self._known = known = {topic: known[topic] for topic in asked if topic in known}
