@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiokafka.errors import KafkaError
 
@@ -14,16 +14,23 @@ from waterclock.simulation.world import MS, NS
 if TYPE_CHECKING:
     from types import FrameType
 
-
 PASSING: Final = (KafkaError, OSError, TimeoutError)
 """What a supervisor begins a process again after."""
+
+
+class Supervisor(Protocol):
+    """Who hears of a process's end, and when it is to begin again."""
+
+    def ended(self, name: str, error: Exception | None, passing: bool) -> None: ...
+
+    def later(self, least_ns: int, most_ns: int, deed: Callable[[], object]) -> None: ...
 
 
 class UserProcess:
     """`process` is what runs now, if anything does."""
 
-    def __init__(self, universe: Any, name: str, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self.name, self._function, self._universe = name, function, universe
+    def __init__(self, supervisor: Supervisor, name: str, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self.name, self._function, self._supervisor = name, function, supervisor
         self.process: Process | None = None
 
     def start(self) -> None:
@@ -39,16 +46,16 @@ class UserProcess:
             if not process.alive:
                 return
             passing = isinstance(error, PASSING)
-            self._universe.ended(self.name, error, passing)
+            self._supervisor.ended(self.name, error, passing)
             self.kill() if passing else self._end()
         else:
-            self._universe.ended(self.name, None, True)
+            self._supervisor.ended(self.name, None, True)
             self._end()
 
     def kill(self) -> None:
         """End it, and begin it again after a while."""
         self._end()
-        self._universe.later(10 * MS, 2 * NS, self.start)
+        self._supervisor.later(10 * MS, 2 * NS, self.start)
 
     def _end(self) -> None:
         assert self.process is not None
