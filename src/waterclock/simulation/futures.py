@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.simulation.threads import Event, Thread
-from waterclock.simulation.world import Killed
+from  import Killed
 
 if TYPE_CHECKING:
     from waterclock.simulation.processes import Process
