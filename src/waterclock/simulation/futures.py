@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.simulation.threads import Event, Thread
-from waterclock.simulation.world import Killed
+from waterclock.simulation.world import DeadProcess
 
 if TYPE_CHECKING:
     from waterclock.simulation.processes import Process
@@ -44,10 +44,10 @@ class Future:
 
 
 def begun(process: Process, coroutine: Coroutine[Any, Any, Any]) -> Future:
-    """Have the loop of a process run it; for any thread of that. Killed if it is dead."""
+    """Have the loop of a process run it; for any thread of that. DeadProcess if it is dead."""
     if not process.alive:
         coroutine.close()
-        raise Killed
+        raise DeadProcess
     future = Future()
 
     async def run() -> None:
