@@ -134,7 +134,8 @@ def test_what_is_set_up_says_what_it_brings_and_how_long_that_takes() -> None:
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_every_test_that_a_document_names_is_there(file: Path) -> None:
-    text = re.sub(r"^ *```python.*?^ *```$", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)  # a reader's own
+    own = r"^ *```(?:python|console|text).*?^ *```$"  # a reader's own tests, and what they print
+    text = re.sub(own, "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
     named = set(re.findall(r"\b(test_\w+)\b(?!\.py|\*)", text))
     files = {path.stem for path in (ROOT / "tests").rglob("*.py")}
     assert named - known_tests() - files == set()

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError, meant
 from waterclock.trace.moments import parse_duration, show_duration
-from waterclock.wheel.bounds import MAX_TICK
 
 SCENARIOS: Final = {
     "seven-tasks": "seven_tasks.json",
@@ -103,6 +102,8 @@ def build_scenario(tick: str, slots: str, tasks: str, start_ms: int = 0) -> Scen
     >>> build_scenario("1s", "3", "1s,7s@2s").timers
     (Task(name='1s', deadline=1000, added=0), Task(name='7s@2s', deadline=9000, added=2000))
     """
+    from waterclock.wheel.bounds import MAX_TICK
+
     texts = [text.strip() for text in tasks.split(",")]
     if "" in texts:
         raise UsageError(f"--tasks {tasks!r} has an empty place: write delays with commas between, such as 1s,2s,7s")
