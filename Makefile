@@ -33,7 +33,7 @@ MINUTES_OF_TABLES := 0.25
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench docs promises pictures clean
+.PHONY: help attack run run-servers test test-loaded test-long test-servers test-tables test-wheel check check-native format bench docs promises pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -126,6 +126,12 @@ bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); 
 
 docs: .venv/ready-docs  ## the site of the documents, into out/docs; a warning is an error (seconds)
 	@$(BIN)/python -m docsite
+
+# New universes with each commit; MINUTES of them, on all cores.
+MINUTES ?= 10
+attack: .venv/ready-test  ## the broker, pairs and relays under deterministic simulation, new seeds with each commit, for MINUTES=10; what was run and found in build/attack.json
+	@mkdir -p build
+	@$(BIN)/python -m tests.simulation attack --minutes $(MINUTES) --seed $$(($$(git rev-list --count HEAD) * 1000000)) --json build/attack.json
 
 promises: .venv/ready-test  ## the tests that documents name for their promises, run, and what came of each (minutes); ARGS as pytest's
 	@$(BIN)/python -m docsite.promises $(ARGS)
