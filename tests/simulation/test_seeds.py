@@ -16,7 +16,7 @@ import pytest
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 FAILED = sorted((HERE / "failed").glob("*.json"))
-COUNT = 12
+COUNT = 4
 KINDS = {
     "one broker": ["--seconds", "0"],
     "a pair": ["--seconds", "0", "--pair", "--past-known"],
