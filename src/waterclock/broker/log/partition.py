@@ -335,10 +335,13 @@ class Partition:
 
     def resume(self, offset: int) -> None:
         """Go on at `offset`, behind the end of what is durable; before it nothing is left at the leader either."""
-        if not self.active.size:  # an empty segment has no next one
+        following = Segment(self.folder, offset)  # first: a full disk leaves all as it was
+        if self.active.size:
+            self.active.rest()
+        else:  # an empty segment has no next one
             self.segments.pop().delete()
+        self.segments.append(following)
         self.end = self.durable = offset
-        self.roll()
 
     def _holds(self, segment: Segment, offset: int) -> bool:
         """Whether a batch at or after `offset` lies in the segment: a compacted one may end early."""
