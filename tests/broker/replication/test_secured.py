@@ -70,7 +70,7 @@ async def fetched(address: str, access: LinkAccess, epoch: int = -1) -> Error:
     link = Link(address, STRANGER, access)
     try:
         await link.connect()
-        body = asking.fetch(2, 0, 1, [asking.PartitionFetch(JOURNAL_KEYS[1], 0, epoch, 0)])
+        body = asking.fetch(2, 0, 1, [asking.PartitionFetch(JOURNAL_KEYS[1], 0, epoch, 0, -1)])
         error, rows = await link.fetch(body)
         assert not any(len(row.records) for row in rows)
         return error
