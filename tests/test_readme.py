@@ -149,3 +149,13 @@ def test_every_file_that_a_document_names_is_there(file: Path) -> None:
     named = {word.rstrip("/") for word in words(file) if word.startswith(tuple(f"{folder}/" for folder in FOLDERS))}
     named |= {word for word in words(file) if re.fullmatch(r"[A-Z]+\.md", word)}
     assert [name for name in sorted(named) if "*" not in name and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_was_met_does_not_bear_the_name_of_its_opposite(file: Path) -> None:
+    """`met A unpaid` was read as a payment that is missing: both results of an expectation bear one name."""
+    text = file.read_text(encoding="utf-8")
+    opposites = set(re.findall(r'otherwise ?= ?"(un\w+|late|overdue|missing|no \w+)"', text))
+    blocks_of = re.findall(r"^```.*?^```$", text, re.M | re.S)
+    shown = [line for block in blocks_of for line in block.splitlines() if re.match(r"\W*met\b", line)]
+    assert [line for line in shown if set(re.findall(r"\w+", line)) & opposites] == []
