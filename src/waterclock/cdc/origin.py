@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter, check, put_aside, stop
 from waterclock.clock import Clock
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, unstopped
 from waterclock.outside import os
 
 SCHEMES = {"mysql": "mysql", "mariadb": "mysql", "postgres": "postgres", "postgresql": "postgres"}
@@ -49,7 +49,7 @@ def database(text: str) -> Database:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{text!r} is no address: {error}.") from None
+        raise UsageError(f"{text!r} is no address: {unstopped(error)}.") from None
     kind = SCHEMES.get(parts.scheme)
     if kind is None or not parts.hostname or not parts.username:
         raise UsageError(

@@ -111,4 +111,4 @@ class Admin:
 def _error_of(what: str, raised: KafkaException) -> WaterclockError:
     """A refusal is the user's to mend; a broker that went away meanwhile is there again, or is not."""
     passing = raised.args[0].code() in _AWAY
-    return (EnvironmentMissing if passing else UsageError)(f"{what}: {words_of(raised).rstrip('.')}.")
+    return (EnvironmentMissing if passing else UsageError)(f"{what}: {words_of(raised)}.")

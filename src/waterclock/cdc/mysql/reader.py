@@ -31,7 +31,7 @@ from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
 from waterclock.cdc.source import Item, Refusal, SourceMark, TableFilter, stop
-from waterclock.errors import ConnectionLost, UsageError
+from waterclock.errors import ConnectionLost, UsageError, unstopped
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
@@ -58,7 +58,7 @@ class _Questions:
                 self._connection.connect()
             return self._cursor.execute(query, arguments)
         except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
-            raise ConnectionLost(f"The database did not answer: {error}.") from None
+            raise ConnectionLost(f"The database did not answer: {unstopped(error)}.") from None
 
 
 class BinlogReader:
@@ -155,7 +155,8 @@ class BinlogReader:
                 )
             if code == 1236:
                 raise UsageError(
-                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. If its "
+                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {unstopped(text)}. "
+                    "If its "
                     "binlogs are gone already, bring the target up to date by hand, and start anew under another --name "
                     "with --from now."
                 )
