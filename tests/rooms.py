@@ -57,7 +57,7 @@ MAY_IMPORT = {
         "outside",
         "wording",
     },
-    "trace": {"clock", "errors", "wheel"},
+    "trace": {"clock", "errors", "wheel", "wording"},
     "simulation": {"broker", "errors", "outside"},
     "testing": {"broker", "clock", "errors", "simulation"},
     "pytest_plugin": {"errors", "simulation", "testing", "timer"},
