@@ -99,7 +99,7 @@ class Client:
 
     def silent(self) -> WaterclockError:
         """The error to raise if the broker has not answered for `patience_s`."""
-        why = f" ({self.trouble.str()})" if self.trouble is not None else ""
+        why = f" ({words_of(self.trouble)})" if self.trouble is not None else ""
         return EnvironmentMissing(
             f"no broker answers at {self.servers}{why}: start it, or mend {self._remedies.servers}"
         )
@@ -123,7 +123,7 @@ class Client:
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         try:
-            answer = patiently(ask, self._is_refused, self.patience_s, self.clock)
+            answer = patiently(ask, self._is_refused, self.patience_s, self.clock, self.servers)
         except KafkaException:
             raise (self.refused() or self.silent()) from None
         self.refusal = self.trouble = None  # whatever it was: it is over
