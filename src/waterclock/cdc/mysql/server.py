@@ -328,8 +328,9 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
         )
         raise UsageError(
             f"{where} does not let {who} read its binlog: {unstopped(text)}. Give the right password (--password-file, or "
-            f"MYSQL_PWD). A user that is not there yet: CREATE USER {account} IDENTIFIED BY 'the password'; the rights: "
-            f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {account};"
+            f"MYSQL_PWD). If there is no such user yet, for no other host either (SELECT user, host FROM mysql.user): "
+            f"CREATE USER {account} IDENTIFIED BY 'the password'; the rights: GRANT REPLICATION SLAVE, REPLICATION CLIENT, "
+            f"SELECT ON *.* TO {account}; an account holds for the host behind its @ alone, and for all with %."
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {unstopped(text)}.")
