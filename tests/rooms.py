@@ -9,6 +9,7 @@ MAY_IMPORT = {
     "clock": set(),
     "outside": set(),
     "disk": {"outside"},
+    "ports": {"outside"},
     "arguments": set(),
     "signals": set(),
     "wording": set(),
@@ -20,7 +21,7 @@ MAY_IMPORT = {
     "postgres": {"errors"},
     "rules": {"durations", "errors"},
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres", "lazily"},
-    "web": {"__init__", "arguments", "errors"},
+    "web": {"__init__", "arguments", "errors", "ports"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks", "web"},
     "spark": {
@@ -39,7 +40,7 @@ MAY_IMPORT = {
         "signals",
         "wording",
     },
-    "broker": {"purgatory", "timer", "web", "arguments", "clock", "disk", "errors", "lazily", "outside"},
+    "broker": {"purgatory", "timer", "web", "arguments", "clock", "disk", "errors", "lazily", "outside", "ports"},
     "kafka": {"clock", "errors", "outside"},
     "cdc": {"changes", "web", "arguments", "clock", "errors", "kafka", "outside", "signals", "wording"},
     "relay": {
@@ -61,7 +62,7 @@ MAY_IMPORT = {
     "simulation": {"broker", "errors", "outside"},
     "testing": {"broker", "clock", "errors", "simulation"},
     "pytest_plugin": {"errors", "simulation", "testing", "timer"},
-    "doctor": {"__init__", "arguments", "clock", "disk", "errors", "spark"},
+    "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
     "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "relay", "spark", "trace"},
     "traces": set(),
 }
