@@ -296,4 +296,4 @@ def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
             f"Another process captures under the name {name}, and Kafka lets only the later one write. Stop one of "
             "them, or give them different names (--name) and topics."
         )
-    return ConnectionLost(f"Kafka did not take the changes: {error.str()}.")
+    return ConnectionLost(f"Kafka did not take the changes: {words_of(error)}.")
