@@ -44,6 +44,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE
+from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
@@ -132,8 +133,8 @@ def _alike(topic: str) -> str:
 class CaptureTopics:
     """Where records go, each topic made if it is missing. `state` is the one of the position."""
 
-    def __init__(self, settings: Mapping[str, Any], target: Target, state: str) -> None:
-        self._admin, self._target = Admin(settings), target
+    def __init__(self, settings: Mapping[str, Any], target: Target, state: str, clock: Clock | None = None) -> None:
+        self._admin, self._target = Admin(settings, clock=clock), target
         self._there = self._admin.topics()
         if target.dead_letters in (target.topic, state):
             raise UsageError(
@@ -225,12 +226,14 @@ class Publisher:
     none yet; `uncommitted` counts the records that were sent and not committed.
     """
 
-    def __init__(self, target: Target, name: str, client: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, target: Target, name: str, client: Mapping[str, Any] | None = None, clock: Clock | None = None
+    ) -> None:
         self._target, self._state_topic = target, f"{name}.position"
         settings = base_settings(target.servers, client or {})
-        self._topics = CaptureTopics(settings, target, self._state_topic)
+        self._topics = CaptureTopics(settings, target, self._state_topic, clock)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
-        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name))
+        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock)
         self.uncommitted = 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
