@@ -166,7 +166,8 @@ _OF_CDC: dict[str, dict[str, str]] = {
         "a capture gives up": "                    raise ConnectionLost(str(error)) from None\n",
         "a capture hears a signal": "                raise KeyboardInterrupt\n",
         "a capture was within what is bad": "            return self._source.position().place\n",
-        "a capture delivers what is before": "                    self._pass(place)\n",
+        "a capture delivers what is before": "                refusal, end, self._undelivered = error",
+        "a capture asks whether another is there": "            self._fenced.refuse_if_overtaken()\n",
         "a capture puts letters aside": '            log.warning("%s put aside, unreadable',
     },
     "produce": {
@@ -174,7 +175,8 @@ _OF_CDC: dict[str, dict[str, str]] = {
         "a capture meets a table": "            topic = self._names.of(database, table)\n",
         "a capture truncates": "                chosen = range(partitions)\n",
         "a capture cannot read its position": '        raise EnvironmentMissing(f"The position in',
-        "a capture is overtaken": '        return UsageError(\n            f"Another process captures',
+        "a capture is overtaken": "            raise UsageError(_overtaken(",
+        "a capture is fenced": "        return Fenced(",
     },
 }
 OF_CAPTURES = {

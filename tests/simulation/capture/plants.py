@@ -35,8 +35,8 @@ CAPTURE: dict[str, tuple[tuple[str, str, str], ...]] = {
             "            source, self._of = self._source(position), publisher\n"),
     ),
     "capture-cut-at-most": ((
-        LOOP, "        elif self._inside and self._rows % LARGEST == 0:\n            self._commit(self._source.position()._replace("
-        "rows=self._rows, inside=record.gtid))\n",
+        LOOP, "        elif self._inside and self._rows % LARGEST == 0:\n"
+        "            self._commit(self._source.position()._replace(rows=self._rows, inside=record.gtid))\n",
         "        elif self._inside and self._publisher.uncommitted >= MOST:\n"
         "            self._commit(self._source.position())\n"),),
     "capture-part-miscounted": ((LOOP, "_replace(rows=self._rows, inside", "_replace(rows=self._rows + 1, inside"),),
@@ -50,13 +50,15 @@ CAPTURE: dict[str, tuple[tuple[str, str, str], ...]] = {
         LOOP, "                    publisher.commit(position)\n", "                    pass\n"),),
     "capture-position-unseen": ((KAFKA, "            if found or start == low:\n", "            if True:\n"),),
     "capture-position-uncommitted": ((
-        KAFKA, "            **READING,\n", '            **READING,\n            "isolation.level": "read_uncommitted",\n'),),
-    "capture-rest-undelivered": ((LOOP, "                    self._pass(place)\n", "                    pass\n"),),
+        KAFKA, "            **READING,\n",
+        '            **READING,\n            "isolation.level": "read_uncommitted",\n'),),
+    "capture-rest-undelivered": ((LOOP, "                if self._undelivered is None:\n", "                if True:\n"),),
     "capture-truncate-once": ((
         KAFKA, "                chosen = range(partitions)\n", "                chosen = (0,)\n"),),
     "capture-keys-spread": ((
         KAFKA, "            chosen: Iterable[int] = (BY_KEY,)\n",
         "            chosen = (self.uncommitted % partitions,)\n"),),
-    "capture-fenced-tried-again": ((KAFKA, "    if meaning is Meaning.FENCED:\n", "    if False:\n"),),
+    "capture-fenced-tried-again": ((
+        LOOP, "            self._fenced.refuse_if_overtaken()\n", "            pass\n"),),
 }  # fmt: skip
 """Of each: (module, text that is there once, what stands there instead)."""

@@ -51,6 +51,11 @@ def mark_of(position: Any) -> Mark:
     return int(position.place) + 1, position.rows
 
 
+def last_of(position: Any) -> Mark:
+    """Before everything, if there is no position yet."""
+    return (0, 0) if position is None else mark_of(position)
+
+
 class Promises:
     def __init__(self, world: Any, database: Database, options: Options) -> None:
         self.world, self.database, self.options = world, database, options
@@ -61,11 +66,13 @@ class Promises:
     # While it goes on
 
     def fenced(self, process: Any) -> None:
+        if process.is_overtaken:
+            self.world.problem("overtaken", f"{process.name} takes the name back from {self._owners[-1][0].name}")
         self._owners.append((process, self.world.now))
 
     def began(self, process: Any, stored: Any) -> None:
         process.position = stored
-        if (mark_of(stored) if stored is not None else (0, 0)) < self._acknowledged:
+        if last_of(stored) < self._acknowledged:
             self.world.problem("back", f"{process.name} begins at {stored}, {self._acknowledged} was committed")
 
     def committed(self, process: Any, position: Any, asked_ns: int) -> None:
@@ -76,8 +83,8 @@ class Promises:
             self.world.problem("overtaken", f"{process.name} committed {position} behind {owner.name}'s start")
 
     def lost(self, process: Any, error: Exception) -> None:
-        if "fenced" in str(error):
-            self.world.problem("overtaken", f"{process.name} was fenced, and takes it for a break: {error}")
+        """A break, after which it goes on: if it was fenced, and another has committed by now, it must not."""
+        process.is_overtaken = "another process" in str(error) and last_of(process.position) < self._acknowledged
 
     def ended(self, process: Any, error: Exception) -> None:
         """It ends with an error: is it said with a remedy, and true?"""
