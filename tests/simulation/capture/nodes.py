@@ -31,7 +31,8 @@ STEPS = ("fence", "fenced", "begin", "store", "finish", "finished", "source")
 
 class CaptureProcess(Process):
     """`lost`: the breaks since the last commit; `has_begun`: whether both ends were there once; `position`: what Kafka
-    holds of it; `is_overtaken`: by one that has committed, when it was fenced; `dies_at`: the step that `dies` waits for, so many times."""
+    holds of it; `is_overtaken`: by one that has committed, when it was fenced; `dies_at`: the step that `dies` waits for,
+    so many times."""
 
     def __init__(self, node: CaptureNode) -> None:
         super().__init__(f"{node.name}.{node.starts}")
