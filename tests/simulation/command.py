@@ -36,6 +36,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--cpu-seconds", type=float, default=float("inf"), help="no new universe after these")
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
+    parser.add_argument(
+        "--kind", help="of universe (kinds.py), seconds as the seed says; several with commas: by turns"
+    )
     parser.add_argument("--damaged", action="store_true", help="one broker, whose files are damaged in the end")
     parser.add_argument("--faults", help="only these kinds, with commas")
     parser.add_argument("--workloads", help="only these, with commas")
@@ -76,20 +79,26 @@ def run(arguments: list[str]) -> int:
         ):
             break
     spent_s = round(time.process_time() - began_s, 2)
-    print(json.dumps({**sums.told(), "bad": [one["seed"] for one in sums.bad], "cpu_s": spent_s}))
+    bad, shown = [one["seed"] for one in sums.bad], sorted({kind for one in sums.bad for kind in one["kinds"]})
+    print(json.dumps({**sums.told(), "bad": bad, "shown": shown, "cpu_s": spent_s}))
     return 1 if sums.bad else 0
 
 
 def plans(told: argparse.Namespace) -> Iterator[Plan]:
     from tests.simulation import damaged, plan
+    from tests.simulation import kinds as universes
 
     if told.plan:
         yield plan.read(told.plan)
         return
     kinds = told.faults.split(",") if told.faults else ()
     seeds = range(told.seed, told.seed + told.count)
-    named = {"mixed": told.mixed, "past_known": told.past_known}
     names = tuple(told.workloads.split(",")) if told.workloads else ()
+    if told.kind:
+        drawn = (universes.draw(seed, universes.of(seed, told.kind.split(",")), faults=kinds) for seed in seeds)
+        yield from (one.only(names) if names else one for one in drawn)
+        return
+    named = {"mixed": told.mixed, "past_known": told.past_known}
     for seed in seeds:
         drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
         drawn = damaged.plan_of(drawn) if told.damaged else drawn

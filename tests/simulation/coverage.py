@@ -158,8 +158,12 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a lease is lost": "        self._until_ns, self._lost = -1, True\n",
     },
 }
+MODULES = tuple(B + module for module in _BY_MODULE)
+OF_A_PAIR = tuple(module for module in MODULES if module.startswith((B + "replication", B + "follower")))
 MARKS = {name: (B + module, line) for module, marks in _BY_MODULE.items() for name, line in marks.items()}
 """Each mark's module, and how the statement begins that it stands before."""
+TOLD = "a client is told"
+"""The one mark of the clients: an answer has come."""
 _passed: Counter[str] = Counter()
 _waiting: dict[str, list[Callable[[], None]]] = {}
 

@@ -171,6 +171,7 @@ def _fill(strike: Strike, node: Node, least_ns: int, most_ns: int) -> None:
     if not node.disk.full:
         strike.tell("full disk", node.name, node.process)
         node.disk.full = True
+        node.explained_ns = strike.world.now + most_ns + NS
         strike.later(least_ns, most_ns, node.has_room)
 
 
@@ -317,13 +318,45 @@ def _standstill(strike: Strike, node: Node, process: Any, where: str) -> int:
     return ns
 
 
+def cut_when_told(strike: Strike) -> None:
+    """Power goes as a client hears its answer, the next one or one of those after it: what it was told has to hold."""
+    left = strike.rng.choice((1, 2, 5, 15))
+
+    def told() -> None:
+        nonlocal left
+        left -= 1
+        node = strike.node()
+        if left > 0:
+            coverage.wait(coverage.TOLD, told)
+        elif node.alive and not strike.universe.quiet:
+            most_ns = strike.rng.choice((2, 100 * US, 2 * MS))
+            strike.later(1, most_ns, _cut_power, strike, node, node.process, "as a client was told")
+
+    coverage.wait(coverage.TOLD, told)
+
+
+def flicker(strike: Strike) -> None:
+    """A disk without room, with some, without, ...: behind what is refused the next one is taken."""
+    node, until_ns = strike.node(), strike.world.now + strike.rng.randrange(100 * MS, 3 * NS)
+    most_ns = strike.rng.choice((2 * MS, 20 * MS, 200 * MS))
+    strike.tell("flickering disk", node.name, node.process)
+
+    def turn() -> None:
+        node.disk.full = strike.world.now < until_ns and not (node.disk.full or strike.universe.quiet)
+        node.explained_ns = strike.world.now + NS
+        if strike.world.now < until_ns:
+            strike.later(1, most_ns, turn)
+
+    turn()
+
+
 def fill_at(strike: Strike) -> None:
     _aim(strike, lambda strike, node, process: _fill(strike, node, 1 * MS, 100 * MS))
 
 
 USUAL = (
     kill, cut_power, stop_cleanly, freeze, reset, fill_disk, slow_disk, break_flush, step_date, kill_client, freeze_client,
-    slow_net, slow_call, kill_at, cut_at, stall_at, fill_at,
+    slow_net, slow_call, kill_at, cut_at, stall_at, fill_at, cut_when_told, flicker,
 )  # fmt: skip
 OF_A_PAIR = (promote, promote, lose_leader, lose_leader, lose_both)
 KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill)}

@@ -32,6 +32,7 @@ class Node:
         self.role: Any = None
         self.up = False
         self.skew_ms = 0
+        self.explained_ns = 0  # until when a start may fail for want of room
 
     @property
     def alive(self) -> bool:
@@ -131,4 +132,5 @@ class Node:
     @property
     def _may_fail(self) -> bool:
         """Whether its disk explains an end."""
-        return bool(self.disk.full or self.disk.broken_flush)
+        lately = self.world.now < self.explained_ns
+        return bool(self.disk.full or self.disk.broken_flush or lately)

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation import coverage
 from tests.simulation.kafka import Gone, Kafka
 from tests.simulation.kafka.codes import RETRIABLE
+from tests.simulation.knobs import VALUES
 
 if TYPE_CHECKING:
     from tests.simulation.promises import History, Write
@@ -40,11 +42,12 @@ class Actor:
         await asyncio.sleep(self.rng.uniform(least, most))
 
     def data(self, write: Write) -> tuple[bytes, bytes | None]:
-        size = self.rng.choice((0, 10, 100, 100, 1500, 5000))
+        size = self.rng.choice(VALUES[self.universe.plan.values])
         return (b"k%d" % (write.value % 5), b"%d." % write.value + b"x" * size)
 
     def tell(self, *what: object) -> None:
         self.world.log(self.process.name, *what)
+        coverage.passed(coverage.TOLD)
 
     async def run(self) -> None:
         while not self.over:

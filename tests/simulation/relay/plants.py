@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TURN, OWNER, START = "owner.turn", "owner.owner", "owner.take_over"
 RESULT = "            ended.result()\n"
-RELAY: dict[str, tuple[str, str, str]] = {
+PACKAGE, KINDS = "waterclock.relay.", ("relay",)
+TABLE: dict[str, tuple[str, str, str]] = {
     "relay-settled-forgotten": (
         TURN, '(State.DELIVERED, self._rows["origin"]), *', '(State.DELIVERED, self._rows["origin"][:0]), *'),
     "relay-fenced-late": (START, "self.ask, self.fence, self.find_ends,", "self.ask, self.find_ends, self.fence,"),
