@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int, nargs="?", default=1)
-    parser.add_argument("--seconds", type=float, default=6, help="of faults; 0: each seed has its own")
+    parser.add_argument("--seconds", type=float, help="of faults; 0: each seed has its own")
     parser.add_argument("--cpu-seconds", type=float, default=float("inf"), help="no new universe after these")
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
@@ -95,12 +95,13 @@ def plans(told: argparse.Namespace) -> Iterator[Plan]:
     seeds = range(told.seed, told.seed + told.count)
     names = tuple(told.workloads.split(",")) if told.workloads else ()
     if told.kind:
-        drawn = (universes.draw(seed, universes.of(seed, told.kind.split(",")), faults=kinds) for seed in seeds)
-        yield from (one.only(names) if names else one for one in drawn)
+        for seed in seeds:
+            yield universes.draw(seed, universes.of(seed, told.kind.split(",")), told.seconds or 0, kinds, names)
         return
     named = {"mixed": told.mixed, "past_known": told.past_known}
     for seed in seeds:
-        drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        seconds = 6 if told.seconds is None else told.seconds
+        drawn = plan.draw(seed, pair=told.pair, seconds=seconds, kinds=kinds, **named)
         drawn = damaged.plan_of(drawn) if told.damaged else drawn
         yield drawn.only(names) if names else drawn
 

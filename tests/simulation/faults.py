@@ -171,7 +171,7 @@ def _fill(strike: Strike, node: Node, least_ns: int, most_ns: int) -> None:
     if not node.disk.full:
         strike.tell("full disk", node.name, node.process)
         node.disk.full = True
-        node.explained_ns = strike.world.now + most_ns + NS
+        node.fills(strike.world.now + most_ns)
         strike.later(least_ns, most_ns, node.has_room)
 
 
@@ -268,7 +268,7 @@ def _aim(strike: Strike, deed: Callable[[Strike, Node, Any], None]) -> None:
     def passing() -> None:
         nonlocal left
         process = strike.world.thread.process
-        node = next((one for one in strike.universe.nodes if one.process is process), None)
+        node = next((one for one in strike.universe.machines if one.process is process), None)
         left -= 1
         if left > 0 or node is None:
             coverage.wait(strike.fault.mark, passing)
@@ -293,7 +293,7 @@ def slow_call(strike: Strike) -> None:
     """A system call to come takes long, while the other threads go on."""
     node = strike.node()
     if node.alive:
-        node.process.doom_at = strike.rng.choice((None, *RARE))
+        node.process.doom_at = strike.rng.choice((None, "fsync before", "fsync before", *RARE))
         _doom(strike, node, _hold, strike.rng.choice((1, 3, 10, 30)))
 
 
@@ -343,7 +343,7 @@ def flicker(strike: Strike) -> None:
 
     def turn() -> None:
         node.disk.full = strike.world.now < until_ns and not (node.disk.full or strike.universe.quiet)
-        node.explained_ns = strike.world.now + NS
+        node.fills(strike.world.now)
         if strike.world.now < until_ns:
             strike.later(1, most_ns, turn)
 

@@ -29,10 +29,9 @@ def of(seed: int, kinds: Sequence[str]) -> str:
     return kinds[seed % len(kinds)]
 
 
-def draw(seed: int, kind: str, seconds: float = 0, faults: Sequence[str] = ()) -> Plan:
+def draw(seed: int, kind: str, seconds: float = 0, faults: Sequence[str] = (), workloads: Sequence[str] = ()) -> Plan:
     """A universe of the kind; `seconds`: 0 for as many as the seed says."""
     words = dict(KINDS[kind])
-    is_damaged, names = words.pop("damaged", False), words.pop("workloads", ())
-    drawn = plan.draw(seed, seconds=seconds, kinds=faults, **words)
-    drawn = damaged.plan_of(drawn) if is_damaged else drawn
-    return drawn.only(names) if names else drawn
+    is_damaged = words.pop("damaged", False)
+    drawn = plan.draw(seed, seconds=seconds, kinds=faults, **{"workloads": tuple(workloads), **words})
+    return damaged.plan_of(drawn) if is_damaged else drawn

@@ -43,6 +43,8 @@ FLUSHES: dict[str, tuple[int, int]] = {
 }
 NETS: dict[str, tuple[int, int]] = {"usual": (20 * US, 2 * MS), "near": (5 * US, 50 * US), "far": (1 * MS, 30 * MS)}
 
+PACES: dict[str, float] = {"usual": 1, "eager": 0.03}
+
 
 def draw(stream: Callable[[str], Random]) -> dict[str, int]:
     """Each its own; in a quarter of the universes all of them the smallest. Half of the log's room holds a frame."""

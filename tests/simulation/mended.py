@@ -5,6 +5,10 @@ from __future__ import annotations
 from tests.simulation.plant import BROKER, Plant, one
 from tests.simulation.planting import Edit
 
+REMOVED = """shutil.rmtree(left.pop(), ignore_errors=True)
+            if not left:
+                flush_folder(self._folder)
+"""
 MENDED: dict[str, Plant] = {
     "short-write-put-back": one(
         "log.replay", "            write_all(segment.fd, data, at)", "            os.pwrite(segment.fd, data, at)"
@@ -91,4 +95,83 @@ MENDED: dict[str, Plant] = {
         'await self.keep([Entry("self", known, self._read)])',
         "pass",
     )._replace(kinds=("pair",)),
+    "topic-back": Plant(
+        (
+            Edit(
+                BROKER + "folder.making",
+                REMOVED,
+                REMOVED.replace("                flush_folder(self._folder)", "                pass"),
+            ),
+            Edit(
+                BROKER + "folder.inventory",
+                "            flush_folder(self._folder)  # before",
+                "            pass  # before",
+            ),
+        ),
+        workloads=("lives",),
+    ),
+    "start-after-its-files": Plant(
+        (
+            Edit(
+                BROKER + "upkeep",
+                "        partition.memo.save()  # before its files",
+                "        pass  # before its files",
+            ),
+        ),
+        workloads=("retention",),
+    ),
+    "row-stays": one("log.segment", "        self.index.forget(size)\n", ""),
+    "aborted-unnamed": one("api.fetch", "aborted = partition.aborted.between(wanted.offset, upto)", "aborted = []"),
+    "deletion-alone": Plant(
+        (
+            Edit(
+                BROKER + "replication.replicas",
+                "return state is None or state.start >= offset or not (state.in_sync or self.refused(partition))",
+                "return True",
+            ),
+        ),
+        ("pair",),
+        ("deletions",),
+    ),
+    "snapshot-behind-the-end": one(
+        "log.removal", "    snapshot.drop_after(partition.folder, end, os.listdir(partition.folder))\n", "", "pair"
+    ),
+    "journal-undone": one(
+        "follower",
+        "        await self.replica.catch_up()\n        await self.replica.flush()",
+        "        await self.replica.flush()",
+        "pair",
+    ),
+    "right-unstored": Plant(
+        (
+            Edit(
+                BROKER + "security.authorizer",
+                "self._store.commit([Entry(NAMESPACE, acl.key(), value) for acl in acls], kept)",
+                "self._store.commit([Entry(NAMESPACE, acl.key(), value) for acl in acls if wanted], kept)",
+            ),
+        ),
+        workloads=("rights",),
+    ),
+    "given-twice": Plant(
+        (
+            Edit(
+                BROKER + "groups.consumer",
+                "after = reconcile(member, self.target_epoch, target, self.free, has)",
+                "after = reconcile(member, self.target_epoch, target, lambda part: True, has)",
+            ),
+        ),
+        workloads=("groups",),
+    ),
+    "store-sum-unlooked": one(
+        "store.file",
+        "return (start + length, number) if summed == checksum else (0, 0)",
+        "return (start + length, number)",
+        "damaged",
+    ),
+    "snapshot-sum-unlooked": one(
+        "log.snapshot",
+        "if form == FORM and crc == _checksum(offset, raw[head:], folder):",
+        "if form == FORM:",
+        "damaged",
+    ),
 }

@@ -76,6 +76,10 @@ class Node:
         self.universe.struck.append(Struck(0, self.world.now, what, self.name, ""))
         self.start()
 
+    def fills(self, until_ns: int) -> None:
+        """Its disk is full, until then at most: an end soon behind is explained."""
+        self.explained_ns = until_ns + NS
+
     def has_room(self) -> None:
         self.disk.full = False
         self.world.log(self.name, "room again")

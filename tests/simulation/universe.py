@@ -43,6 +43,7 @@ class Universe:
     """What a plan says, in one world."""
 
     rng: Random  # of the workload that begins or is verified
+    relays: Any = None  # relay/workload.py
 
     def __init__(self, plan: Plan, trace: IO[str] | None = None) -> None:
         self.plan = plan
@@ -66,6 +67,11 @@ class Universe:
     @property
     def workloads(self) -> list[Workload]:
         return [one for one in WORKLOADS if one.name in self.plan.workloads]
+
+    @property
+    def machines(self) -> list[Any]:
+        """Brokers' and relays'."""
+        return [*self.nodes, *(self.relays.nodes if self.relays is not None else ())]
 
     @property
     def ends_rise(self) -> bool:

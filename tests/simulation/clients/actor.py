@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation import coverage
 from tests.simulation.kafka import Gone, Kafka
 from tests.simulation.kafka.codes import RETRIABLE
-from tests.simulation.knobs import VALUES
+from tests.simulation.knobs import PACES, VALUES
 
 if TYPE_CHECKING:
     from tests.simulation.promises import History, Write
@@ -40,6 +40,10 @@ class Actor:
 
     async def pause(self, least: float = 0.01, most: float = 0.3) -> None:
         await asyncio.sleep(self.rng.uniform(least, most))
+
+    async def between(self, most: float) -> None:
+        """Two pieces of work: who is eager goes on almost at once."""
+        await self.pause(0.0002, most * PACES[self.universe.plan.pace])
 
     def data(self, write: Write) -> tuple[bytes, bytes | None]:
         size = self.rng.choice(VALUES[self.universe.plan.values])
