@@ -5,6 +5,7 @@
     SEED --shrink FILE                      its first failure, cut down to what still fails; the plan goes into the file
     attack --minutes N --json FILE          seeds on all cores
     ledger                                  how soon each plant is found
+    reached                                 which rare branches of the product universes pass
 
 Rule 1: nothing of the broker is imported before the plants are in.
 """
@@ -18,7 +19,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import attack, ledger, planting
+from tests.simulation import attack, ledger, planting, reached
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["ledger"]:
         return ledger.main(arguments[1:])
+    if arguments[:1] == ["reached"]:
+        return reached.main(arguments[1:])
     if arguments[:1] == ["attack"]:
         return attack.main(arguments[1:])
     return run(arguments)

@@ -2,6 +2,7 @@
 
     ledger --json FILE              all of them; each goes into the file as it is found. Called again it goes on from there
     ledger --json FILE --again      what was not found, or has changed, from the first seed on
+    ledger --json FILE --check      what was found is run again by its command, and looked for anew if that shows nothing
     ledger --json FILE --table      the table alone
 
 Rule 1: what a plant's universe shows without it is no proof of it: a history counts if it is clean without the plant. One
@@ -32,10 +33,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cpu-seconds", type=float, default=300, help="for each")
     parser.add_argument("--json", help="a file for what was found, and of what was found before")
     parser.add_argument("--again", action="store_true", help="look for those that were not found once more")
+    parser.add_argument("--check", action="store_true", help="run what was found again")
     parser.add_argument("--table", action="store_true", help="show what stands in the file")
     told = parser.parse_args(arguments)
     path = Path(told.json) if told.json else None
     rows: dict[str, Row] = {one["plant"]: one for one in json.loads(path.read_text())} if path and path.exists() else {}
+    if told.check:
+        rows = {name: one for name, one in rows.items() if name in PLANTS and holds(one)}
     if not told.table:
         for name in open_ones(told.names or [*PLANTS], rows, told.cpu_seconds, told.again):
             rows[name] = row(name, told.seed, told.cpu_seconds, None if told.again else rows.get(name))
@@ -63,6 +67,15 @@ def is_open(known: Row | None, text: int, cpu_s: float, again: bool) -> bool:
 def text_of(name: str) -> int:
     """What tells one text of a plant from another."""
     return zlib.crc32(repr(PLANTS[name]).encode())
+
+
+def holds(known: Row) -> bool:
+    """Whether a row's command shows what it says."""
+    if known["seed"] is None:
+        return True
+    shown: list[str] = _run(*known["command"].removeprefix(COMMAND).split())["shown"]
+    print(f"{known['plant']:28} {', '.join(shown) or 'shows nothing any more'}", flush=True)
+    return bool(shown)
 
 
 def row(name: str, first: int, cpu_s: float, known: Row | None = None) -> Row:
