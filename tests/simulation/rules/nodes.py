@@ -31,7 +31,11 @@ from waterclock.streaming.topics import fetcher
 
 STEPS = ("planned", "put", "put done", "stepped", "taken", "begun", "looked", "written", "committed", "noted", "opened",
          "fenced")  # fmt: skip
-TAKEN_OVER = ("another run took the checkpoint over", "another run has taken the checkpoint", "another run has the checkpoint")
+TAKEN_OVER = (
+    "another run took the checkpoint over",
+    "another run has taken the checkpoint",
+    "another run has the checkpoint",
+)
 AWAY = ("no broker answers", "There is no Kafka", "Kafka does not")  # words of EnvironmentMissing
 
 

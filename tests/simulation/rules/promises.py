@@ -102,7 +102,9 @@ def row_of(value: bytes) -> Row | None:
 def check(world: Any, wanted: Expected, found: Found) -> None:
     """Hold what a sink holds against what is wanted."""
     for batch in sorted({*wanted.results, *found.results}):
-        _check_batch(world, f"batch {batch} in {found.sink}", wanted.results.get(batch, []), found.results.get(batch, []))
+        _check_batch(
+            world, f"batch {batch} in {found.sink}", wanted.results.get(batch, []), found.results.get(batch, [])
+        )
     if Counter(wanted.letters) != Counter(found.letters):
         world.problem("letters", f"{found.sink} has {_less(found.letters, wanted.letters)}, lacks "
                       f"{_less(wanted.letters, found.letters)}")  # fmt: skip

@@ -157,5 +157,3 @@ class Query:
         if place.exists():
             raise ConcurrentUpdate(f"{log}/{self.number} is there: multiple streaming jobs detected")
         place.write_whole(text.encode())
-
-

@@ -16,7 +16,7 @@ from typing import Any
 from tests.rules.oracle import Expectation, Out, Spec
 from tests.simulation.confluent.records import Record, encoded
 from tests.simulation.confluent.requests import Kafka, ask, ms
-from tests.simulation.relay.workload import everything, make, until_done
+from tests.simulation.confluent.topics import make, until_done, whole
 from tests.simulation.rules.promises import Expected, Found, check
 from tests.simulation.rules.senders import CLOSING, HEARTBEAT, INPUT, Events, S, Sender, us_of
 from waterclock.simulation.world import MS, NS
@@ -109,9 +109,7 @@ class SimulatedRules:
 
         columns = {"key": "string", "time": "timestamp", "id": "string", "number": "long", "type": "string",
                    "deliver": "timestamp", "promised": "timestamp", "amount": "long"}  # fmt: skip
-        return topics(
-            "simulated:9092", [INPUT], columns=columns, per_batch=self.per_batch, on_loss=self.on_loss
-        )
+        return topics("simulated:9092", [INPUT], columns=columns, per_batch=self.per_batch, on_loss=self.on_loss)
 
     async def begin(self, kafka: Kafka) -> None:
         await until_done(lambda: make(kafka, INPUT, self.inputs))
@@ -147,7 +145,7 @@ class SimulatedRules:
         until = self.world.now + PATIENCE_NS
         while not any(node.is_done for node in self.nodes) and self.world.now < until:
             await asyncio.sleep(1)
-        log = {number: await everything(kafka, (INPUT, number)) for number in range(self.inputs)}
+        log = {number: (await whole(kafka, (INPUT, number))).records for number in range(self.inputs)}
         wanted = Expected(self.spec, self.spec_delay, log, self._cuts())
         self.world.log("verified", len(wanted.results), sorted(wanted.totals.items()))
         if not any(node.is_done for node in self.nodes):
@@ -179,13 +177,15 @@ class SimulatedRules:
 
         results: dict[int, list[Out]] = {}
         for number in range(self.partitions):
-            for record in await everything(kafka, (RESULTS, number)):
+            for record in (await whole(kafka, (RESULTS, number))).records:
                 row = json.loads(record.value or b"")
                 _add(results, row["batch_id"], row)
-        letters = [json.loads(r.value or b"") for r in await everything(kafka, (f"{RESULTS}_dead_letters", 0))]
-        marks = [r for r in await everything(kafka, (f"{RESULTS}_batches", 0)) if (r.key or b"").startswith(b"query")]
+        letters = [json.loads(r.value or b"") for r in (await whole(kafka, (f"{RESULTS}_dead_letters", 0))).records]
+        marks = [r for r in (await whole(kafka, (f"{RESULTS}_batches", 0))).records if (r.key or b"").startswith(b"query")]
         last = json.loads(marks[-1].value or b"") if marks else {"batch_id": -1, "totals": {}}
-        return Found("the topic", results, [(one["file"], one["line"]) for one in letters], last["totals"], last["batch_id"])
+        return Found(
+            "the topic", results, [(one["file"], one["line"]) for one in letters], last["totals"], last["batch_id"]
+        )
 
     def _in_sqlite(self) -> Found:
         import sqlite3
@@ -230,5 +230,3 @@ async def begin(universe: Any) -> None:
 async def verify(universe: Any, kafka: Kafka) -> None:
     """In peace: all that was read came out once, as the rules say."""
     await universe.rules.verify(kafka)
-
-
