@@ -85,6 +85,7 @@ class Steps(Publisher):
 
     def __init__(self, process: CaptureProcess, target: Target) -> None:
         self._process, self._promises = process, process.node.promises
+        self._storing: Position | None = None
         super().__init__(target, NAME, clock=Clock(process))
         self._promises.began(process, self.stored)
 
@@ -107,7 +108,8 @@ class Steps(Publisher):
         self._process.step("finish")
         asked_ns = world().now
         super().finish()
-        self._promises.committed(self._process, self._storing, asked_ns)
+        if self._storing is not None:
+            self._promises.committed(self._process, self._storing, asked_ns)
         self._process.step("finished")
 
 
