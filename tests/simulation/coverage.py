@@ -176,7 +176,7 @@ _OF_CDC: dict[str, dict[str, str]] = {
         "a capture truncates": "                chosen = range(partitions)\n",
         "a capture cannot read its position": '        raise EnvironmentMissing(f"The position in',
         "a capture is overtaken": "            raise UsageError(_overtaken(",
-        "a capture is fenced": "        return Fenced(",
+        "a capture is fenced": "        return NameLost(",
     },
 }
 OF_CAPTURES = {
