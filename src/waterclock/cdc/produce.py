@@ -307,7 +307,7 @@ def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
         )
     if meaning is Meaning.FENCED:
         return NameLost(_overtaken(name))
-    return ConnectionLost(f"Kafka did not take the changes: {error.str()}.")
+    return ConnectionLost(f"Kafka did not take the changes: {words_of(error)}.")
 
 
 def _overtaken(name: str) -> str:

@@ -9,7 +9,8 @@ SENDS, KEPT = (
     "self.__dict__.setdefault('_kept', [])",
 )
 STORED = "            position = publisher.stored or"
-CAPTURE: dict[str, tuple[tuple[str, str, str], ...]] = {
+PACKAGE, KINDS = "waterclock.", ("capture",)
+TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "capture-position-apart": ((
         KAFKA, BOTH, f"        if self._producer.is_open:\n            self.finish()\n{BOTH}"),),
     "capture-position-first": (

@@ -67,6 +67,9 @@ class Consumer:
         for one in places:
             self._places.pop((one.topic, one.partition), None)
 
+    def unassign(self) -> None:
+        self._places.clear()
+
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*place) for place in self._places]
 
