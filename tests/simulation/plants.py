@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tests.simulation.planting import Edit
 from tests.simulation.relay.plants import RELAY
+from tests.simulation.rules.plants import RULES
 
 B = "waterclock.broker."
 
@@ -190,4 +191,8 @@ OF_RELAYS = {
     name: Plant((Edit("waterclock.relay." + module, old, new),), workloads="relay")
     for name, (module, old, new) in RELAY.items()
 }
-PLANTS = USUAL | MENDED | OF_RELAYS
+OF_RULES = {
+    name: Plant((Edit("waterclock." + module, old, new),), workloads="rules")
+    for name, (module, old, new) in RULES.items()
+}
+PLANTS = USUAL | MENDED | OF_RELAYS | OF_RULES
