@@ -158,7 +158,32 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a lease is lost": "        self._until_ns, self._lost = -1, True\n",
     },
 }
-MARKS = {name: (B + module, line) for module, marks in _BY_MODULE.items() for name, line in marks.items()}
+_OF_CDC: dict[str, dict[str, str]] = {
+    "capture": {
+        "a capture commits a part": "            self._commit(self._source.position()._replace(rows",
+        "a capture keeps where it began": "                    publisher.commit(position)\n",
+        "a capture survives a break": "                self._lost(error)\n",
+        "a capture gives up": "                    raise ConnectionLost(str(error)) from None\n",
+        "a capture hears a signal": "                raise KeyboardInterrupt\n",
+        "a capture was within what is bad": "            return self._source.position().place\n",
+        "a capture delivers what is before": "                refusal, end, self._undelivered = error",
+        "a capture asks whether another is there": "            self._fenced.refuse_if_overtaken()\n",
+        "a capture puts letters aside": '            log.warning("%s put aside, unreadable',
+    },
+    "produce": {
+        "a capture makes a topic": "            self._admin.make(topic, wanted)\n",
+        "a capture meets a table": "            topic = self._names.of(database, table)\n",
+        "a capture truncates": "                chosen = range(partitions)\n",
+        "a capture cannot read its position": '        raise EnvironmentMissing(f"The position in',
+        "a capture is overtaken": "            raise UsageError(_overtaken(",
+        "a capture is fenced": "        return Fenced(",
+    },
+}
+OF_CAPTURES = {
+    name: ("waterclock.cdc." + module, line) for module, marks in _OF_CDC.items() for name, line in marks.items()
+}
+OF_BROKERS = {name: (B + module, line) for module, marks in _BY_MODULE.items() for name, line in marks.items()}
+MARKS = OF_BROKERS | OF_CAPTURES
 """Each mark's module, and how the statement begins that it stands before."""
 _passed: Counter[str] = Counter()
 _waiting: dict[str, list[Callable[[], None]]] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Fault
     from tests.simulation.universe import Universe
 
-MARKS = sorted(coverage.MARKS)
+MARKS = sorted(coverage.OF_BROKERS)
 RARE = (
     "rename", "rename after", "unlink", "truncate", "ftruncate", "fallocate", "mkdir", "open", "fsync before",
     "fsync after",

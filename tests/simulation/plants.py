@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.simulation.capture.plants import CAPTURE
 from tests.simulation.planting import Edit
 from tests.simulation.relay.plants import RELAY
 
@@ -190,4 +191,8 @@ OF_RELAYS = {
     name: Plant((Edit("waterclock.relay." + module, old, new),), workloads="relay")
     for name, (module, old, new) in RELAY.items()
 }
-PLANTS = USUAL | MENDED | OF_RELAYS
+OF_CAPTURES = {
+    name: Plant(tuple(Edit(f"waterclock.{module}", old, new) for module, old, new in edits), workloads="capture")
+    for name, edits in CAPTURE.items()
+}
+PLANTS = USUAL | MENDED | OF_RELAYS | OF_CAPTURES

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.capture import workload as capture
 from tests.simulation.clients import compaction, groups, lives, log, rights, trimming
 from tests.simulation.kafka import Kafka
 from tests.simulation.relay import workload as relay
@@ -35,5 +36,6 @@ WORKLOADS = (
     Workload("lives", 0.2, lives.begin, lives.verify),
     Workload("rights", 0.15, rights.begin, rights.verify, rights.SETTINGS),
     Workload("groups", 0.25, groups.begin, groups.verify, groups.SETTINGS),
+    Workload("capture", 0.1, capture.begin, capture.verify),
     Workload("relay", 0.1, relay.begin, relay.verify),  # the last one: the date jumps
 )

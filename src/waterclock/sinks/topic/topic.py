@@ -34,7 +34,7 @@ from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client, Remedies, committed
-from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
+from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.sinks.base import Batch, LastBatch
@@ -313,11 +313,11 @@ class TopicSink:
             producer.close()
 
     def _error_of(self, error: KafkaError) -> WaterclockError:
-        sentence = f"{self.describe()} could not be written: {error.str()}"
+        sentence = f"{self.describe()} could not be written: {words_of(error)}"
         if verdict_of(error) is not Verdict.AGAIN:
             return UsageError(f"{sentence}. Look at the topics, and at [sink.client]")
         if meaning_of(error) is Meaning.FENCED:
-            return SinkLost(f"another writer has taken {self.describe()} over: {error.str()}")
+            return SinkLost(f"another writer has taken {self.describe()} over: {words_of(error)}")
         return SinkLost(sentence)
 
     # Records ---------------------------------------------------------------------------------------------------
