@@ -76,9 +76,7 @@ class Thread:
             return
         here.thread = self
         loop = self.loop
-        if loop is None:
-            self._greenlet.switch()
-        elif here.loop is loop and not ONE_TASK:
+        if loop is None or (here.loop is loop and not ONE_TASK):
             self._greenlet.switch()
         else:
             self._resume_loop(loop)

@@ -116,6 +116,11 @@ class World:
         if self.trace is not None:
             self.trace.write(line)
 
+    def remark(self, *what: object) -> None:
+        """A line that stands in the trace alone."""
+        if self.trace is not None:
+            self.trace.write(f"{self.now} {' '.join(map(str, what))}\n")
+
     @property
     def digest(self) -> hashlib.blake2b:
         """The hash of all lines so far."""
