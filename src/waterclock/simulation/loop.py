@@ -48,7 +48,11 @@ class CheapTimer(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None  # it stays in the heap until its moment, and keeps nothing alive
+        self._callback, self._args = _nothing, ()  # it stays in the heap until its moment, and keeps nothing alive
+
+
+def _nothing() -> None:
+    """What was to be called, of who is cancelled."""
 
 
 class HasFd(Protocol):
