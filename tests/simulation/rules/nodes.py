@@ -12,7 +12,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.relay import nodes as of_relays
+from tests.simulation.confluent import door
 from tests.simulation.relay.nodes import _rest
 from tests.simulation.rules import places, sinks
 from tests.simulation.rules.spark import IDLE_S, ConcurrentUpdate, Query, Session
@@ -60,7 +60,7 @@ def _forget() -> None:
 
 def install() -> None:
     """The simulated world where the pipeline meets Python's own."""
-    of_relays.install()
+    door.install()
     for module in (admin, client, transactions, topic_sink, pipelines, owner):
         module.SystemClock = Here
     _kept.cache_clear = _forget  # type: ignore[attr-defined]
@@ -203,7 +203,8 @@ class RulesNode:
         process = self.process
         assert process is not None
         if self.rng.random() < 0.2:
-            return deed(process, "now")
+            deed(process, "now")
+            return
         process.doom_at = self.rng.choice(STEPS)
         process.doom = self.rng.choice((1, 1, 2, 5))
         process.doomed = partial(deed, process)

@@ -181,7 +181,9 @@ class SimulatedRules:
                 row = json.loads(record.value or b"")
                 _add(results, row["batch_id"], row)
         letters = [json.loads(r.value or b"") for r in (await whole(kafka, (f"{RESULTS}_dead_letters", 0))).records]
-        marks = [r for r in (await whole(kafka, (f"{RESULTS}_batches", 0))).records if (r.key or b"").startswith(b"query")]
+        marks = [
+            r for r in (await whole(kafka, (f"{RESULTS}_batches", 0))).records if (r.key or b"").startswith(b"query")
+        ]
         last = json.loads(marks[-1].value or b"") if marks else {"batch_id": -1, "totals": {}}
         return Found(
             "the topic", results, [(one["file"], one["line"]) for one in letters], last["totals"], last["batch_id"]
