@@ -5,7 +5,18 @@ from collections import Counter
 from hypothesis import given
 
 from tests.rules.oracle import FOREVER, Oracle, Row, Spec
-from tests.rules.test_properties import Stream, batches, build, cuts, few, keyed, run_in_batches, settled, specs, streams
+from tests.rules.test_properties import (
+    Stream,
+    batches,
+    build,
+    cuts,
+    few,
+    keyed,
+    run_in_batches,
+    settled,
+    specs,
+    streams,
+)
 from waterclock.rules.engine import Engine
 
 

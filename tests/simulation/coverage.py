@@ -180,7 +180,9 @@ _OF_RULES: dict[str, dict[str, str]] = {
         "a lease is held by another run": "                raise self._refused(holder)\n",
         "a run was taken over": '            raise UsageError(\n                f"another run has taken the checkpoint',
     },
-    "spark.checkpoint.reads": {"a note was written over": "        return StateMismatch(\n            f\"the checkpoint's file"},
+    "spark.checkpoint.reads": {
+        "a note was written over": "        return StateMismatch(\n            f\"the checkpoint's file"
+    },
     "streaming.state.bucket": {"keys go to rest": "            self._pages.add(all_awake.states"},
 }
 MARKS = {name: (B + module, line) for module, marks in _BY_MODULE.items() for name, line in marks.items()}

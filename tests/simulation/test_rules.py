@@ -36,7 +36,8 @@ def test_a_seed_with_rules_has_one_history_alone_and_among_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "plant", ["rules-applied-unseen", "rules-watermark-early", "rules-mark-in-another-transaction", "rules-aborted-read"]
+    "plant",
+    ["rules-applied-unseen", "rules-watermark-early", "rules-mark-in-another-transaction", "rules-aborted-read"],
 )
 def test_what_is_planted_in_a_pipeline_is_found(plant: str) -> None:
     found = run("1000", "40", "--plant", plant, "--until-found")

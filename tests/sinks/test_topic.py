@@ -106,7 +106,9 @@ def test_what_the_broker_does_not_know_just_now_is_not_taken_for_empty(
 def test_a_first_start_that_was_killed_leaves_nothing_that_keeps_the_next_one_away(store: TopicStore) -> None:
     # what it had begun was thrown away, and the offsets that were left looked like the records of somebody else, for ever
     for part in ("", "_dead_letters", "_batches"):
-        store.admin().make(store.named("results") + part, 1, {"cleanup.policy": "compact"} if part == "_batches" else {})
+        store.admin().make(
+            store.named("results") + part, 1, {"cleanup.policy": "compact"} if part == "_batches" else {}
+        )
     settings = {"bootstrap.servers": store.servers, "transactional.id": f"waterclock-sink-{store.named('results')}"}
     killed, next_one = Producer(settings), Producer(settings)
     killed.init_transactions(10)

@@ -26,12 +26,17 @@ from waterclock.sinks.topic import topic as topic_sink
 from waterclock.spark import pipeline as pipelines
 from waterclock.spark.checkpoint import owner
 from waterclock.spark.kafka import datasource
+from waterclock.spark.packing import operator
 from waterclock.streaming.places import place
 from waterclock.streaming.topics import fetcher
 
 STEPS = ("planned", "put", "put done", "stepped", "taken", "begun", "looked", "written", "committed", "noted", "opened",
          "fenced")  # fmt: skip
-TAKEN_OVER = ("another run took the checkpoint over", "another run has taken the checkpoint", "another run has the checkpoint")
+TAKEN_OVER = (
+    "another run took the checkpoint over",
+    "another run has taken the checkpoint",
+    "another run has the checkpoint",
+)
 AWAY = ("no broker answers", "There is no Kafka", "Kafka does not")  # words of EnvironmentMissing
 
 
@@ -61,6 +66,8 @@ def install() -> None:
         module.SystemClock = Here
     _kept.cache_clear = _forget  # type: ignore[attr-defined]
     datasource.kept, place.HadoopPath = _kept, places.StoredPlace
+    # how Python's garbage is collected is the simulation's own matter; to count what is frozen would be a tenth of all
+    operator.gc = SimpleNamespace(disable=bool, enable=bool, freeze=bool, get_freeze_count=lambda: 1)
     owner.Event, owner.Thread, owner.uuid4 = Event, Thread, Uuid.uuid4
     owner.socket = SimpleNamespace(gethostname=lambda: world().running().process.name)
     owner.os = SimpleNamespace(getpid=lambda: 1)
@@ -199,7 +206,8 @@ class RulesNode:
         process = self.process
         assert process is not None
         if self.rng.random() < 0.2:
-            return deed(process, "now")
+            deed(process, "now")
+            return
         process.doom_at = self.rng.choice(STEPS)
         process.doom = self.rng.choice((1, 1, 2, 5))
         process.doomed = partial(deed, process)

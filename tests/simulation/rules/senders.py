@@ -151,7 +151,9 @@ class Events:
             return [(number, Record(0, 0, None, value_of(Row(None, max(self._at.values()))), []))]
         if kind in ("tombstone", "rubbish"):
             self._count += 1
-            value = None if kind == "tombstone" else rng.choice((b'{"key": "a"}', b"rubbish", b'{"key": 5, "time": "x"}'))
+            value = (
+                None if kind == "tombstone" else rng.choice((b'{"key": "a"}', b"rubbish", b'{"key": 5, "time": "x"}'))
+            )
             return [(number, Record(0, 0, b"x", value, []))]
         return self._event(rng)
 
@@ -164,7 +166,9 @@ class Events:
         row = Row(key, self._at[key], f"e{self._count}", self._numbers[key], rng.choice(TYPES), rng.choice(near),
                   rng.choice(near), rng.choice((None, 1, 2, 3)))  # fmt: skip
         number = KEYS.index(key) % self._partitions if self._by_key else rng.randrange(self._partitions)
-        copies = [(number, Record(0, 0, key.encode(), value_of(row), [])) for _ in range(rng.choice((1, 1, 1, 1, 0, 2)))]
+        copies = [
+            (number, Record(0, 0, key.encode(), value_of(row), [])) for _ in range(rng.choice((1, 1, 1, 1, 0, 2)))
+        ]
         if rng.random() < 0.2:
             self._later += copies
             return []

@@ -109,9 +109,7 @@ class SimulatedRules:
 
         columns = {"key": "string", "time": "timestamp", "id": "string", "number": "long", "type": "string",
                    "deliver": "timestamp", "promised": "timestamp", "amount": "long"}  # fmt: skip
-        return topics(
-            "simulated:9092", [INPUT], columns=columns, per_batch=self.per_batch, on_loss=self.on_loss
-        )
+        return topics("simulated:9092", [INPUT], columns=columns, per_batch=self.per_batch, on_loss=self.on_loss)
 
     async def begin(self, kafka: Kafka) -> None:
         await until_done(lambda: make(kafka, INPUT, self.inputs))
@@ -185,7 +183,9 @@ class SimulatedRules:
         letters = [json.loads(r.value or b"") for r in await everything(kafka, (f"{RESULTS}_dead_letters", 0))]
         marks = [r for r in await everything(kafka, (f"{RESULTS}_batches", 0)) if (r.key or b"").startswith(b"query")]
         last = json.loads(marks[-1].value or b"") if marks else {"batch_id": -1, "totals": {}}
-        return Found("the topic", results, [(one["file"], one["line"]) for one in letters], last["totals"], last["batch_id"])
+        return Found(
+            "the topic", results, [(one["file"], one["line"]) for one in letters], last["totals"], last["batch_id"]
+        )
 
     def _in_sqlite(self) -> Found:
         import sqlite3
@@ -230,5 +230,3 @@ async def begin(universe: Any) -> None:
 async def verify(universe: Any, kafka: Kafka) -> None:
     """In peace: all that was read came out once, as the rules say."""
     await universe.rules.verify(kafka)
-
-
