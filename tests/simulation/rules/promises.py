@@ -30,7 +30,7 @@ ORDERED: dict[str, Callable[[Out], Any]] = {
     "gaps": lambda one: one.kind == "gap" and one,
 }
 """What keeps its order within a key. Deadlines are held against it where rules go by time: of those that waited for an
-event behind a gap, the engine fires what was made before in front of what the event's release makes, whichever is due first."""
+event behind a gap, the engine fires what was made before in front of what the event's release makes, whichever is due."""
 YEAR_9999_US = us_of("9999-12-31T00:00:00Z")
 
 

@@ -2,7 +2,7 @@
 process may die, stand still, or let the others go on.
 
     topic     on the simulated broker
-    sqlite    a real file. That what was committed stays, and what was not is rolled back, is taken from SQLite as it is: who
+    sqlite    a real file. That what was committed stays, and the rest is rolled back, is taken from SQLite as it is: who
               is killed loses its connection. Another one's lock is waited for in virtual time
 """
 
