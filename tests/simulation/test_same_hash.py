@@ -15,7 +15,7 @@ pytest.importorskip("greenlet")
 pytest.importorskip("kio")
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-NEEDED = ("greenlet", "kio", "crc32c", "cramjam", "google-re2")
+NEEDED = ("greenlet", "kio", "crc32c", "cramjam", "google-re2", "confluent-kafka", "numpy")
 SEED, PAIR = 7, 12
 
 

@@ -47,12 +47,9 @@ class CheapTimer(asyncio.TimerHandle):
         self._when, self._scheduled = when, False
 
     def cancel(self) -> None:
+        """It stays in the heap until its moment, and keeps nothing alive."""
         self._cancelled = True
-        self._callback, self._args = _nothing, ()  # it stays in the heap until its moment, and keeps nothing alive
-
-
-def _nothing() -> None:
-    """What was to be called, of who is cancelled."""
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class HasFd(Protocol):
