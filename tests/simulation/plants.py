@@ -57,9 +57,7 @@ USUAL: dict[str, Plant] = {
         "return self.high",
     ),
     "markers-forgotten": one(
-        "transactions.restart",
-        "[p for p in coordinator.ending.partitions(record) if _concerns(record, p)]\n            for",
-        "[]\n            for",
+        "transactions.restart", "[p for p in coordinator.ending.partitions(r) if _concerns(r, p)]", "list[Partition]()"
     ),
     "answer-before-markers": one("transactions.markers", "        self.wait(waits, durable)", "        durable()"),
     "offsets-without-transaction": one(
