@@ -1,18 +1,19 @@
 """Bugs planted in the product's source as it is imported: what the simulation has to find. `--plant NAME`, `ledger`.
 
 A test sees that each still applies to the source of today. Those of mended.py were there once. A room of the simulation
-that has plants of its own has a plants.py: the PACKAGE that they are in, the KINDS of universes, the TABLE of (module, text
-that is there once, what stands there instead).
+that has plants of its own has a plants.py: the PACKAGE that they are in, the KINDS of universes, the TABLE of edits:
+each (module, text that is there once, what stands there instead).
 """
 
 from __future__ import annotations
 
+from tests.simulation.capture import plants as capture
 from tests.simulation.mended import MENDED
 from tests.simulation.plant import BROKER, Plant, one
 from tests.simulation.planting import Edit
 from tests.simulation.relay import plants as relay
 
-ROOMS = (relay,)
+ROOMS = (capture, relay)
 
 USUAL: dict[str, Plant] = {
     # an acknowledgement that comes too early
@@ -94,8 +95,8 @@ USUAL: dict[str, Plant] = {
     ),
 }
 OF_ROOMS = {
-    name: Plant((Edit(room.PACKAGE + module, old, new),), room.KINDS)
+    name: Plant(tuple(Edit(room.PACKAGE + module, old, new) for module, old, new in edits), room.KINDS)
     for room in ROOMS
-    for name, (module, old, new) in room.TABLE.items()
+    for name, edits in room.TABLE.items()
 }
 PLANTS = USUAL | MENDED | OF_ROOMS

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter, check, put_aside, stop
 from waterclock.clock import Clock
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, unstopped
 from waterclock.outside import os
 
 SCHEMES = {"mysql": "mysql", "mariadb": "mysql", "postgres": "postgres", "postgresql": "postgres"}
@@ -49,7 +49,7 @@ def database(text: str) -> Database:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{text!r} is no address: {error}.") from None
+        raise UsageError(f"{text!r} is no address: {unstopped(error)}.") from None
     kind = SCHEMES.get(parts.scheme)
     if kind is None or not parts.hostname or not parts.username:
         raise UsageError(
@@ -63,7 +63,7 @@ def database(text: str) -> Database:
     name = unquote(parts.path.strip("/"))
     if kind == "postgres" and not name:
         raise UsageError(
-            f"{text!r} names no database: a slot of PostgreSQL belongs to one. Write postgres://user@host/shop."
+            f"{text!r} names no database, and PostgreSQL is read one database at a time. Write postgres://user@host/shop."
         )
     return Database(kind, parts.hostname, port or _PORTS[kind], unquote(parts.username), name)
 
@@ -114,7 +114,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
             return Position(now())
         place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor).maria))
         since = None if place else began(login, maria)
-        why = f"Up to so many rows were written before the binlog begins{f' (after {place})' if place else ''}"
+        why = f"Rows of these tables may be older than the binlog{f', which begins after {place}' if place else ''}"
         check(answer(login, lambda cursor: older(cursor, wanted, since)), why, arguments.from_here)
         return Position(place)
 

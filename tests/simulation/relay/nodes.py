@@ -8,12 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.confluent.admin import AdminClient
-from tests.simulation.confluent.consumer import Consumer
-from tests.simulation.confluent.producer import Producer
 from tests.simulation.confluent.records import Record
 from waterclock.errors import EnvironmentMissing, WaterclockError
-from waterclock.kafka import library
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
 from waterclock.simulation import disk
 from waterclock.simulation.clocks import Clock
@@ -23,12 +19,6 @@ from waterclock.simulation.world import MS, NS, US
 FOLDER = Path("/data/relay")
 MOST_MS = 1_000_000  # Kafka refuses what is dated an hour ahead of its broker's clock, which may be 2,400 s off itself
 RARE = ("rename", "rename after", "unlink", "ftruncate", "open", "fsync before", "fsync after", "pwrite after")
-
-
-def install() -> None:
-    """The simulation's client behind the door of the product."""
-    for name, kind in {"AdminClient": AdminClient, "Consumer": Consumer, "Producer": Producer}.items():
-        setattr(library, name, kind)
 
 
 class RelayProcess(Process):

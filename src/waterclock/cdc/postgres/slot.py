@@ -27,7 +27,7 @@ from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
 from waterclock.cdc.source import COUNTED, Item, OlderRows, Refusal, SourceMark, TableFilter, sized, stop
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, unstopped
 from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
@@ -186,9 +186,12 @@ class SlotReader:
         self._check_slot(position.place)
         (end,) = self._one("select pg_current_wal_flush_lsn()::text")
         if lsn_number(end) < lsn_number(position.place):
+            where = self._asking.info
             raise UsageError(
-                f"Kafka has the changes up to {position.place}, and this server has written no further than {end}: it is "
-                "another one, or an older copy. Bring the target up to date by hand, and start anew under another --name."
+                f"Kafka has the changes up to {position.place}, and the server at {where.host}:{where.port} has "
+                f"written no further than {end}: the position holds for another server, or for this one before it was "
+                "copied back. Name the server that the capture began with; or bring the target up to date by hand, and "
+                "start anew under another --name."
             )
 
     def _check_published(self, wanted: TableFilter) -> None:
@@ -322,30 +325,27 @@ def _errors_of_postgres(slot: ReplicationSlot) -> Iterator[None]:
     except psycopg.OperationalError as error:
         if error.sqlstate is None and any(word in str(error) for word in _REFUSALS):
             raise UsageError(
-                f"PostgreSQL does not let this role in: {_line(error)}. Give the right role, database and password "
+                f"PostgreSQL does not let this role in: {unstopped(error)}. Give the right role, database and password "
                 "(--password-file, or PGPASSWORD)."
             ) from None
         if isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState):
             raise UsageError(
-                f"The slot {slot.name} cannot be read: {_line(error)}. If its WAL is gone (max_slot_wal_keep_size), "
+                f"The slot {slot.name} cannot be read: {unstopped(error)}. If its WAL is gone (max_slot_wal_keep_size), "
                 "bring the target up to date by hand, and start anew under another --name."
             ) from None
         if error.sqlstate is None and "connection failed" in str(error):
             raise EnvironmentMissing(
-                f"There is no PostgreSQL to talk to: {_line(error)}. Is it running there?"
+                f"There is no PostgreSQL to talk to: {unstopped(error)}. Is it running there?"
             ) from None
-        raise ConnectionLost(f"The connection to PostgreSQL broke: {_line(error)}.") from None
+        raise ConnectionLost(f"The connection to PostgreSQL broke: {unstopped(error)}.") from None
     except psycopg.DataError as error:
         raise UsageError(
-            f"PostgreSQL cannot send its changes as UTF-8: {_line(error)}. A database with the encoding SQL_ASCII holds "
+            f"PostgreSQL cannot send its changes as UTF-8: {unstopped(error)}. "
+            "A database with the encoding SQL_ASCII holds "
             "bytes of which nobody knows the character set: leave such tables out (--publication)."
         ) from None
     except psycopg.Error as error:
         raise UsageError(
-            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and must own "
+            f"PostgreSQL does not let its changes be read: {unstopped(error)}. The role needs REPLICATION, and must own "
             "the tables or be given a publication that exists (--publication)."
         ) from None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
