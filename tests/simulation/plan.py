@@ -99,7 +99,7 @@ def draw(
     """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults, `workloads`
     likewise."""
     pace = stream(seed, "pace").choice(("usual", *knobs.PACES))
-    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 2) if pace == "eager" else (0.5, 1, 2, 3, 5))
+    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 1.5) if pace == "eager" else (0.5, 1, 2, 3, 5))
     workloads = workloads or _workloads(seed)
     return Plan(
         seed,

@@ -57,7 +57,7 @@ async def readers(universe: Any) -> None:
 
 async def committer(universe: Any) -> None:
     await topics(universe)
-    for number in range(universe.rng.choice((1, 1, 2, 4))):  # what one commits goes to the disk with what others do
+    for number in range(universe.rng.choice((1, 1, 2, 3))):  # what one commits goes to the disk with what others do
         universe.spawn(Committer, f"committer-{number}")
 
 
