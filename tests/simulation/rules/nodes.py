@@ -12,7 +12,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.relay import nodes as of_relays
+from tests.simulation.confluent import door
 from tests.simulation.relay.nodes import _rest
 from tests.simulation.rules import places, sinks
 from tests.simulation.rules.spark import IDLE_S, ConcurrentUpdate, Query, Session
@@ -60,7 +60,7 @@ def _forget() -> None:
 
 def install() -> None:
     """The simulated world where the pipeline meets Python's own."""
-    of_relays.install()
+    door.install()
     for module in (admin, client, transactions, topic_sink, pipelines, owner):
         module.SystemClock = Here
     _kept.cache_clear = _forget  # type: ignore[attr-defined]
