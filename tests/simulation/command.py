@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", help="a file with the plan of the one universe")
     parser.add_argument("--trace", help="a file for every line of its history")
     parser.add_argument("--shrink", metavar="FILE", help="cut the first failure down, and put its plan there")
+    parser.add_argument("--shrink-seconds", type=float, default=120, help="CPU seconds for that")
     parser.add_argument("--until-found", action="store_true")
     parser.add_argument("--hash", action="store_true", help="show each history's")
     parser.add_argument("--past-known", action="store_true", help="empty a follower that cannot follow, and go on")
@@ -122,7 +123,7 @@ def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> list[str]:
     if kinds:
         print(report.short(one), flush=True)
     if kinds and told.shrink:
-        small = shrinking.shrink(plan, kinds)
+        small = shrinking.shrink(plan, kinds, told.shrink_seconds)
         small.save(told.shrink)
         print(report.of(small, told.shrink, told.plant), flush=True)
     return kinds
