@@ -101,7 +101,7 @@ def run(arguments: Namespace) -> int:
         raise UsageError(f"{unstopped(error)}.") from None
     client, file = "--kafka-config", arguments.kafka_config
     given = from_text(client, origins.read_file(client, file)) if file else {}
-    publisher = partial(Publisher, target, name, given)
+    publisher = partial(Publisher, target, name, given, clock)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):

@@ -67,6 +67,9 @@ class Consumer:
         for one in places:
             self._places.pop((one.topic, one.partition), None)
 
+    def unassign(self) -> None:
+        self._places.clear()
+
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*place) for place in self._places]
 
@@ -114,8 +117,8 @@ class Consumer:
 
     def note(self, code: int) -> None:
         """What librdkafka says of its connections."""
-        hear, why = self._settings.get("error_cb"), error(code)
-        self.put(Message(error=why) if hear is None else lambda: hear(why))
+        if (hear := self._settings.get("error_cb")) is not None:  # else it goes to a log
+            self.put(lambda: hear(error(code)))
 
     # The loop's side
 
@@ -217,14 +220,16 @@ class Consumer:
             raise raised(KafkaError._TRANSPORT, retriable=True) from None
         if code in AWAY:
             raise raised(KafkaError._TIMED_OUT, retriable=True)
-        made = TopicPartition(topic, number, offset)
-        if code:
-            made.error = error(code)
-        return made
+        if code:  # librdkafka tells it beside the offset, where nobody else can write it
+            raise raised(code)
+        return TopicPartition(topic, number, offset)
 
     def get_watermark_offsets(
         self, one: TopicPartition, timeout: float = -1.0, cached: bool = False
     ) -> tuple[int, int]:
+        if not cached:
+            low, high = (self._offset(one.topic, one.partition, when, timeout).offset for when in (-2, -1))
+            return low, high
         position = self._places.get((one.topic, one.partition))
         return (-1001, -1001) if position is None else (position.low, position.high)
 
