@@ -16,7 +16,7 @@ pytest.importorskip("kio")
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-NEEDED = ("greenlet", "kio", "crc32c", "cramjam", "google-re2")
+NEEDED = ("greenlet", "kio", "crc32c", "cramjam", "google-re2", "confluent-kafka")
 SEED, PAIR = 7, 12
 
 
