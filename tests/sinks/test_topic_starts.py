@@ -1,4 +1,4 @@
-"""A topic sink's start and its batches, where a kill, a broker that has just started or a limit of a topic is in the way."""
+"""A topic sink's start and its batches, with kills, brokers that have just started, and limits of topics."""
 
 from __future__ import annotations
 
