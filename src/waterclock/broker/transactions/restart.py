@@ -14,9 +14,9 @@ before, as the marker's epoch is the next one: what has the marker's epoch alrea
 Rule 1: every marker is on this disk before the first client is let in. Done twice, it does nothing the second time.
 Rule 2: a decided transaction is complete when the followers in sync have its markers too: CONCURRENT_TRANSACTIONS until
     then.
-Rule 3: if there is a follower, which may know nothing of a decision, no marker is written before it knows (Rule 6 of
-    replication/leader.py): promoted, it would hold a transaction for open that is ended in the logs. Nobody appends
-    within a transaction until then.
+Rule 3: if there is a follower, which may know nothing of a decision, no marker is written before it knows:
+    Rule 6 of replication/leader.py. Promoted, it would hold a transaction for open that is ended in the logs. Nobody
+    appends within a transaction until then.
 """
 
 from __future__ import annotations
