@@ -91,8 +91,9 @@ class Steps(Publisher):
 
     def fence(self) -> None:
         self._process.step("fence")
+        asked_ns = world().now
         super().fence()
-        self._promises.fenced(self._process)
+        self._promises.fenced(self._process, asked_ns)
         self._process.step("fenced")
 
     def begin(self) -> None:

@@ -60,15 +60,23 @@ class Promises:
     def __init__(self, world: Any, database: Database, options: Options) -> None:
         self.world, self.database, self.options = world, database, options
         self.skip: set[str] = set()  # names of transactions that the operator leaves out
-        self._owners: list[tuple[Any, int]] = []  # who has fenced the others, and when
+        self._fences: list[tuple[Any, int, int]] = []  # who has fenced the others; when it asked, and was answered
         self._acknowledged: Mark = (0, 0)
 
     # While it goes on
 
-    def fenced(self, process: Any) -> None:
+    def fenced(self, process: Any, asked_ns: int) -> None:
         if process.is_overtaken:
-            self.world.problem("overtaken", f"{process.name} takes the name back from {self._owners[-1][0].name}")
-        self._owners.append((process, self.world.now))
+            self.world.problem("overtaken", f"{process.name} takes the name back, though another has committed")
+        self._fences.append((process, asked_ns, self.world.now))
+
+    def _later(self, process: Any, surely: bool) -> list[tuple[Any, int]]:
+        """Who has fenced it since it was the last, surely or perhaps, and when: of two that ask at once nobody knows."""
+        _, asked_ns, answered_ns = next(one for one in reversed(self._fences) if one[0] is process)
+        since = answered_ns if surely else asked_ns
+        return [
+            (by, end) for by, begin, end in self._fences if by is not process and (begin if surely else end) > since
+        ]
 
     def began(self, process: Any, stored: Any) -> None:
         process.position = stored
@@ -78,9 +86,9 @@ class Promises:
     def committed(self, process: Any, position: Any, asked_ns: int) -> None:
         process.position, process.lost = position, 0
         self._acknowledged = max(self._acknowledged, mark_of(position))
-        owner, since_ns = self._owners[-1]
-        if owner is not process and since_ns < asked_ns:
-            self.world.problem("overtaken", f"{process.name} committed {position} behind {owner.name}'s start")
+        for by, since_ns in self._later(process, surely=True):
+            if since_ns < asked_ns:
+                self.world.problem("overtaken", f"{process.name} committed {position} behind {by.name}'s start")
 
     def lost(self, process: Any, error: Exception) -> None:
         """A break, after which it goes on: if it was fenced, and another has committed by now, it must not."""
@@ -94,7 +102,7 @@ class Promises:
         elif kind == "Forgotten":
             why = "" if self.database.has_forgotten_too_much else "the log has all that Kafka lacks"
         elif kind == "UsageError" or (kind == "NameLost" and not process.has_begun):
-            is_last = bool(self._owners) and self._owners[-1][0] is process
+            is_last = any(by is process for by, _, _ in self._fences) and not self._later(process, surely=False)
             why = "it says no remedy" if OVERTAKEN not in said or "--name" not in said else ""
             why = why or ("nobody has overtaken it" if is_last else "")
         elif kind == "ConnectionLost":
