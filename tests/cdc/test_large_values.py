@@ -11,9 +11,10 @@ from tests.cdc.mariadb import as_found
 from tests.cdc.postgres import BIG, changes, items, run
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.postgres import catalog as large
+from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.catalog import AT_ONCE, TableCatalog
 from waterclock.cdc.postgres.rows import Relation
-from waterclock.cdc.postgres.slot import ReplicationSlot, begun
+from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.source import SourceMark, put_aside
 
 pytestmark = pytest.mark.postgres

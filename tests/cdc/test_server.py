@@ -13,7 +13,7 @@ import pytest
 from tests.cdc.mariadb import MariaServer, MariaSource, as_found, running_server
 from tests.kafka.reader import committed
 from waterclock import cli
-from waterclock.cdc.mysql.server import oldest
+from waterclock.cdc.mysql.beginning import oldest
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable, UsageError

@@ -23,8 +23,6 @@ from typing import Any, NoReturn, TypeVar
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 
-from waterclock.cdc.mysql.binlog import EventFramer
-from waterclock.cdc.source import COUNTED, OlderRows, sized
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.outside import socket
 
@@ -45,18 +43,13 @@ _QUESTION = (
 )
 
 
-_REAL = "table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"  # no views
-_TABLES = (
-    "select table_schema, table_name, table_rows, unix_timestamp(create_time) from information_schema.tables "
-    f"where {_REAL} order by 1, 2"
-)
-
-
+REAL = "table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"  # no views
 T = TypeVar("T")
 HEARTBEAT_S = 1.0
 _ACCOUNT = re.compile(r"'[^']*'@'[^']*'")  # as a refusal names it
 REFUSALS = (1044, 1045, 1227, 1698)  # the server's errors that say who may not
-_CONNECT_S = 10
+_NO_TLS = 2026  # and every other fault of TLS: a certificate that is not trusted, or of another name
+CONNECT_S = 10
 _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
 _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
@@ -120,37 +113,11 @@ def _remedy(wrong: Mapping[str, tuple[str, ...]]) -> str:
     return " ".join([*said, "Then run this command again."])
 
 
-def oldest(cursor: Any) -> str:
-    """Where the oldest binlog begins: a server that has thrown binlogs away refuses whoever asks for all of them."""
-    server = inspected(cursor)
-    if not server.maria:
-        cursor.execute("select @@global.gtid_purged")
-        return str(cursor.fetchall()[0][0]).replace("\n", "")
-    cursor.execute("show binary logs")
-    cursor.execute("select binlog_gtid_pos(%s, 4)", (cursor.fetchall()[0][0],))
-    return str(cursor.fetchall()[0][0] or "")
-
-
-def older(cursor: Any, wanted: Callable[[str, str], bool], began: int | None) -> list[OlderRows]:
-    """Wanted tables with rows that may be older than the log, which began in the second `began`; None: some of it is gone.
-
-    A table that was made later has all its rows in the log, unless ALTER TABLE made it anew: of that there is no trace.
-    """
-    cursor.execute(_TABLES)
-    found = []
-    for database, table, estimate, created in cursor.fetchall():
-        if wanted(database, table) and (began is None or (created is not None and created < began)):
-            names = ".".join(f"`{name.replace('`', '``')}`" for name in (database, table))
-            cursor.execute(f"select count(*) from (select 1 from {names} limit {COUNTED + 1}) as counted")
-            found.append(sized(f"{database}.{table}", cursor.fetchall()[0][0], int(estimate or 0)))
-    return [each for each in found if each.rows]
-
-
 def tables(cursor: Any) -> list[tuple[str, str]]:
     """Database and name of each table that this user may see; each database with "" too, as `shop.*` may have no table."""
     cursor.execute(
         "select schema_name, '' from information_schema.schemata union all "
-        f"select table_schema, table_name from information_schema.tables where {_REAL}"
+        f"select table_schema, table_name from information_schema.tables where {REAL}"
     )
     return [(str(database), str(table)) for database, table in cursor.fetchall()]
 
@@ -179,7 +146,7 @@ class MySqlLogin:
         found = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
         if self.tls:
             found["ssl"] = {"check_hostname": True}
-        return {**found, "charset": "utf8mb4", "connect_timeout": _CONNECT_S}
+        return {**found, "charset": "utf8mb4", "connect_timeout": CONNECT_S}
 
 
 class _StreamReady(Exception):
@@ -249,14 +216,17 @@ class Wire:
 class BinlogStream:
     """A server's binlog from a place on, as packets."""
 
-    def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool) -> None:
+    def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool, file: str = "") -> None:
+        """`file`: from the beginning of that binlog instead, whatever the place."""
         self._made: list[_StreamConnection] = []
+        begin: dict[str, Any] = {"auto_position": place if maria or place else _NO_TRANSACTIONS, "is_mariadb": maria}
+        if file:
+            begin = {"log_file": file, "log_pos": 4, "resume_stream": True}
         self._reader = BinLogStreamReader(
             login.settings(),
             login.server_id,
             blocking=True,
-            auto_position=place if maria or place else _NO_TRANSACTIONS,
-            is_mariadb=maria,
+            **begin,
             annotate_rows_event=queries,
             slave_heartbeat=HEARTBEAT_S,
             enable_logging=False,
@@ -291,22 +261,16 @@ class BinlogStream:
         raise ConnectionLost("The server answered before anybody asked for its binlog.")
 
 
-def began(login: MySqlLogin, maria: bool) -> int:
-    """The second in which the oldest binlog was begun."""
-    framing = EventFramer()
-    with closing(BinlogStream(login, "", maria, False)) as stream:
-        while (packet := stream.packet(_CONNECT_S)) is not None and not packet[0]:
-            if (ts := framing.event(packet[1:]).ts) > 0:  # the first one is made up, and has none
-                return ts
-    raise ConnectionLost(f"{login.host}:{login.port} does not send its oldest binlog.")
-
-
 def connected(login: MySqlLogin) -> pymysql.connections.Connection:
     """A connection for questions; UsageError if the server does not let this user in, EnvironmentMissing if it is away."""
     try:
-        return pymysql.connect(**login.settings(), autocommit=True)
+        connection = pymysql.connect(**login.settings(), autocommit=True)
     except (pymysql.MySQLError, OSError) as error:
         refused(login, error)
+    if login.tls and not connection._secure:  # an older PyMySQL goes on in clear text
+        connection.close()
+        refused(login, pymysql.OperationalError(_NO_TLS, "the server offers no TLS"))
+    return connection
 
 
 def answer(login: MySqlLogin, ask: Callable[[Any], T]) -> T:
@@ -330,6 +294,12 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
             f"{where} does not let {who} read its binlog: {text}. Give the right password (--password-file, or "
             f"MYSQL_PWD). A user that is not there yet: CREATE USER {account} IDENTIFIED BY 'the password'; the rights: "
             f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {account};"
+        )
+    if login.tls and (code == _NO_TLS or "SSL" in str(text).upper() or "certificate" in str(text)):
+        raise UsageError(
+            f"There is no TLS with {where} as --tls asks for it: {text}. Set ssl_cert and "
+            "ssl_key on the server, with a certificate for this host's name that this machine trusts; or leave --tls out, "
+            "if nobody else is on the way."
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {text}.")

@@ -1,0 +1,97 @@
+"""What is asked for and what is held are compared at every start, in both directions.
+
+Held is what the position says (held.py). Asked for is what this start's options name, as far as the source brings it.
+
+    asked for and not held      the table is new. Its rows from before the position would not come. It is refused, unless it
+                                has none or the user gives a word for it (--new-tables from-now)
+    held and not asked for      the table is let go, and that is said; asked for again, it is new
+    held, and known by another  the source did not bring it for a while: it is new, with rows or without
+    mark than before
+    a position of version 1     says nothing of tables: it is taken to hold for what is asked for, and that is said
+
+Rule 1: a first start is not asked here: what it finds older than the log it has said itself (source.py).
+Rule 2: what is agreed to stands in Kafka before the first change that follows from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+
+from waterclock.cdc.held import Held, HeldTable
+from waterclock.cdc.position import Position
+from waterclock.cdc.source import OlderRows
+from waterclock.errors import UsageError
+
+log = logging.getLogger("waterclock.cdc")
+ASK, FROM_NOW = "ask", "from-now"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The words that the user gave. `new_tables`: what is done about a table that is not held; `as_published`: whether a
+    publication that leaves something out is taken as it is; `skip_to`: the place to which everything is left out."""
+
+    new_tables: str = ASK
+    as_published: bool = False
+    skip_to: str = ""
+
+
+def agreed(
+    position: Position,
+    asked: Held,
+    there: Iterable[str],
+    older: Callable[[Collection[str]], list[OlderRows]],
+    terms: Terms,
+) -> Held:
+    """What is held from here on; UsageError for tables that are new. `there` are the tables of the database, `older` counts
+    the rows of some of them, and leaves out those that have none."""
+    held = position.held
+    if held is None:
+        return asked
+    if not held.is_told:
+        log.warning(
+            "The position %s was stored by an older version, which did not say for which tables it holds. It is taken to "
+            "hold for all that is asked for now: %s. If a table was added since, what it had before does not come.",
+            position.place,
+            ", ".join(asked.tables or asked.scope),
+        )
+        return asked
+    there = sorted(there)
+    new = [table for table in there if asked.holds(table) and not held.holds(table)]
+    anew = [name for name, mark in asked.tables.items() if name in held.tables and held.tables[name].mark != mark.mark]
+    _ask(position.place, held, older(new) if new else [], older(anew) if anew else [], anew, terms)
+    if gone := [table for table in there if held.holds(table) and not asked.holds(table)]:
+        log.warning(
+            "No longer asked for, or not brought any more: %s. What changes in them after %s does not come, and if they "
+            "are asked for again they are new.",
+            ", ".join(gone),
+            position.place,
+        )
+    kept = {name: table for name, table in held.tables.items() if name not in new and name not in anew}
+    later = dict.fromkeys([*new, *anew], HeldTable(position.place))
+    tables = {
+        name: (later.get(name) or kept.get(name) or table)._replace(mark=table.mark)
+        for name, table in asked.tables.items()
+    }
+    return replace(asked, tables={name: t for name, t in {**kept, **later, **tables}.items() if asked.holds(name)})
+
+
+def _ask(place: str, held: Held, new: list[OlderRows], found: list[OlderRows], anew: list[str], terms: Terms) -> None:
+    """Refuse tables that are new, unless they have no rows or the user has a word for them."""
+    rows = {each.table: each for each in found}
+    away = [rows.get(name) or OlderRows(name, 0) for name in anew]
+    said = [each.as_text() for each in new]
+    said += [f"{each.as_text()}, made anew or not brought for a while" for each in away]
+    if not said:
+        return
+    why = f"The position {place} does not hold for tables that are asked for: {'; '.join(said)}"
+    if terms.new_tables == FROM_NOW:
+        log.warning("%s. What is older than the position does not come (--new-tables from-now).", why)
+        return
+    raise UsageError(
+        f"{why}. What is older than the position would not come. To begin with them at the position, and copy by hand what "
+        f"was before: --new-tables from-now. To go on without them ask for what is held: "
+        f"{', '.join(name for name in held.tables if name not in anew) or ', '.join(held.scope)} (--tables)."
+    )
