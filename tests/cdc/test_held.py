@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.cdc.mariadb import MariaServer, running_server
+from tests.cdc.mariadb import MariaServer
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.held import Held, HeldTable
@@ -142,60 +141,3 @@ def test_a_position_says_what_it_holds_for_and_a_newer_one_is_not_guessed_at() -
     fields = json.loads(position.as_json())
     with pytest.raises(UsageError, match=r"by a newer waterclock \(version 3 of positions"):
         Position.parsed(json.dumps({**fields, "version": 3}).encode())
-
-
-# Another history under the same numbers -----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
-    with running_server(tmp_path_factory.mktemp("anew")) as server:
-        server.run("create database shop", "create table shop.t (id int primary key)")
-        yield server
-
-
-ANEW = {"begun again": (0, 50), "begun again, with as many": (3, 200)}  # binlogs and rows since
-
-
-@pytest.mark.parametrize("anew", ANEW)
-def test_a_server_with_another_history_under_the_same_numbers_is_refused(
-    anew: str, server: MariaServer, broker: Broker, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """RESET MASTER, and more was written than the capture had read: what came first was passed over, with exit code 0."""
-    logs, rows = ANEW[anew]
-    topic = f"anew{logs}"
-    started = ["cdc", f"mysql://root@127.0.0.1:{server.port}/shop", "--once", "--from-here", "--order", "global"]
-    started += ["--to", f"kafka://{broker.bootstrap}/{topic}"]
-    server.run("truncate shop.t", *["flush binary logs"] * 3, "insert into shop.t values (1)")
-    assert cli.main(started) == 0
-    server.run("reset master", "do sleep(1.1)")  # a binlog keeps the second in which it was begun
-
-    server.run(*["flush binary logs"] * logs, *[f"insert into shop.t values ({n + 100})" for n in range(rows)])
-    assert cli.main(started) == 2
-    told = capsys.readouterr().err
-    assert "The server has another history under the same numbers: its binlog" in told
-    assert cli.main([*started, "--name", f"{topic}-anew"]) == 0
-
-
-def test_binlogs_that_were_thrown_away_in_their_turn_are_no_other_history(server: MariaServer, broker: Broker) -> None:
-    started = ["cdc", f"mysql://root@127.0.0.1:{server.port}/shop", "--once", "--from", "now"]
-    started += ["--to", f"kafka://{broker.bootstrap}/turn"]
-    assert cli.main(started) == 0
-    server.run("flush binary logs")
-    assert cli.main(started) == 0
-    last = str(server.run("show binary logs")[-1][0])
-    while len(server.run(f"purge binary logs to '{last}'", "show binary logs")) > 1:
-        pass
-    assert cli.main(started) == 0
-
-
-def test_another_server_is_said(server: MariaServer, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    started = ["cdc", f"mysql://root@127.0.0.1:{server.port}/shop", "--once", "--from", "now"]
-    started += ["--to", f"kafka://{broker.bootstrap}/other"]
-    assert cli.main(started) == 0
-    server.run("set global server_id = 2")
-    try:
-        assert cli.main(started) == 0
-    finally:
-        server.run("set global server_id = 1")
-    assert "This is another server than before: 2, and it was 1." in caplog.text

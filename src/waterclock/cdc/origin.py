@@ -13,6 +13,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from waterclock.cdc.agreement import Terms
@@ -21,6 +22,9 @@ from waterclock.cdc.source import Source, TableFilter, put_aside, stop
 from waterclock.clock import Clock
 from waterclock.errors import UsageError
 from waterclock.outside import os
+
+if TYPE_CHECKING:
+    from waterclock.cdc.postgres.session import ReplicationSlot
 
 SCHEMES = {"mysql": "mysql", "mariadb": "mysql", "postgres": "postgres", "postgresql": "postgres"}
 _PORTS = {"mysql": 3306, "postgres": 5432}
@@ -136,26 +140,14 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
 
 
 def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from psycopg.conninfo import make_conninfo
-
     from waterclock.cdc.postgres.beginning import Older, begun, refuse_older
     from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
-    from waterclock.cdc.postgres.session import ReplicationSlot
     from waterclock.cdc.postgres.slot import OWN, SlotReader, current, tables
 
     terms = terms_of(arguments, where)
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
-    password = password_of(arguments, "PGPASSWORD")
-    named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
-    conninfo = make_conninfo(
-        host=where.host,
-        port=where.port,
-        user=where.user,
-        dbname=where.name,
-        **({"password": password} if password else {}),
-    )
-    slot = ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
+    slot = slot_of(arguments, where, name)
     wanted = TableFilter(arguments.tables, OWN)
     named_lsns = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
     skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in named_lsns)  # with capitals, and without zeros in front
@@ -176,6 +168,24 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
         lambda: current(slot),
         lambda: wanted.absent(tables(slot)),
     )
+
+
+def slot_of(arguments: Namespace, where: Database, name: str) -> ReplicationSlot:
+    """Slot and publication, by default of the capture's name in letters that PostgreSQL takes."""
+    from psycopg.conninfo import make_conninfo
+
+    from waterclock.cdc.postgres.session import ReplicationSlot
+
+    password = password_of(arguments, "PGPASSWORD")
+    named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
+    conninfo = make_conninfo(
+        host=where.host,
+        port=where.port,
+        user=where.user,
+        dbname=where.name,
+        **({"password": password} if password else {}),
+    )
+    return ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
 
 
 def terms_of(arguments: Namespace, where: Database) -> Terms:
