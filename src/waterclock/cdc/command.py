@@ -148,12 +148,8 @@ def _say_what_is_missing(origin: Origin, once: bool, by_database: bool) -> None:
                 "them, leave the name out."
             )
         print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
-    if unseen := origin.unseen():
-        print(
-            "waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
-            f"{', '.join(unseen)} will be missing.",
-            file=sys.stderr,
-        )
+    for sentence in origin.unseen():
+        print(f"waterclock: {sentence}", file=sys.stderr)
 
 
 class CaptureProgress:

@@ -89,7 +89,7 @@ def kafka(text: str) -> tuple[str, str]:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """A database as the command needs it: a source from a position, where to begin, where its end is now, patterns that
-    no table has, and tables whose rows the server also changes without a word."""
+    no table has, and a sentence for each way in which rows change without a word."""
 
     source: Callable[[Position], Source]
     begin: Position | Callable[[], Position]

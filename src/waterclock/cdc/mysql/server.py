@@ -123,12 +123,34 @@ def tables(cursor: Any) -> list[tuple[str, str]]:
 
 
 def unseen(cursor: Any, wanted: Callable[[str, str], bool]) -> list[str]:
-    """Tables whose rows change with those they refer to (ON DELETE CASCADE): of that the binlog has nothing."""
+    """What changes rows and is not in the binlog, as far as the server tells it: a sentence for each."""
     cursor.execute(
         "select distinct constraint_schema, table_name from information_schema.referential_constraints "
         "where delete_rule in ('CASCADE', 'SET NULL') or update_rule in ('CASCADE', 'SET NULL') order by 1, 2"
     )
-    return [f"{database}.{table}" for database, table in cursor.fetchall() if wanted(database, table)]
+    said = []
+    if referring := [f"{database}.{table}" for database, table in cursor.fetchall() if wanted(database, table)]:
+        said.append(
+            "what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
+            f"{', '.join(referring)} will be missing."
+        )
+    if not inspected(cursor).maria:  # MySQL's words for the rest change from version to version
+        return said
+    cursor.execute("show master status")
+    for only, never in [row[2:4] for row in cursor.fetchall()]:
+        if only or never:
+            said.append(
+                f"the server leaves databases out of its binlog (binlog_do_db={only}, binlog_ignore_db={never}). What is "
+                "written there will be missing."
+            )
+    cursor.execute("select @@global.log_slave_updates, @@global.gtid_slave_pos")
+    ((passes_on, replicated),) = cursor.fetchall()
+    if replicated and not passes_on:
+        said.append(
+            "the server is, or was, a replica, and does not write what it replicates into its own binlog "
+            "(log_slave_updates=OFF). That will be missing: read from its primary."
+        )
+    return said
 
 
 @dataclass(frozen=True, slots=True)
