@@ -5,6 +5,7 @@ Nothing here starts Spark: where a command would come so far, starting a session
 
 import argparse
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -87,6 +88,20 @@ def test_the_help_of_every_command_is_folded_to_the_terminal(monkeypatch: pytest
     lines = [(parser.prog, line) for parser in parsers for line in parser.format_help().splitlines()]
     assert len(parsers) > 20
     assert [line for line in lines if len(line[1]) > 80 and not line[1].startswith("example")] == []
+
+
+def test_an_option_that_takes_a_time_says_its_unit_and_what_is_usual() -> None:
+    """`waterclock trace --tick` was "the grain of level 1": of which unit, and how many?"""
+    found = {
+        f"{parser.prog} {option}": action.help or ""
+        for parser in every_parser(cli._parser())
+        for action in parser._actions
+        for option in action.option_strings[-1:]
+        if action.metavar in ("TIME", "DELAYS")
+    }
+    assert len(found) > 5
+    shown = re.compile(r"\d(ms|s|m)\b|\d (ms|days)|T09:00Z|as for --delay")
+    assert [name for name, said in found.items() if not shown.search(said)] == []
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

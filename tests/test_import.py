@@ -276,7 +276,7 @@ from waterclock import AsyncTimer
 """
     done = python(script)
     assert (
-        "'Adder' has no attribute 'touch'. Its compiled modules are older than the source beside them: run `make`"
+        "'Adder' has no attribute 'touch'): its compiled modules are older than the source beside them: run `make`"
         in (done.stderr)
     )
     assert "cannot import name" not in done.stderr

@@ -149,3 +149,33 @@ def test_every_file_that_a_document_names_is_there(file: Path) -> None:
     named = {word.rstrip("/") for word in words(file) if word.startswith(tuple(f"{folder}/" for folder in FOLDERS))}
     named |= {word for word in words(file) if re.fullmatch(r"[A-Z]+\.md", word)}
     assert [name for name in sorted(named) if "*" not in name and not (ROOT / name).exists()] == []
+
+
+@cache
+def anchors(file: Path) -> set[str]:
+    """Of its headings, as GitHub and the site make them."""
+    text = re.sub(r"^```.*?^```$", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
+    plain = [re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading) for heading in re.findall(r"^#+ (.+)$", text, re.M)]
+    return {re.sub(r" ", "-", re.sub(r"[^\w -]", "", heading.lower())) for heading in plain}
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_part_of_a_page_that_a_document_names_is_there(file: Path) -> None:
+    """README sent its reader to step 1 of a tutorial, and the link led to the top of the page."""
+    text = file.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)]*#[^)]+)\)", text) if "://" not in link]
+    targets = [(link, file.parent / link.partition("#")[0], link.partition("#")[2]) for link in links]
+    there = [(link, file if link[0] == "#" else page, part) for link, page, part in targets]
+    assert [link for link, page, part in there if page.is_file() and part not in anchors(page)] == []
+    pages = "|".join(re.escape(page) for page in re.findall(r"\]\(([^)#]*tutorials/[^)#]+)\)", text))
+    assert not pages or re.findall(rf"\]\((?:{pages})\)[^.\n]*\bstep \d", text) == []
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_was_met_does_not_bear_the_name_of_its_opposite(file: Path) -> None:
+    """`met A unpaid` was read as a payment that is missing: both results of an expectation bear one name."""
+    text = file.read_text(encoding="utf-8")
+    opposites = set(re.findall(r'otherwise ?= ?"(un\w+|late|overdue|missing|no \w+)"', text))
+    blocks_of = re.findall(r"^```.*?^```$", text, re.M | re.S)
+    shown = [line for block in blocks_of for line in block.splitlines() if re.match(r"\W*met\b", line)]
+    assert [line for line in shown if set(re.findall(r"\w+", line)) & opposites] == []

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost
+from waterclock.kafka.errors import words_of
 from waterclock.kafka.settings import SENDING, base_settings
 from waterclock.relay.wire.request import ACTION, AT, ID, TO, Action
 
@@ -59,7 +60,7 @@ class Sender:
             self._next += 1
         self._producer.poll(0)
         if self._failure is not None:
-            raise ConnectionLost(f"Kafka did not take a request: {self._failure.str()}.")
+            raise ConnectionLost(f"Kafka did not take a request: {words_of(self._failure)}.")
 
     def _send(self, step: Step) -> None:
         reminder = self._plan.reminders[step.number]

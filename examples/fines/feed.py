@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from waterclock.clock import Clock, SystemClock
@@ -27,6 +27,7 @@ CLOSING = "9999-12-31T00:00:00Z"
 _HEADER = "waterclock-heartbeat"
 _AT_ONCE_S = 0.02
 _PATIENCE_S = 60
+_UNANSWERED = f"not all was acknowledged within {_PATIENCE_S} s"
 
 
 def send_all(servers: str, partitions: int, replay: Replay) -> None:
@@ -40,7 +41,7 @@ def send_all(servers: str, partitions: int, replay: Replay) -> None:
         producer.produce(TOPIC, line, key, on_delivery=lambda error, _: failed.append(error) if error else None)
         producer.poll(0)
     if producer.flush(_PATIENCE_S) or failed:
-        raise KafkaException(failed[0] if failed else f"not all was acknowledged within {_PATIENCE_S} s")
+        raise KafkaException(failed[0] if failed else _UNANSWERED)
 
 
 class Feed:
@@ -55,6 +56,7 @@ class Feed:
         self._clock = clock or SystemClock()
         self._warm, self._over = threading.Event(), False
         self._failure: BaseException | None = None
+        self._refused: list[KafkaError] = []  # `flush` counts what waits, and these wait no more
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self.sent_s: dict[tuple[int, int], float] = {}  # (partition, offset) -> the moment it was sent
         self.lies: list[tuple[int, int] | None] = [None] * replay.events  # of each line
@@ -112,7 +114,8 @@ class Feed:
         key, line = self._replay.lines[number]
         now_s = self._clock.monotonic_s()
 
-        def delivered(error: Any, message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._heard(error, message)
             if error is None:
                 self.lies[number] = place = (message.partition(), message.offset())
                 self.sent_s[place] = now_s
@@ -121,9 +124,13 @@ class Feed:
 
     def _heartbeats(self, moment: str) -> None:
         for partition in range(self._partitions):
-            self._producer.produce(TOPIC, None, None, partition, headers={_HEADER: moment})
+            self._producer.produce(TOPIC, None, None, partition, headers={_HEADER: moment}, on_delivery=self._heard)
         self._flush()
 
+    def _heard(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._refused.append(error)
+
     def _flush(self) -> None:
-        if left := self._producer.flush(_PATIENCE_S):
-            raise KafkaException(f"{left} records were not acknowledged within {_PATIENCE_S} s")
+        if self._producer.flush(_PATIENCE_S) or self._refused:
+            raise KafkaException(self._refused[0] if self._refused else _UNANSWERED)

@@ -33,6 +33,12 @@ def send(producer: Producer, topic: str, values: Iterable[str], **message: Any) 
     return delivered
 
 
+def taken(error: KafkaError | None, message: Message) -> None:
+    """The report of a message without which the lesson has no sense: its `flush` raises what was refused."""
+    if error is not None:
+        raise RuntimeError(f"message {text(message)} was not taken: {error}")
+
+
 def flush(producer: Producer, patience_s: float = PATIENCE_S) -> None:
     """Wait for the answers to what was sent.
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from waterclock.clock import SystemClock
-from waterclock.examples.lessons.clients import PATIENCE_S, QUIET, flush, messages, producer, text
+from waterclock.examples.lessons.clients import PATIENCE_S, QUIET, flush, messages, producer, taken, text
 from waterclock.examples.lessons.lesson import Lesson
 from waterclock.testing import Broker
 
@@ -83,7 +83,7 @@ def filled(broker: Broker, name: str, partitions: int) -> str:
     broker.create_topic(name, partitions)
     sender = producer(broker.bootstrap, linger_ms=5)
     for booking in bookings():
-        sender.produce(name, " ".join(map(str, booking)), key=booking.account)
+        sender.produce(name, " ".join(map(str, booking)), key=booking.account, on_delivery=taken)
     flush(sender)
     return name
 

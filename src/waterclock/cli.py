@@ -27,7 +27,16 @@ from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
 from waterclock.doctor import command as doctor
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, extra_of, meant, pip_install, see_doctor
+from waterclock.errors import (
+    EnvironmentMissing,
+    UsageError,
+    WaterclockError,
+    extra_of,
+    meant,
+    pip_install,
+    see_doctor,
+    unstopped,
+)
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescaling import command as state
@@ -49,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder of another user
         _drop_output()
         return _fail(
-            1, f"the system refuses: {error}. What was committed stays; mend the cause, and run the same command again"
+            1,
+            f"the system refuses: {unstopped(error)}. "
+            "What was committed stays; mend the cause, and run the same command again",
         )
 
 

@@ -16,7 +16,7 @@
 
 A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
 What to do about what is missing, or a name that is unknown, is worded here too, once: `pip_install`, `see_doctor`,
-`meant`.
+`meant`. What somebody else says comes into a sentence of ours by `unstopped`: else two full stops stand behind it.
 """
 
 import re
@@ -137,6 +137,17 @@ def pip_install(*extras: str) -> str:
 def see_doctor(door: str) -> str:
     """The last line of an error about what is missing on this machine."""
     return f"to see what else is missing here: waterclock doctor {door}"
+
+
+def unstopped(said: object) -> str:
+    """An error, or what a server says, for a sentence of ours: one line, without a full stop. An error without words says
+    what it is.
+
+    >>> unstopped(OSError("The binlog\nwas purged.")), unstopped(TimeoutError())
+    ('The binlog was purged', 'TimeoutError')
+    """
+    words = " ".join(str(said).split()).rstrip(". ")
+    return words or type(said).__name__ if isinstance(said, BaseException) else words
 
 
 def meant(name: str, known: Iterable[str], others: str = "") -> str:

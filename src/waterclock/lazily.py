@@ -23,7 +23,7 @@ def first_use(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
             home = import_module(homes[name])
         except AttributeError as error:  # rule 1
             raise ImportError(
-                f"{homes[name]} cannot be imported: {error}. Its compiled modules are older than the source beside them: "
+                f"{homes[name]} cannot be imported ({error}): its compiled modules are older than the source beside them: "
                 "run `make`, or install waterclock again."
             ) from error
         value = getattr(home, name)

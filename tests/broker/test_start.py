@@ -25,6 +25,7 @@ from waterclock.broker.net.listener import Listener
 from waterclock.broker.security.access import Access
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
+from waterclock.ports import holder
 
 
 def partitions(folder: Path) -> list[Path]:
@@ -73,15 +74,18 @@ def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
         port = int(broker.bootstrap.rpartition(":")[2])
         with pytest.raises(UsageError) as refused:
             Broker(tmp_path / "two", port=port).start()
+        there = holder("127.0.0.1", port)  # "" on a system that does not say
+        who = f"{there} has it" if there else "a broker may still run there"
     assert str(refused.value) == (
-        f"cannot listen on 127.0.0.1:{port} (Address already in use): a broker may still run there: end it, or choose "
-        "another port; --port 0 takes any free one"
+        f"cannot listen on 127.0.0.1:{port} (Address already in use): {who}: end it, or choose another port with "
+        "--port; --port 0 takes any free one"
     )
 
 
 def test_a_host_that_is_not_this_machine_is_said(tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match=r"^cannot listen on 192\.0\.2\.1:0 \([^(]+\): choose another host or port; --port 0"
+        UsageError,
+        match=r"^cannot listen on 192\.0\.2\.1:0 \([^(]+\): choose another host or port \(--host, --port\); --port 0",
     ):
         Broker(tmp_path, host="192.0.2.1", access=Access(insecure_remote=True)).start()
 

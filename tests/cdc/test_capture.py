@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +16,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.cdc.mariadb import MariaServer
+from tests.cdc.told import Hurried, Told
 from tests.cdc.topics import capture_of, messages, shop
 from tests.kafka.reader import committed
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher, Target, last_position
-from waterclock.cdc.source import Item, Source, SourceMark
+from waterclock.cdc.source import Source, SourceMark
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
@@ -62,29 +62,6 @@ def test_a_global_order_needs_one_partition(mariadb: MariaServer, broker: Broker
     broker.create_topic(database, partitions=3)
     with pytest.raises(UsageError, match="has 3 partitions, and a global order needs exactly one"):
         capture_of(mariadb, Target(broker.bootstrap, database, "global"), here, "*.*").run(mariadb.place())
-
-
-class Told:
-    """A source that tells what it is given, item by item; after each the test looks at what Kafka has."""
-
-    def __init__(self, items: list[Item], look: Callable[[], None]) -> None:
-        self._items, self._look, self._place = items, look, 0
-
-    def items(self) -> Iterator[Item]:
-        for item in self._items:
-            self._place += item is SourceMark.COMMITTED
-            yield item
-            self._look()
-
-    def position(self) -> Position:
-        return Position(f"0-1-{self._place}")
-
-    def reached(self, end: str) -> bool:
-        return end == f"0-1-{self._place}"
-
-    def stored(self, position: Position) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def four_changes(database: str) -> list[MaxwellMessage]:
@@ -141,12 +118,6 @@ def test_a_pause_within_a_transaction_commits_not_even_the_one_before_it(broker:
     capture.run("0-1-2")
     assert counts == [0, 0, 0, 0, 0, 0]
     assert capture.statistics().changes == 4
-
-
-class Hurried(SystemClock):
-    """Does not wait."""
-
-    def sleep_s(self, seconds: float) -> None: ...
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(broker: Broker, database: str) -> None:

@@ -251,6 +251,7 @@ def test_a_wrong_password_is_said_without_it(
     assert cli.main([*arguments, "--password-file", str(tmp_path / "secret"), "--from", "now", "--once"]) == 2
     told = capsys.readouterr().err
     assert "does not let reader read its binlog" in told
+    assert "for no other host either" in told  # else a second account is made beside the one of %
     assert "wr0ng" not in told
 
 

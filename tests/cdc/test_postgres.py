@@ -239,7 +239,7 @@ def test_a_server_that_has_written_less_than_kafka_has_is_refused_and_its_slot_l
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
     run(slot.conninfo, "insert into t values (1)")
-    with pytest.raises(UsageError, match="another one, or an older copy"):
+    with pytest.raises(UsageError, match="holds for another server, or for this one before"):
         changes(slot, Position("FFFF/0"))
     assert as_found(changes(slot, start)) == [("insert", {"id": 1})]
 

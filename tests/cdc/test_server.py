@@ -95,9 +95,10 @@ def test_a_place_whose_binlogs_are_gone_is_said_with_a_way_on(server: MariaServe
     """The way was --from now alone, which counts where Kafka holds no position."""
     with (
         closing(server.reader("0-1-1")) as reader,
-        pytest.raises(UsageError, match=r"cannot go on from 0-1-1: .* under another --name with --from now"),
+        pytest.raises(UsageError, match=r"cannot go on from 0-1-1: .* under another --name with --from now") as told,
     ):
         list(reader.items())
+    assert ".. " not in str(told.value)  # the server's sentence has a full stop of its own
 
 
 def test_a_server_whose_binlogs_began_anew_is_refused(server: MariaServer, broker: Broker) -> None:

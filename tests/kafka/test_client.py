@@ -4,15 +4,19 @@ listed, made once, looked at; what Kafka refuses is a sentence.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from tests.samples import free_port
 from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.kafka import admin as admins
 from waterclock.kafka import client as clients
+from waterclock.kafka import patience
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.settings import READING, base_settings
@@ -166,6 +170,35 @@ def test_no_kafka_is_told_with_its_address_and_with_a_way_to_get_one(monkeypatch
         EnvironmentMissing, match=r"^There is no Kafka to talk to at 127\.0\.0\.1:1: .*`waterclock broker` starts one"
     ):
         Admin(base_settings("127.0.0.1:1", {}), patience_s=0.2).topics()
+
+
+@pytest.mark.parametrize("patience_s", [1.0, 9.0])
+def test_a_kafka_that_is_away_is_said_when_the_wait_begins_and_once(
+    patience_s: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A command said nothing for thirty seconds, and then that there is no Kafka. A short wait is not worth a word."""
+    monkeypatch.setattr(admins, "CALL_S", 0.2)
+    monkeypatch.setattr(patience, "AGAIN_AFTER_S", 3.0)
+    servers = f"127.0.0.1:{free_port()}"
+    with pytest.raises(EnvironmentMissing):
+        Admin(base_settings(servers, {}), patience_s, clock=ManualClock()).topics()
+    said = [record.getMessage() for record in caplog.records if record.name == "waterclock.kafka"]
+    assert [line.partition(" s: ")[0] for line in said] == [
+        f"waiting for Kafka at {servers}, for up to {each:.0f}" for each in (patience_s,) if each > 5
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "wait_s"), [(["send", "topic", "hello", "--delay", "1s"], 15), (["read", "topic"], 30)]
+)
+def test_a_command_says_at_its_beginning_that_it_waits_for_kafka(words: list[str], wait_s: int) -> None:
+    servers = f"127.0.0.1:{free_port()}"
+    asked = [sys.executable, "-m", "waterclock.cli", "relay", *words, "--bootstrap", servers]
+    with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = next(iter(process.stderr))
+        process.kill()
+    assert line.startswith(f"waiting for Kafka at {servers}, for up to {wait_s} s: ")
 
 
 def test_a_kafka_that_goes_away_is_no_refusal(admin: Admin, kafka_broker: Broker, kafka_topic: str) -> None:

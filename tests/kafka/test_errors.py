@@ -129,7 +129,8 @@ def test_a_fatal_error_ends_the_asking_whatever_its_code() -> None:
 def test_an_exception_is_told_in_its_own_words() -> None:
     assert words_of(KafkaException(KafkaError(KafkaError._TRANSPORT, "the line is down"))) == "the line is down"
     assert words_of(TypeError("not a setting")) == "not a setting"
-    assert words_of(ValueError()) == ""
+    assert words_of(ValueError()) == "ValueError"
+    assert words_of(KafkaException(KafkaError(KafkaError._TRANSPORT, "The line is down."))) == "The line is down"
 
 
 AWAY, REFUSED = KafkaError(KafkaError._TRANSPORT), KafkaError(KafkaError._AUTHENTICATION)

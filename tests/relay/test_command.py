@@ -79,7 +79,7 @@ def test_three_commands_from_nothing_to_a_delayed_message(running: Running, caps
     assert re.fullmatch(r"delays-\d-\d+ is in the log\n", capsys.readouterr().out)
     assert run(running, "read", "reminders", "--most", "1") == 0
     line = capsys.readouterr().out
-    assert re.fullmatch(r"\d{4}-.*Z  \+[\d,]+ ms  k  hello  \(delays-\d-\d+\)\n", line), line
+    assert re.fullmatch(r"\d{4}-.*Z  [\d.]+m?s late  k  hello  \(delays-\d-\d+\)\n", line), line
 
 
 def test_an_id_is_cancelled_replaced_and_shown(

@@ -298,13 +298,13 @@ def test_a_transaction_that_a_user_leaves_open_in_the_input_holds_back_what_is_b
 def test_what_strangers_write_to_a_target_is_printed_too(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """`waterclock relay read` ended with a traceback where the header of the due time was no number."""
     producer = Producer(base_settings(world.broker.bootstrap, {}))
-    untils = [b"abc", b"", b"-1", 5_000 * b"9", None, b"1000"]
+    untils = [b"abc", b"", b"-1", 5_000 * b"9", None, b"1000", b"92000"]
     for until in untils:
         producer.produce(world.target, b"v", headers=[("delayed-until", until)], timestamp=2_000)
         producer.flush()
-    read = ["relay", "read", world.target, "--most", "6", "--bootstrap", world.broker.bootstrap]
+    read = ["relay", "read", world.target, "--most", "7", "--bootstrap", world.broker.bootstrap]
     assert cli.main(read) == 0
-    assert capsys.readouterr().out.splitlines() == [*5 * [f"{AT}  v"], f"{AT}  +1,000 ms  v"]
+    assert capsys.readouterr().out.splitlines() == [*5 * [f"{AT}  v"], f"{AT}  1s late  v", f"{AT}  1m30s early  v"]
     assert cli.main([*read, "--json"]) == 0
     told = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [one["late_ms"] for one in told] == [None, None, None, None, None, 1_000]
+    assert [one["late_ms"] for one in told] == [None, None, None, None, None, 1_000, -90_000]

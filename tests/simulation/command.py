@@ -5,6 +5,7 @@
     SEED --shrink FILE                      its first failure, cut down to what still fails; the plan goes into the file
     attack --minutes N --json FILE          seeds on all cores
     ledger                                  how soon each plant is found
+    reached                                 which rare branches of the product universes pass
 
 Rule 1: nothing of the broker is imported before the plants are in.
 """
@@ -18,7 +19,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import attack, ledger, planting
+from tests.simulation import attack, ledger, planting, reached
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
@@ -32,10 +33,13 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int, nargs="?", default=1)
-    parser.add_argument("--seconds", type=float, default=6, help="of faults; 0: each seed has its own")
+    parser.add_argument("--seconds", type=float, help="of faults; 0: each seed has its own")
     parser.add_argument("--cpu-seconds", type=float, default=float("inf"), help="no new universe after these")
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
+    parser.add_argument(
+        "--kind", help="of universe (kinds.py), seconds as the seed says; several with commas: by turns"
+    )
     parser.add_argument("--damaged", action="store_true", help="one broker, whose files are damaged in the end")
     parser.add_argument("--faults", help="only these kinds, with commas")
     parser.add_argument("--workloads", help="only these, with commas")
@@ -52,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["ledger"]:
         return ledger.main(arguments[1:])
+    if arguments[:1] == ["reached"]:
+        return reached.main(arguments[1:])
     if arguments[:1] == ["attack"]:
         return attack.main(arguments[1:])
     return run(arguments)
@@ -76,22 +82,29 @@ def run(arguments: list[str]) -> int:
         ):
             break
     spent_s = round(time.process_time() - began_s, 2)
-    print(json.dumps({**sums.told(), "bad": [one["seed"] for one in sums.bad], "cpu_s": spent_s}))
+    bad, shown = [one["seed"] for one in sums.bad], sorted({kind for one in sums.bad for kind in one["kinds"]})
+    print(json.dumps({**sums.told(), "bad": bad, "shown": shown, "cpu_s": spent_s}))
     return 1 if sums.bad else 0
 
 
 def plans(told: argparse.Namespace) -> Iterator[Plan]:
     from tests.simulation import damaged, plan
+    from tests.simulation import kinds as universes
 
     if told.plan:
         yield plan.read(told.plan)
         return
     kinds = told.faults.split(",") if told.faults else ()
     seeds = range(told.seed, told.seed + told.count)
-    named = {"mixed": told.mixed, "past_known": told.past_known}
     names = tuple(told.workloads.split(",")) if told.workloads else ()
+    if told.kind:
+        for seed in seeds:
+            yield universes.draw(seed, universes.of(seed, told.kind.split(",")), told.seconds or 0, kinds, names)
+        return
+    named = {"mixed": told.mixed, "past_known": told.past_known}
     for seed in seeds:
-        drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        seconds = 6 if told.seconds is None else told.seconds
+        drawn = plan.draw(seed, pair=told.pair, seconds=seconds, kinds=kinds, **named)
         drawn = damaged.plan_of(drawn) if told.damaged else drawn
         yield drawn.only(names) if names else drawn
 

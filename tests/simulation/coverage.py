@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from tests.simulation.capture import marks as capture
+from tests.simulation.relay import marks as relay
+
 B = "waterclock.broker."
 _BY_MODULE: dict[str, dict[str, str]] = {
     "flusher": {
@@ -158,8 +161,21 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a lease is lost": "        self._until_ns, self._lost = -1, True\n",
     },
 }
-MARKS = {name: (B + module, line) for module, marks in _BY_MODULE.items() for name, line in marks.items()}
+_TABLES = {B: _BY_MODULE, relay.PACKAGE: relay.BY_MODULE, capture.PACKAGE: capture.BY_MODULE}
+"""A room of the simulation that has marks of its own has a marks.py with these two."""
+OF_CAPTURES = tuple(capture.PACKAGE + module for module in capture.BY_MODULE)  # they aim at their marks themselves
+MODULES = tuple(package + module for package, table in _TABLES.items() for module in table)
+OF_A_PAIR = tuple(module for module in MODULES if module.startswith((B + "replication", B + "follower")))
+OF_RELAYS = tuple(module for module in MODULES if module.startswith(relay.PACKAGE))
+MARKS = {
+    name: (package + module, line)
+    for package, table in _TABLES.items()
+    for module, marks in table.items()
+    for name, line in marks.items()
+}
 """Each mark's module, and how the statement begins that it stands before."""
+TOLD = "a client is told"
+"""The one mark of the clients: an answer has come."""
 _passed: Counter[str] = Counter()
 _waiting: dict[str, list[Callable[[], None]]] = {}
 

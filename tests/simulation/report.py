@@ -39,7 +39,8 @@ def of(plan: Plan, path: str, plant: str | None = None) -> str:
 def _sizes(plan: Plan) -> str:
     usual = knobs.defaults(plan.pair)
     given = {**plan.knobs, **{name: value for name, value in plan.settings.items() if usual.get(name) != value}}
-    return ", ".join(f"{name} {value}" for name, value in given.items())
+    words = {name: getattr(plan, name) for name, word in knobs.USUAL.items() if getattr(plan, name) != word}
+    return ", ".join(f"{name} {value}" for name, value in {**given, **words}.items())
 
 
 def _fault(one: Universe, struck: faults.Struck) -> str:

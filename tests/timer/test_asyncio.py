@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -144,7 +145,26 @@ async def test_without_on_error_the_loops_exception_handler_is_told() -> None:
     timer.call_later(0, raise_, asyncio.CancelledError())
     await timer.sleep(0.002)
     assert [type(context["exception"]) for context in told] == [ValueError, asyncio.CancelledError]
-    assert told[0]["message"] == "a callback of an AsyncTimer failed"
+    # in C there is no frame of it
+    assert [context["message"] for context in told] == [
+        "a callback of an AsyncTimer failed", "the callback raise_ of an AsyncTimer failed"
+    ]  # fmt: skip
+
+
+@in_loop
+async def test_what_the_loop_is_told_names_the_callback_and_one_that_is_awaited() -> None:
+    """It was "a callback of an AsyncTimer failed": of many hundreds, which?"""
+
+    class Shop:
+        async def opens(self) -> None:
+            raise_(KeyError("the key"))
+
+    loop, told = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda loop, context: told.append(context["message"]))
+    timer = AsyncTimer()
+    timer.call_later(0, Shop().opens)
+    await timer.sleep(0.002)
+    assert re.fullmatch(r"the callback \S+Shop\.opens of an AsyncTimer failed", told[0])
 
 
 def raise_(error: BaseException) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 
 from tests.web.reading import get
 from waterclock.errors import UsageError
+from waterclock.ports import holder
 from waterclock.web import server as module
 from waterclock.web.server import SENTENCE, Page, PageServer
 
@@ -123,7 +125,9 @@ def test_it_listens_on_this_machine_only(server: PageServer) -> None:
 def test_a_port_that_is_taken_is_refused_in_a_sentence() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"port {port} of 127\.0\.0\.1: .*in use\. Name another port"):
+        who = rf": {re.escape(there)} has it" if (there := holder("127.0.0.1", port)) else ""
+        told = rf"port {port} of 127\.0\.0\.1: .*in use{who}\. Name another port: --metrics 0"
+        with pytest.raises(UsageError, match=told):
             PageServer({}, port)
 
 

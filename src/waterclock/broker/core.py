@@ -152,7 +152,7 @@ class Core:
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         self.transactions.ids.pass_over(one for p in self.topics.partitions() for one in p.producers.known)
-        take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
+        take_up(self.transactions, self.topics.partitions, self.replicas.raise_high, self.leading.when_loaded)
 
     def _soon(self, deed: Callable[..., object], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(deed, *arguments)
@@ -185,6 +185,7 @@ class Core:
         envelopes.serve = table.handle
         table.overdue = overdue = Overdue(lambda: self.leading.too_few, self.clock.monotonic_ns, lambda: rhythm.wake())
         rhythm = Rhythm(self.timer, EVERY_S, overdue.look)
+        table.loading = lambda: self.leading.loading
         self.tenure.lease.guard(table)
         return table
 

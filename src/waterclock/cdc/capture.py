@@ -9,9 +9,11 @@ Rule 3: if the source cannot be read any further, what it committed before that 
         of the bad transaction was sent with it, that is thrown away and the rest is read once more.
 Rule 4: after a break everything is made anew: fence, position, source. What was sent and not committed is gone, and
         comes again.
-Rule 5: a signal is heard between two items of the source: the source transaction in hand is delivered whole, with those
+Rule 5: who is fenced waits and looks once more whether another one captures under the name: that one has a new position in
+        Kafka by then. Else a transaction was open for too long, and this capture goes on as after a break.
+Rule 6: a signal is heard between two items of the source: the source transaction in hand is delivered whole, with those
         before it. While nothing is in hand, it ends the capture at once.
-Rule 6: what a start agreed to, for which tables the position holds or that it stands elsewhere, is stored before anything
+Rule 7: what a start agreed to, for which tables the position holds or that it stands elsewhere, is stored before anything
         is read: the next start is to know of it.
 """
 
@@ -22,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
+from waterclock.cdc.produce import Fenced, Publisher
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
@@ -37,7 +39,7 @@ MOST = 20_000
 LONGEST_MS = 200
 POSITION_EVERY_MS = 1000  # if nobody wants what was written, Kafka hears only so often how far that was
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0, 30.0)
-
+_LATE = "A transaction was open for longer than Kafka waits, or another process captures under the same name."
 
 Report = Callable[[CaptureStatistics], object]
 
@@ -71,6 +73,7 @@ class Capture:
         # rule 3: the last whole transaction's end, if the one that cannot be read was begun in Kafka behind it: all up to
         # there is read and committed once more, and then the error is raised
         self._undelivered: str | None = None
+        self._fenced: Publisher | None = None  # rule 5: whose transaction Kafka took no more
         self._began = False  # whether both ends were there once: one that is gone after that may come back
 
     def statistics(self) -> CaptureStatistics:
@@ -87,36 +90,42 @@ class Capture:
             return self._statistics
 
     def _run(self, end: str | None) -> CaptureStatistics:
-        backoff = Backoff(_PAUSES_S, self._clock)
+        backoff, refusal = Backoff(_PAUSES_S, self._clock), None
         while True:
             before = self._statistics.commits
             try:
                 self._pass(end)
-                return self._statistics
-            except (ConnectionLost, EnvironmentMissing) as error:
+            except (ConnectionLost, EnvironmentMissing, Fenced) as error:
                 if not self._began:
                     raise
                 if self._statistics.commits > before:
                     backoff.succeeded()
                 if backoff.attempts == len(_PAUSES_S):
-                    raise ConnectionLost(str(error)) from None
-                self._lost(error)
-            except Unreadable:
-                place, self._undelivered = self._undelivered, None
-                if place is not None:
-                    self._pass(place)
-                raise
+                    raise error if isinstance(error, Fenced) else ConnectionLost(str(error)) from None
+                self._lost(ConnectionLost(_LATE) if isinstance(error, Fenced) else error)
+            except Unreadable as error:
+                if self._undelivered is None:
+                    raise
+                refusal, end, self._undelivered = error, self._undelivered, None
+                continue
+            else:
+                if refusal is not None:
+                    raise refusal
+                return self._statistics
             backoff.sleep()
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
 
     def _pass(self, end: str | None) -> None:
+        if self._fenced is not None:
+            self._fenced.refuse_if_overtaken()
+            self._fenced = None
         publisher = self._publisher()
         try:
             position = publisher.stored or (self._start if isinstance(self._start, Position) else self._start())
             source = self._source(position)
             self._began = True
             try:
-                begun = source.position()  # rule 6
+                begun = source.position()  # rule 7
                 position = position._replace(held=begun.held) if begun.place == position.place else begun
                 asked = publisher.stored is not None or not isinstance(self._start, Position)
                 if asked and position != publisher.stored:
@@ -131,6 +140,9 @@ class Capture:
                     raise
             finally:
                 source.close()
+        except Fenced:
+            self._fenced = publisher
+            raise
         finally:
             publisher.close()
 
@@ -169,7 +181,7 @@ class _Pass:
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
 
     def until(self, end: str | None, stop: StopSignal) -> None:
-        """KeyboardInterrupt for a signal; rule 5."""
+        """KeyboardInterrupt for a signal; rule 6."""
         if end is not None and self._source.reached(end):
             return
         for item in self._source.items():

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from waterclock.arguments import describe
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, unstopped
 from waterclock.signals import heard
 from waterclock.web import option
 from waterclock.wording import counted
@@ -107,10 +107,10 @@ def run(arguments: Namespace) -> int:
     try:
         target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters, arguments.topics)
     except ValueError as error:
-        raise UsageError(f"{error}.") from None
+        raise UsageError(f"{unstopped(error)}.") from None
     client, file = "--kafka-config", arguments.kafka_config
     given = from_text(client, origins.read_file(client, file)) if file else {}
-    publisher = partial(Publisher, target, name, given)
+    publisher = partial(Publisher, target, name, given, clock)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):

@@ -20,7 +20,7 @@ from waterclock.cdc.agreement import Terms
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter, put_aside, stop
 from waterclock.clock import Clock
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, unstopped
 from waterclock.outside import os
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def database(text: str) -> Database:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{text!r} is no address: {error}.") from None
+        raise UsageError(f"{text!r} is no address: {unstopped(error)}.") from None
     kind = SCHEMES.get(parts.scheme)
     if kind is None or not parts.hostname or not parts.username:
         raise UsageError(
@@ -68,7 +68,7 @@ def database(text: str) -> Database:
     name = unquote(parts.path.strip("/"))
     if kind == "postgres" and not name:
         raise UsageError(
-            f"{text!r} names no database: a slot of PostgreSQL belongs to one. Write postgres://user@host/shop."
+            f"{text!r} names no database, and PostgreSQL is read one database at a time. Write postgres://user@host/shop."
         )
     return Database(kind, parts.hostname, port or _PORTS[kind], unquote(parts.username), name)
 

@@ -26,7 +26,9 @@ Rule 4: a topic that is missing is made; one that is there is never changed.
 Rule 5: the position is the last one that was committed. It is read behind step 1, so nothing is open.
 Rule 6: in a table's topic letters, digits, `_` and `-` stand as they are. Another character becomes `_`, and behind such a
         name stands a sum of what it was: `a b` and `a.b` are two topics, and each is the same after every start.
-Rule 7: two tables whose topics Kafka takes for one (`.` and `_` are the same in names of metrics) are refused, and so is
+Rule 7: who is fenced may go on under the name if nobody else has got anything done: Kafka says the same of a transaction
+        that was open for longer than it waits (the broker or this machine was away).
+Rule 8: two tables whose topics Kafka takes for one (`.` and `_` are the same in names of metrics) are refused, and so is
         a name that is too long: never are two tables in one topic.
 """
 
@@ -44,6 +46,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE
+from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
@@ -132,8 +135,8 @@ def _alike(topic: str) -> str:
 class CaptureTopics:
     """Where records go, each topic made if it is missing. `state` is the one of the position."""
 
-    def __init__(self, settings: Mapping[str, Any], target: Target, state: str) -> None:
-        self._admin, self._target = Admin(settings), target
+    def __init__(self, settings: Mapping[str, Any], target: Target, state: str, clock: Clock | None = None) -> None:
+        self._admin, self._target = Admin(settings, clock=clock), target
         self._there = self._admin.topics()
         if target.dead_letters in (target.topic, state):
             raise UsageError(
@@ -218,6 +221,10 @@ def _records(consumer: library.Consumer, patience_s: float) -> Iterator[bytes]:
             raise KafkaException(message.error())
 
 
+class Fenced(UsageError):
+    """Kafka takes no more of this process. Rule 7: it may go on if `Publisher.refuse_if_overtaken` does not say no."""
+
+
 class Publisher:
     """Writes changes under a name that only one process at a time can have; the steps are the file's.
 
@@ -225,12 +232,14 @@ class Publisher:
     none yet; `uncommitted` counts the records that were sent and not committed.
     """
 
-    def __init__(self, target: Target, name: str, client: Mapping[str, Any] | None = None) -> None:
-        self._target, self._state_topic = target, f"{name}.position"
-        settings = base_settings(target.servers, client or {})
-        self._topics = CaptureTopics(settings, target, self._state_topic)
+    def __init__(
+        self, target: Target, name: str, client: Mapping[str, Any] | None = None, clock: Clock | None = None
+    ) -> None:
+        self._target, self._name, self._state_topic = target, name, f"{name}.position"
+        self._settings = settings = base_settings(target.servers, client or {})
+        self._topics = CaptureTopics(settings, target, self._state_topic, clock)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
-        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name))
+        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock)
         self.uncommitted = 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
@@ -277,6 +286,11 @@ class Publisher:
         self.finish()
         self.stored = position
 
+    def refuse_if_overtaken(self) -> None:
+        """Rule 7, of one that was fenced: UsageError if Kafka's position is not the one that it stored last."""
+        if last_position(self._settings, self._state_topic) != self.stored:
+            raise UsageError(_overtaken(self._name))
+
     def close(self) -> None:
         """Throw away what is not committed; without a connection, Kafka does that by itself."""
         self._producer.close()
@@ -292,8 +306,12 @@ def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
             "the topic's max.message.bytes higher, and start again: nothing was left out."
         )
     if meaning is Meaning.FENCED:
-        return UsageError(
-            f"Another process captures under the name {name}, and Kafka lets only the later one write. Stop one of "
-            "them, or give them different names (--name) and topics."
-        )
-    return ConnectionLost(f"Kafka did not take the changes: {error.str()}.")
+        return Fenced(_overtaken(name))
+    return ConnectionLost(f"Kafka did not take the changes: {words_of(error)}.")
+
+
+def _overtaken(name: str) -> str:
+    return (
+        f"Another process captures under the name {name}, and Kafka lets only the later one write. Stop one of them, or "
+        "give them different names (--name) and topics."
+    )

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing
+from waterclock.ports import holder
 
 _GIB: Final = 1 << 30
 _TIMES: Final = 20
@@ -105,7 +106,9 @@ def _port() -> Fact:
             door.bind(_ADDRESS)
             door.listen()
         except OSError as error:
-            remedy = "a broker may run there already; else take any free one: waterclock broker --port 0"
+            there = holder(*_ADDRESS)
+            who = f"{there} has it" if there else "a broker may run there already"
+            remedy = f"{who}; else take any free one: waterclock broker --port 0"
             return Fact(f"port {_ADDRESS[1]}", f"{_ADDRESS[0]}: {error.strerror}", remedy)
     return Fact(f"port {_ADDRESS[1]}", f"free on {_ADDRESS[0]}")
 

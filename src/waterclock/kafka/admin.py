@@ -52,7 +52,7 @@ class Admin:
         """Topic -> how many partitions it has; EnvironmentMissing if nobody answers."""
         try:
             ask = partial(self.client.list_topics, timeout=CALL_S)
-            topics = patiently(ask, is_refusal, self._patience_s, self._clock).topics
+            topics = patiently(ask, is_refusal, self._patience_s, self._clock, self._servers).topics
         except KafkaException as error:
             raise EnvironmentMissing(
                 f"There is no Kafka to talk to at {self._servers}: {words_of(error)}. Is the address right, and does it "
@@ -111,4 +111,4 @@ class Admin:
 def _error_of(what: str, raised: KafkaException) -> WaterclockError:
     """A refusal is the user's to mend; a broker that went away meanwhile is there again, or is not."""
     passing = raised.args[0].code() in _AWAY
-    return (EnvironmentMissing if passing else UsageError)(f"{what}: {words_of(raised).rstrip('.')}.")
+    return (EnvironmentMissing if passing else UsageError)(f"{what}: {words_of(raised)}.")

@@ -94,12 +94,12 @@ class Client:
         if self.refusal is None:
             return None
         return UsageError(
-            f"the broker at {self.servers} refuses the client: {self.refusal.str()}. Look at {self._remedies.settings}"
+            f"the broker at {self.servers} refuses the client: {words_of(self.refusal)}. Look at {self._remedies.settings}"
         )
 
     def silent(self) -> WaterclockError:
         """The error to raise if the broker has not answered for `patience_s`."""
-        why = f" ({self.trouble.str()})" if self.trouble is not None else ""
+        why = f" ({words_of(self.trouble)})" if self.trouble is not None else ""
         return EnvironmentMissing(
             f"no broker answers at {self.servers}{why}: start it, or mend {self._remedies.servers}"
         )
@@ -123,7 +123,7 @@ class Client:
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         try:
-            answer = patiently(ask, self._is_refused, self.patience_s, self.clock)
+            answer = patiently(ask, self._is_refused, self.patience_s, self.clock, self.servers)
         except KafkaException:
             raise (self.refused() or self.silent()) from None
         self.refusal = self.trouble = None  # whatever it was: it is over
@@ -165,9 +165,9 @@ def _until(consumer: library.Consumer, topic: str, end: int, clock: Clock, patie
             if error is None and message.offset() < end:
                 yield message
             elif error is not None and is_refusal(error):
-                raise UsageError(f"Kafka refuses to have {topic} read: {error.str()}. Look at the rights.")
+                raise UsageError(f"Kafka refuses to have {topic} read: {words_of(error)}. Look at the rights.")
             elif error is not None and error.code() not in HARMLESS:
-                raise ConnectionLost(f"{topic} cannot be read: {error.str()}.")
+                raise ConnectionLost(f"{topic} cannot be read: {words_of(error)}.")
             if (message.offset() or 0) >= (end - 1 if error is None else end):
                 return
     raise ConnectionLost(f"Kafka does not give the records of {topic}.")

@@ -29,6 +29,8 @@ from enum import Enum, auto
 
 from confluent_kafka import KafkaError
 
+from waterclock.errors import unstopped
+
 
 class Meaning(Enum):
     """What an error means for whoever asked; the table is the file's."""
@@ -150,11 +152,15 @@ def is_refusal(error: KafkaError) -> bool:
     return bool(error.fatal()) or meaning_of(error) in _NO_USE
 
 
-def words_of(error: Exception) -> str:
-    """What an exception of confluent-kafka's says, without its code. If it says nothing (a broker sends an error of a group
-    without words: "ConsumerGroupDescribe: "), what its code means."""
-    cause = error.args[0] if error.args else error
+def words_of(error: Exception | KafkaError) -> str:
+    """What an error or exception of confluent-kafka's says, without its code and its full stop. If it says nothing (a
+    broker sends an error of a group without words: "ConsumerGroupDescribe: "), what its code means.
+
+    >>> words_of(KafkaError(KafkaError._TRANSPORT, "It is gone."))
+    'It is gone'
+    """
+    cause = error.args[0] if isinstance(error, Exception) and error.args else error
     if not isinstance(cause, KafkaError):
-        return str(cause)
+        return unstopped(cause)
     words = str(cause.str())
-    return str(KafkaError(cause.code()).str()) if words.endswith(": ") else words
+    return unstopped(KafkaError(cause.code()).str() if words.endswith(": ") else words)

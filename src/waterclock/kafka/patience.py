@@ -3,10 +3,12 @@
 Rule 1: what is asked comes back within CALL_S or so: while a call to librdkafka lasts, Ctrl-C is not heard. A call that ran
     out of time is made again; librdkafka goes on with what it had begun.
 Rule 2: the pause grows while attempts fail in a row, and begins anew behind one that succeeded.
+Rule 3: a wait that may be long is said when it begins: who looks at a command that is silent does not know for what.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 T = TypeVar("T")
+log = logging.getLogger("waterclock.kafka")
 CALL_S = 1.0
 AGAIN_AFTER_S: Final = 0.1
+SAID_FROM_S: Final = 5.0
 RECONNECTING_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts at what was lost
 
 
@@ -65,10 +69,14 @@ class Backoff:
         return self._clock.monotonic_s() >= self._until_s
 
 
-def patiently(ask: Callable[[], T], no_use: Callable[[KafkaError], bool], patience_s: float, clock: Clock) -> T:
+def patiently(
+    ask: Callable[[], T], no_use: Callable[[KafkaError], bool], patience_s: float, clock: Clock, servers: str = ""
+) -> T:
     """The answer to `ask`. KafkaException: the last one, of which `no_use` says that asking again is none, or which came
-    when `patience_s` were over."""
+    when `patience_s` were over. `servers`: whom rule 3 names."""
     from confluent_kafka import KafkaException
+
+    from waterclock.kafka.errors import words_of
 
     backoff = Backoff((AGAIN_AFTER_S,), clock, patience_s)
     while True:
@@ -77,4 +85,6 @@ def patiently(ask: Callable[[], T], no_use: Callable[[KafkaError], bool], patien
         except KafkaException as raised:
             if no_use(raised.args[0]) or backoff.is_over:
                 raise
+            if servers and not backoff.attempts and patience_s >= SAID_FROM_S:
+                log.warning("waiting for Kafka at %s, for up to %.0f s: %s", servers, patience_s, words_of(raised))
         backoff.sleep()

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
-from waterclock.errors import CommitUnknown, SinkLost, UsageError
+from waterclock.errors import CommitUnknown, SinkLost, UsageError, unstopped
 from waterclock.postgres.url import postgres_url
 
 _PATIENCE = "90s"  # for another writer's transaction; longer than the server needs to notice that one has vanished
@@ -127,7 +127,8 @@ class PostgresSession:
             if self._db is not None:
                 raise self._lost(error) from error
             raise UsageError(
-                f"cannot connect to {self.url}: {_words(error)}. Is the server there, and are user and database its own? "
+                f"cannot connect to {self.url}: {unstopped(error)}. "
+                "Is the server there, and are user and database its own? "
                 "A password is taken from PGPASSWORD, or from the file that PGPASSFILE names."
             ) from error
         encoding = db.info.parameter_status("server_encoding")
@@ -154,16 +155,12 @@ class PostgresSession:
                 self._db.close()
                 raise self._lost(error) from error
             raise UsageError(
-                f"{self.url} refused what was to be written: {_words(error)}. What was committed stays; the same "
+                f"{self.url} refused what was to be written: {unstopped(error)}. What was committed stays; the same "
                 "command goes on from there when the cause is mended."
             ) from error
 
     def _lost(self, error: Exception) -> SinkLost:
         return SinkLost(
-            f"the connection to {self.url} went away: {_words(error)}. What was committed stays; the same command goes "
+            f"the connection to {self.url} went away: {unstopped(error)}. What was committed stays; the same command goes "
             "on from there when the server is back."
         )
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

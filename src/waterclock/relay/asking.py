@@ -21,7 +21,7 @@ from waterclock.relay.client.sending import Answer, Moment, Receipt
 from waterclock.relay.watching.listing import json_text
 from waterclock.relay.wire.letters import REASON
 from waterclock.relay.wire.request import FROM, UNTIL, headers_of
-from waterclock.wording import counted
+from waterclock.wording import counted, show_duration
 
 
 def delays_of(arguments: Namespace, servers: str) -> Delays:
@@ -130,7 +130,7 @@ def _line(message: Message) -> str:
     stamp_ms = message.timestamp()[1]
     parts = [from_us(1000 * stamp_ms).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"]
     if (late_ms := _late_ms(stamp_ms, headers.get(UNTIL))) is not None:
-        parts.append(f"{late_ms:+,d} ms")
+        parts.append(f"{show_duration(abs(late_ms))} {'early' if late_ms < 0 else 'late'}")
     parts += [_text(part) for part in (message.key(), message.value()) if part is not None]
     if (origin := headers.get(FROM)) is not None:
         parts.append(f"({_text(origin)})")

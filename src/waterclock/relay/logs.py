@@ -26,6 +26,7 @@ from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka import Partition, library
 from waterclock.kafka.client import HARMLESS, PATIENCE_S, Client, Remedies, committed
+from waterclock.kafka.errors import words_of
 from waterclock.kafka.settings import READING
 from waterclock.relay.wire.request import headers_of
 
@@ -51,7 +52,7 @@ class Logs:
         try:
             return self._client.starts(one)[topic, partition], self._client.ends(one)[topic, partition]
         except EnvironmentMissing as error:  # it was there when this began, and may come back
-            raise ConnectionLost(f"Kafka does not say where {topic}-{partition} ends: {error}.") from None
+            raise ConnectionLost(f"Kafka does not say where {topic}-{partition} ends: {words_of(error)}.") from None
         except KeyError:
             raise ConnectionLost(f"Kafka does not know {topic}-{partition}.") from None
 
@@ -60,7 +61,7 @@ class Logs:
         try:
             return len(self._client.partitions([topic]))
         except EnvironmentMissing as error:
-            raise ConnectionLost(f"Kafka does not say how many partitions {topic} has: {error}.") from None
+            raise ConnectionLost(f"Kafka does not say how many partitions {topic} has: {words_of(error)}.") from None
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """The records from `start` to before `end`; ConnectionLost if they do not come."""
@@ -109,7 +110,7 @@ class Reader:
                 if (error := message.error()) is None:
                     self._ahead.append(message)
                 elif error.code() not in HARMLESS:
-                    raise ConnectionLost(f"{self._topic} cannot be read: {error.str()}.")
+                    raise ConnectionLost(f"{self._topic} cannot be read: {words_of(error)}.")
         self._ahead = [message for message in self._ahead if message.offset() >= offset]
         self.is_awaited = not self._ahead
         return self._ahead

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError, unstopped
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, base_settings, from_file
@@ -162,8 +162,9 @@ def begun(
             return begin()  # 2
         except (EnvironmentMissing, ConnectionLost) as error:
             if backoff.is_over:
-                why = str(error).rstrip(".")
-                raise EnvironmentMissing(f"{why}. It was waited for, for {PATIENCE_S:.0f} seconds.") from None
+                raise EnvironmentMissing(
+                    f"{unstopped(error)}. It was waited for, for {PATIENCE_S:.0f} seconds."
+                ) from None
         servers = settings["bootstrap.servers"]
         said(ConnectionLost(f"Kafka at {servers} is away: it is waited for, for {PATIENCE_S:.0f} seconds at most."))
         backoff.sleep()

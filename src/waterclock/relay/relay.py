@@ -27,7 +27,7 @@ from confluent_kafka import KafkaError, Message
 from waterclock.clock import Clock, SystemClock, WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
-from waterclock.kafka.errors import Meaning, is_refusal, meaning_of
+from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.kafka.settings import base_settings
 from waterclock.outside import threading
 from waterclock.relay.cluster.group import Member, UnassignedPartitions, leave
@@ -297,13 +297,13 @@ class Relay:
             self._join_again()
             return
         if is_refusal(error) or meaning_of(error) is Meaning.NO_GROUP:
-            raise UsageError(f"Kafka refuses the relay: {error.str()}. Look at --kafka-config and the rights.")
+            raise UsageError(f"Kafka refuses the relay: {words_of(error)}. Look at --kafka-config and the rights.")
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             if message.partition() in self.owners:
                 where = f"{self.topics.input}-{message.partition()}"
                 self._fail(message.partition(), ConnectionLost(f"{where} has no records any more where it was read"))
         else:
-            self._lost(ConnectionLost(f"Kafka says: {error.str()}."))
+            self._lost(ConnectionLost(f"Kafka says: {words_of(error)}."))
 
     def _join_again(self) -> None:
         """The group says that another has this one's name. It may have been itself: of two requests to join, the first was

@@ -30,7 +30,7 @@ from waterclock.simulation.streams import open_connection
 from waterclock.simulation.threads import QUEUE, THREADING
 from waterclock.simulation.world import world
 
-ROOMS: Final = ("broker", "cdc", "disk", "kafka", "outside", "relay")
+ROOMS: Final = ("broker", "cdc", "disk", "kafka", "outside", "ports", "relay")
 """Whose modules take what is outside from the doors."""
 BEHIND: Final[Mapping[str, Any]] = {
     "fcntl": Fcntl(), "futures": FUTURES, "open_connection": open_connection, "open_file": open_file, "os": OS,

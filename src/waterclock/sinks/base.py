@@ -37,7 +37,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from waterclock.errors import CommitUnknown, SinkLost, StateMismatch
+from waterclock.errors import CommitUnknown, SinkLost, StateMismatch, unstopped
 
 _START_OVER = (
     "start over with both empty: remove the sink's tables and the checkpoint (waterclock run --fresh does both)."
@@ -195,7 +195,7 @@ def _holds(sink: Sink, applied: LastBatch | None) -> str:
 
 def first_line(error: Exception) -> str:
     """What an error says, without what goes on for many lines behind it."""
-    return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(". ")
+    return unstopped(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
 # A user's own object -------------------------------------------------------------------------------------------

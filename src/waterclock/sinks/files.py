@@ -39,7 +39,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from waterclock.disk import flush_file, flush_folder
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import EnvironmentMissing, UsageError, unstopped
 from waterclock.sinks.base import ResultFile
 from waterclock.sinks.destination import SinkTable
 from waterclock.sinks.tables import LETTERS, far_times, flat, letters_of
@@ -205,7 +205,8 @@ def _errors_of(folder: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise EnvironmentMissing(
-            f"the executor on {socket.gethostname()} cannot write results into {folder}: {error}. Mount the folder there, "
+            f"the executor on {socket.gethostname()} cannot write results into {folder}: {unstopped(error)}. "
+            "Mount the folder there, "
             "or give executors the store's keys; or leave written_by = 'executors' out, and the driver writes"
         ) from error
 

@@ -18,10 +18,10 @@ def hand_to_python(error: BaseException, of: str) -> None:
     The hook takes a type that only the interpreter can make, and it makes one for what a destructor raises. What it says
     in front of the traceback is how that destructor looks.
     """
-    _Unraisable(_Destructor(error, _described(error, of)))
+    _Unraisable(_Destructor(error, described(error, of)))
 
 
-def _described(error: BaseException, of: str) -> str:
+def described(error: BaseException, of: str) -> str:
     """The callback by its name, if the traceback goes through a function of somebody else's; and whose callback it is."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "waterclock":

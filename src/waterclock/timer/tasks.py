@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from waterclock.timer.awaited import Then, is_awaitable, unawaited
-from waterclock.timer.report import OnError, Report, hand_to_python
+from waterclock.timer.report import OnError, Report, described, hand_to_python
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel.pictures import NotCopied
 
@@ -103,7 +103,8 @@ class LoopBinding:
         if self._on_error is not None:
             self._on_error(error)
         elif self.runs_here() and self._loop is not None:
-            self._loop.call_exception_handler({"message": "a callback of an AsyncTimer failed", "exception": error})
+            said = f"{described(error, 'an AsyncTimer')} failed"
+            self._loop.call_exception_handler({"message": said, "exception": error})
         else:
             hand_to_python(error, "an AsyncTimer")
 

@@ -34,8 +34,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help=f"one of {', '.join(NAMES)}")
     tasks = "your own timers instead: delays such as 1s,2s,7s; 8ms@2ms is added 2 ms after the start, for 8 ms"
     parser.add_argument("--tasks", metavar="DELAYS", help=tasks)
-    parser.add_argument("--tick", metavar="TIME", help="with --tasks: the grain of level 1 (default 1ms)")
-    parser.add_argument("--slots", metavar="N[,N...]", help="with --tasks: buckets of each level (default 20)")
+    tick = "with --tasks: the time of a bucket of level 1: 1ms (the default, and Kafka's), 100ms or 1s; a bare number is ms"
+    parser.add_argument("--tick", metavar="TIME", help=tick)
+    slots = "with --tasks: buckets of each level, such as 60,60,12 (default 20, as Kafka has)"
+    parser.add_argument("--slots", metavar="N[,N...]", help=slots)
     parser.add_argument(
         "--rounding",
         choices=("early", "late"),
@@ -132,7 +134,7 @@ def _print_live(walk: Walk, arguments: argparse.Namespace) -> None:
 
     from waterclock.clock import SystemClock
     from waterclock.trace.live import IDLE_S, Live
-    from waterclock.trace.moments import show_duration
+    from waterclock.wording import show_duration
 
     head, page = _pages(walk, arguments)
     numbers = count(1)

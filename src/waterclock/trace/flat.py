@@ -13,9 +13,9 @@ import json
 import sys
 from typing import Any, Final
 
-from waterclock.trace.moments import show_duration
 from waterclock.trace.picture import folded, table
 from waterclock.wheel.reference import TimingWheel
+from waterclock.wording import show_duration
 
 BUCKETS: Final = 1_000_000
 SLOTS: Final = 20

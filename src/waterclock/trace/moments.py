@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from waterclock.errors import UsageError
+from waterclock.wording import show_duration
 
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -32,21 +33,6 @@ def parse_duration(text: str) -> int:
     if exact.denominator != 1:
         raise UsageError(f"{text!r} is no whole number of milliseconds, which the walk counts in: round it")
     return int(exact)
-
-
-def show_duration(ms: int) -> str:
-    """The shortest exact way to say it.
-
-    >>> show_duration(90_000), show_duration(-558), show_duration(3_661_442), show_duration(0)
-    ('1m30s', '-558ms', '1h1m1.442s', '0s')
-    """
-    if abs(ms) < 1_000:
-        return f"{ms}ms" if ms else "0s"
-    rest, text = abs(ms), "-" if ms < 0 else ""
-    for unit in ("d", "h", "m"):
-        count, rest = divmod(rest, UNITS_MS[unit])
-        text += f"{count}{unit}" if count else ""
-    return text + (f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s" if rest else "")
 
 
 Moments = Callable[[int], str]

@@ -20,9 +20,10 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import Final
 
-from waterclock.trace.moments import Moments, show_duration
+from waterclock.trace.moments import Moments
 from waterclock.trace.scenario import Scenario
 from waterclock.trace.walk import Step
+from waterclock.wording import show_duration
 
 WIDTH: Final = 80
 GAP: Final = "  "

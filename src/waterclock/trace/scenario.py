@@ -10,7 +10,8 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError, meant
-from waterclock.trace.moments import parse_duration, show_duration
+from waterclock.trace.moments import parse_duration
+from waterclock.wording import show_duration
 
 SCENARIOS: Final = {
     "seven-tasks": "seven_tasks.json",
@@ -115,7 +116,8 @@ def build_scenario(tick: str, slots: str, tasks: str, start_ms: int = 0) -> Scen
     by_time = sorted(timers, key=lambda task: task.added)  # of one moment in the order in which they were written
     tick_ms = parse_duration(tick)
     if not 1 <= tick_ms <= MAX_TICK:
-        raise UsageError(f"--tick {tick!r} must lie within 1ms and {show_duration(MAX_TICK)}")
+        usual = "1ms is usual, or a bucket's time such as 1s"
+        raise UsageError(f"--tick {tick!r} must lie within 1ms and {show_duration(MAX_TICK)}: {usual}")
     return Scenario("your own", "", tick_ms, parse_slots(slots), start_ms, tuple(by_time))
 
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from waterclock.errors import UsageError
-from waterclock.trace.moments import show_duration
 from waterclock.trace.scenario import Scenario, Task
 from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.bucket import TimerHandle
 from waterclock.wheel.reference import TimingWheel
 from waterclock.wheel.statistics import LevelView, WheelSnapshot
+from waterclock.wording import show_duration
 
 Step = dict[str, Any]
 DETAIL: Final = ("made", "placing", "middle")

@@ -28,6 +28,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from waterclock.errors import UsageError
+from waterclock.ports import holder
 
 HOST: Final = "127.0.0.1"
 PATIENCE_S: Final = 10.0
@@ -61,7 +62,11 @@ class PageServer:
             self._listener = _PageListener((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise UsageError(f"metrics cannot be served on port {port} of {HOST}: {why}. Name another port") from error
+            held = f": {there} has it" if (there := holder(HOST, port)) else ""
+            raise UsageError(
+                f"metrics cannot be served on port {port} of {HOST}: {why}{held}. Name another port: --metrics 0 takes any "
+                "free one"
+            ) from error
         self._listener.answer = self._answer
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(LOOK_S,), name="web", daemon=True)
         self._thread.start()

@@ -206,6 +206,12 @@ def test_a_last_segment_that_is_gone_keeps_the_log_that_has_its_records(
     set_aside(disk, caplog, f"{log_of(disk)} is gone, and the write-ahead log has records of it")
 
 
+def test_a_topic_that_is_being_removed_misses_none_of_its_files(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    log_of(disk).unlink()  # and its folder is there still
+    replay(str(disk.folder), RUN, stopped=False, removed={"0"}).finish()
+    assert (there(disk), aside(disk), caplog.text) == ([], [], "")
+
+
 def test_one_that_retention_has_removed_keeps_nothing(disk: Disk) -> None:
     later = Segment(str(log_of(disk).parent), 3)
     disk.segments.append(later)

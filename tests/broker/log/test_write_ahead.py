@@ -183,6 +183,24 @@ def test_a_last_frame_of_the_fuller_half_that_is_damaged_is_missed_by_the_other(
     assert "frames 2 to 2 cannot be read" in caplog.text
 
 
+@pytest.mark.parametrize(("half", "level"), [(0, "WARNING"), (1, "ERROR")])
+def test_a_half_whose_beginning_is_gone_was_begun_anew_if_it_is_the_earlier_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, half: int, level: str
+) -> None:
+    with room(1000):
+        disk = Disk(tmp_path)
+        for _ in range(4):  # two frames in each half
+            disk.append((0, b"x" * 400))
+        path = tmp_path / NAMES[half]
+        path.write_bytes(
+            b"?" + path.read_bytes()[1:]
+        )  # as power that is cut in the midst of the next frame may leave it
+        assert disk.holds_all()
+    first = 1 + 2 * half
+    (said,) = [record for record in caplog.records if f"frames {first} to {first}" in record.message]
+    assert said.levelname == level
+
+
 def test_frames_of_an_earlier_turn_are_not_put_back(tmp_path: Path) -> None:
     with room(1000):
         disk = Disk(tmp_path)

@@ -130,21 +130,6 @@ def test_a_commit_that_stands_in_the_store_waits_for_the_follower(tmp_path: Path
         until(lambda: commit(both, 3), "the follower is in sync")
 
 
-def test_after_a_restart_nothing_is_acknowledged_that_the_follower_may_not_have(tmp_path: Path) -> None:
-    with pair(tmp_path) as both:
-        assert commit(both, 1)
-        both.freeze()
-        both.one.cut_power()
-        both.again("one").start()
-        with client(both.one) as raw:
-            commit_soon(raw, 2)
-            until(lambda: waiting(both) == 1, "it is in the store")
-            both.thaw()
-            assert acknowledged(raw)
-        promote(both)
-        assert committed(both) == 2
-
-
 def test_a_journal_that_began_anew_acknowledges_nothing_before_the_follower_has_its_beginning(tmp_path: Path) -> None:
     with pair(tmp_path) as both, client(both.one) as raw:
         both.freeze()

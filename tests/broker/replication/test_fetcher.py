@@ -333,3 +333,7 @@ def test_where_the_leader_has_lost_its_last_records_the_follower_goes_on_behind_
         assert raw.produce("t", b"new") == (Error.NONE, 7)
     assert end(both.two) == high(both.one) == 8
     assert values(both.two) == [*(b"%d" % number for number in range(kept)), b"new"]
+    both.two.close()
+    both.again("two", follow=both.one.bootstrap).start()
+    both.synced()
+    assert both.two.call(lambda: partition(both.two).start) == 0  # readers may stand among what is lost

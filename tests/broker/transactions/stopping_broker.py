@@ -35,7 +35,7 @@ def after_the_decision() -> None:
 
 
 def before_the_markers() -> None:
-    MarkerWriter._mark = die  # type: ignore[method-assign]
+    MarkerWriter.mark = die  # type: ignore[method-assign]
 
 
 def after_the_first_marker() -> None:

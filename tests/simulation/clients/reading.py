@@ -71,8 +71,8 @@ async def all_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> tup
             at = one.batches[-1].last + 1
         else:
             await asyncio.sleep(0.1)
-    if at < end:  # a gap that a start has left: what was acknowledged there is missing, and its checker says so
-        universe.world.log("unread", tp, at, end)
+    if at < end:
+        universe.world.problem("unread", f"a reader of {tp} stays at {at}, and its end is {end}")
     _, start = await sure(universe, kafka, "start", lambda: kafka.list_offset(tp, EARLIEST))
     return start, found
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from tests.simulation.confluent.admin import listed
 from tests.simulation.confluent.group import Membership
@@ -67,6 +67,9 @@ class Consumer:
         for one in places:
             self._places.pop((one.topic, one.partition), None)
 
+    def unassign(self) -> None:
+        self._places.clear()
+
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*place) for place in self._places]
 
@@ -114,8 +117,8 @@ class Consumer:
 
     def note(self, code: int) -> None:
         """What librdkafka says of its connections."""
-        hear, why = self._settings.get("error_cb"), error(code)
-        self.put(Message(error=why) if hear is None else lambda: hear(why))
+        if (hear := self._settings.get("error_cb")) is not None:  # else it goes to a log
+            self.put(lambda: hear(error(code)))
 
     # The loop's side
 
@@ -225,6 +228,12 @@ class Consumer:
     def get_watermark_offsets(
         self, one: TopicPartition, timeout: float = -1.0, cached: bool = False
     ) -> tuple[int, int]:
+        if not cached:
+            low, high = (self._offset(one.topic, one.partition, when, timeout) for when in (-2, -1))
+            for found in (low, high):
+                if found.error is not None:
+                    raise KafkaException(found.error)
+            return low.offset, high.offset
         position = self._places.get((one.topic, one.partition))
         return (-1001, -1001) if position is None else (position.low, position.high)
 

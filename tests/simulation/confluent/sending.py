@@ -54,7 +54,9 @@ class Sending:
         self._id = self._epoch = -1
         self._sequences: dict[Place, int] = {}
         self._added: dict[Place, None] = {}
-        self._queue: dict[str | Place, deque[Outgoing]] = {}  # by topic as long as the partition is not known
+        self._queue: dict[
+            str | Place, deque[Outgoing]
+        ] = {}  # by topic at first: in their order, partitions named or not
         self._batches: dict[Place, Batch] = {}
         self._reports: deque[tuple[Callable[..., object], KafkaError | None, Message]] = deque()
         self._counts: dict[str, int] = {}
@@ -76,7 +78,7 @@ class Sending:
         record = Record(0, timestamp or self._process.wall_ms(), key, value, list(headers or ()))
         self._process.saw_produced(topic, record)
         one = Outgoing(topic, partition, record, on_delivery or callback or self._settings.get("on_delivery"))
-        self._queue.setdefault(topic if partition < 0 else (topic, partition), deque()).append(one)
+        self._queue.setdefault(topic, deque()).append(one)
         if not self._sends:
             self._sends = True
             begun(self._process, self._send_all())
@@ -163,8 +165,10 @@ class Sending:
             if topic not in self._counts and not await self._count(topic):
                 return False
             for one in self._queue.pop(topic, ()):
-                count, key = self._counts[topic], one.record.key
-                number = self._world.stream("places").randrange(count) if key is None else zlib.crc32(key) % count
+                number, key = one.partition, one.record.key
+                if number < 0:
+                    count = self._counts[topic]
+                    number = self._world.stream("places").randrange(count) if key is None else zlib.crc32(key) % count
                 self._queue.setdefault((topic, number), deque()).append(one)
         return True
 
@@ -186,7 +190,7 @@ class Sending:
         return False
 
     def _fill(self) -> None:
-        for place in [place for place in self._queue if place not in self._batches]:
+        for place in [one for one in self._queue if isinstance(one, tuple) and one not in self._batches]:
             queue, some, size = self._queue[place], [], 0
             while queue and (
                 not some or size + len(queue[0].record.value or b"") < self._settings.get("batch.size", 1 << 20)

@@ -8,12 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.confluent.admin import AdminClient
-from tests.simulation.confluent.consumer import Consumer
-from tests.simulation.confluent.producer import Producer
 from tests.simulation.confluent.records import Record
 from waterclock.errors import EnvironmentMissing, WaterclockError
-from waterclock.kafka import library
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
 from waterclock.simulation import disk
 from waterclock.simulation.clocks import Clock
@@ -23,12 +19,6 @@ from waterclock.simulation.world import MS, NS, US
 FOLDER = Path("/data/relay")
 MOST_MS = 1_000_000  # Kafka refuses what is dated an hour ahead of its broker's clock, which may be 2,400 s off itself
 RARE = ("rename", "rename after", "unlink", "ftruncate", "open", "fsync before", "fsync after", "pwrite after")
-
-
-def install() -> None:
-    """The simulation's client behind the door of the product."""
-    for name, kind in {"AdminClient": AdminClient, "Consumer": Consumer, "Producer": Producer}.items():
-        setattr(library, name, kind)
 
 
 class RelayProcess(Process):
@@ -73,7 +63,7 @@ class RelayNode:
         self.disk = disk.Disk(name)
         self.rng = self.world.stream(f"node {name}")
         self.process: RelayProcess | None = None
-        self.skew_ms = self.starts = 0
+        self.skew_ms = self.starts = self.explained_ns = 0
 
     @property
     def alive(self) -> bool:
@@ -104,7 +94,8 @@ class RelayNode:
             self.world.log(self.name, "closed")
         except (EnvironmentMissing, OSError) as error:
             self.world.log(self.name, "ends", type(error).__name__, error)
-            if not isinstance(error, EnvironmentMissing) and not self.disk.full and not self.disk.broken_flush:
+            lately = self.world.now < self.explained_ns or self.disk.full or self.disk.broken_flush
+            if not isinstance(error, EnvironmentMissing) and not lately:
                 self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error}")
         except Exception as error:
             self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error} at {_place(error)}")
@@ -115,6 +106,10 @@ class RelayNode:
 
     def _down(self, process: RelayProcess) -> None:
         process.kill()
+        self.goes_down()
+
+    def goes_down(self) -> None:
+        """It is dead, and comes back."""
         self.world.at(self.world.now + self.rng.choice((20 * MS, 300 * MS, 2 * NS, 8 * NS)), self.start)
 
     # Faults
@@ -174,10 +169,15 @@ class RelayNode:
         self.universe.count("relay's disk full")
         self.disk.full = True
         until_ns = self.world.now + self.rng.randrange(NS, 5 * NS)
-        self.promises.no_room(until_ns)
-        self.world.at(until_ns, self._free)
+        self.fills(until_ns)
+        self.world.at(until_ns, self.has_room)
 
-    def _free(self) -> None:
+    def fills(self, until_ns: int) -> None:
+        """Its disk is full, until then at most: what is due is late for it, and an end soon behind is explained."""
+        self.promises.no_room(until_ns)
+        self.explained_ns = until_ns + NS
+
+    def has_room(self) -> None:
         self.disk.full = False
 
     def break_flush(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.simulation.confluent.records import Record, committed, decoded
-from tests.simulation.confluent.requests import Gone, Kafka, ask, ms, offset_of, partitions
-from tests.simulation.relay import nodes
+from tests.simulation.confluent import door
+from tests.simulation.confluent.requests import Kafka
+from tests.simulation.confluent.topics import count_of, make, until_done, whole
 from tests.simulation.relay.nodes import RelayNode
 from tests.simulation.relay.promises import Found, Promises
 from tests.simulation.relay.senders import FAR_MS, INPUT, PARTS, TARGETS, Sender
@@ -64,12 +64,12 @@ class Relays:
         return RelayNode(self.universe, name, options, self.promises)
 
     async def begin(self, kafka: Kafka) -> None:
-        nodes.install()
+        door.install()
         for topic, count in zip(TARGETS, (1, PARTS), strict=True):
             await until_done(lambda t=topic, c=count: make(kafka, t, c))
         for node in self.nodes:
             node.start()
-        while not await exists(kafka, f"{INPUT}.dead"):
+        while not await count_of(kafka, f"{INPUT}.dead"):
             await asyncio.sleep(0.2)
         self.is_ready = True
         for number in range(self.rng.randrange(1, 3)):
@@ -110,15 +110,17 @@ class Relays:
     async def found(self, kafka: Kafka) -> Found:
         found = Found()
         for number in range(self.partitions):
-            for record in await everything(kafka, (INPUT, number), found):
+            given = await whole(kafka, (INPUT, number))
+            found.is_cut |= given.first > 0
+            for record in given.records:
                 self.promises.known.setdefault((number, record.offset), record)
-            for record in await everything(kafka, (f"{INPUT}.replies", number)):
+            for record in (await whole(kafka, (f"{INPUT}.replies", number))).records:
                 found.add_reply(record)
-            for record in await everything(kafka, (f"{INPUT}.dead", number)):
+            for record in (await whole(kafka, (f"{INPUT}.dead", number))).records:
                 found.add_letter(record)
         for topic, count in zip(TARGETS, (1, PARTS), strict=True):
             for number in range(count):
-                for record in await everything(kafka, (topic, number)):
+                for record in (await whole(kafka, (topic, number))).records:
                     found.add_delivery(topic, number, record)
         for (number, _), record in sorted(self.promises.known.items()):
             found.add_request(number, record)
@@ -134,50 +136,3 @@ async def begin(universe: Any) -> None:
 async def verify(universe: Any, kafka: Kafka) -> None:
     """In peace: everything that was asked for came, once."""
     await universe.relays.verify(kafka)
-
-
-async def until_done(ask_it: Any) -> Any:
-    while True:
-        try:
-            answer = await ask_it()
-            if not answer[0]:
-                return answer
-        except Gone:
-            pass
-        await asyncio.sleep(0.2)
-
-
-async def make(kafka: Kafka, topic: str, count: int) -> tuple[int]:
-    code = await kafka.create_topic(topic, count, {})
-    return (0 if code == 36 else code,)
-
-
-async def exists(kafka: Kafka, topic: str) -> bool:
-    try:
-        return (await partitions(kafka, topic))[1] > 0
-    except Gone:
-        return False
-
-
-async def everything(kafka: Kafka, place: tuple[str, int], found: Found | None = None) -> list[Record]:
-    """All that is committed in a partition, up to its last stable offset."""
-    _, end = await until_done(lambda: offset_of(kafka, place, -1, True))
-    _, at = await until_done(lambda: offset_of(kafka, place, -2, True))
-    if found is not None:
-        found.is_cut |= at > 0
-    records = list[Record]()
-    while at < end:
-        row = {"partition": place[1], "fetch_offset": at, "partition_max_bytes": 1 << 20}
-        try:
-            answer = await ask(
-                kafka, "fetch", max_wait=ms(100), min_bytes=1, max_bytes=1 << 22, isolation_level=1,
-                topics=[{"topic": place[0], "partitions": [row]}], forgotten_topics_data=[],
-            )  # fmt: skip
-        except Gone:
-            continue
-        came = answer.responses[0].partitions[0]
-        batches = list(decoded(bytes(came.records or b"")))
-        aborted = [(one.producer_id, one.first_offset) for one in came.aborted_transactions or ()]
-        records += [one for one in committed(batches, aborted) if one.offset >= at]
-        at = batches[-1].last + 1 if batches else at
-    return records

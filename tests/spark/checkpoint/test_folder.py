@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
+import waterclock
 from tests.spark.checkpoint.test_source_files import write_entry
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -286,3 +287,11 @@ def test_a_checkpoint_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
         Removal(made).run()
     Removal(made).run()
     assert not made.path.exists()
+
+
+@pytest.mark.parametrize("advice", ["set close = false under", 'Set on_loss = "go on"'])
+def test_how_a_stream_begins_anew_is_said_in_one_place(advice: str) -> None:
+    """Of files and of topics: two texts of one advice had begun to differ."""
+    source = Path(waterclock.__file__).parent
+    said = [file.name for file in source.rglob("*.py") for _ in range(file.read_text(encoding="utf-8").count(advice))]
+    assert len(said) == 1

@@ -14,6 +14,8 @@ Rule 4: topics that a reader may not read are refused before anything is looked 
 Rule 5: if a file is damaged, its partition is refused, with a line in the log, once; the others are answered. The error is
     CORRUPT_MESSAGE, as with Apache Kafka: clients hand it to their program, and ask again. At KAFKA_STORAGE_ERROR they look
     for another leader, for ever and without a word.
+Rule 6: where nothing is left from the offset to the reader's end, since the log has lost its last records, a client gets
+    an empty batch up to there: it goes on at the end, and does not ask for the same for ever.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.records import empty
+from waterclock.broker.net.outgoing import Slice
 from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from waterclock.broker.wire import fetch
@@ -136,7 +140,7 @@ class DelayedFetch:
                     found.append(FetchedPartition(wanted.partition, missing))
                     continue
                 found.append(row := self._row(partition, wanted, left, left == most))
-                left -= row.records.size if row.records is not None else 0
+                left -= row.size
             topics.append((key, found))
         return topics
 
@@ -159,13 +163,16 @@ class DelayedFetch:
             return FetchedPartition(wanted.partition, Error.KAFKA_STORAGE_ERROR)
 
     def _records(self, partition: Partition, wanted: FetchPartition, limit: int, first: bool) -> FetchedPartition:
-        end, records, aborted = self._end(partition), None, None
+        end, aborted = self._end(partition), None
+        records: Slice | bytes | None = None
         if wanted.offset < end and (first or limit > 0):
             records = partition.read(wanted.offset, limit, end)
-            if records is not None and records.size > limit and not first:
+            if records is None and self._request.replica < 0:
+                records = empty(wanted.offset, end, partition.memo.epoch)
+            elif records is not None and records.size > limit and not first:
                 records = None
         if self._request.committed:
-            upto = min(end, partition.bound(records)) if records is not None else wanted.offset
+            upto = min(end, partition.bound(records)) if isinstance(records, Slice) else wanted.offset
             aborted = partition.aborted.between(wanted.offset, upto)
         return FetchedPartition(
             wanted.partition, Error.NONE, partition.high, partition.stable, partition.start, aborted, records

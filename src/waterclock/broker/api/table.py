@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.api.waiting import ERRORS, Overdue
+from waterclock.broker.api.waiting import ERRORS, LOADED, Overdue
 from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from waterclock.broker.security.authorizer import EVERYTHING
 from waterclock.broker.wire.answers import refuse
@@ -187,6 +187,8 @@ class ApiTable:
         """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
         self.overdue: Overdue | None = None
         """Is shown the requests that wait for the store."""
+        self.loading: Callable[[], bool] = bool
+        """Whether coordinators have to wait: see Rule 6 of replication/leader.py."""
         self.keeps: Callable[[Connection, int, memoryview], bool] | None = None
         """Sees each request, with its key and all of it; True: it must not be served now (a leader's lease)."""
 
@@ -231,6 +233,8 @@ class ApiTable:
         """Serve a request of an API in the table, whose client's rights it has."""
         if request.rights is not None and (error := refusal(request)) is not None:
             refuse_whole(request, error)
+        elif request.key in LOADED and self.loading():
+            refuse_whole(request, Error.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             self._apis[request.key].handle(request)
             if self.overdue is not None and request.key in ERRORS and request.slot.parts is None:

@@ -64,6 +64,8 @@ PATIENCE_S: Final = 5.0  # Kafka's offsets.commit.timeout.ms
 EVERY_S: Final = 1.0
 COORDINATED: Final = dict.fromkeys((8, 22, 24, 25, 26, 28, 42, 47, 68), Error.COORDINATOR_NOT_AVAILABLE)
 ADMINISTERED: Final = dict.fromkeys((19, 20, 27, 30, 31, 33, 37, 44, 51), Error.REQUEST_TIMED_OUT)
+OFFSET_FETCH: Final = 9
+LOADED: Final = frozenset({*COORDINATED, OFFSET_FETCH})  # what is said of the store: refused while it loads (leader.py)
 ERRORS: Final = {**COORDINATED, **ADMINISTERED}  # of the APIs that are answered once the store has kept something
 
 

@@ -37,7 +37,7 @@ from uuid import UUID
 
 from waterclock.broker.errors import DataInUse, LogDamaged, renaming, set_aside
 from waterclock.broker.folder.identity import FILE, OTHER_FOLDER, remembered
-from waterclock.broker.folder.making import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.folder.making import FolderLabel, ending_of, folder_of, read_label, write_label
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.replay import replay
 from waterclock.broker.log.segment import LABEL
@@ -259,7 +259,8 @@ class DataFolder:
         self.store = opened.enter_context(closing(Store(folder, soon)))  # 2
         self._run = last_run(self.store)
         self.stop = CleanStop(folder, self._run)  # 3
-        self._replayed = replay(folder, self._run, stopped=self.stop.holds)  # 4
+        removed = {ending_of(UUID(one)) for one in self.store.load(DELETED)}
+        self._replayed = replay(folder, self._run, stopped=self.stop.holds, removed=removed)  # 4
         Inventory(folder, self.store, self.stop, copied).take()  # 5
 
     @property

@@ -60,7 +60,12 @@ def folder_of(name: str, topic_id: uuid.UUID, number: int) -> str:
     >>> folder_of("orders", uuid.UUID(int=255), 3)
     'orders-3.0000000000000000'
     """
-    return f"{name[:START]}-{number}.{topic_id.hex[:16]}"
+    return f"{name[:START]}-{number}.{ending_of(topic_id)}"
+
+
+def ending_of(topic_id: uuid.UUID) -> str:
+    """What the names of all folders of a topic end with, behind the last dot."""
+    return topic_id.hex[:16]
 
 
 def begin_label(folder: str, label: FolderLabel) -> None:

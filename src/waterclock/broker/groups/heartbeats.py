@@ -27,6 +27,7 @@ from waterclock.broker.groups.subscriptions import matcher
 from waterclock.broker.groups.timeouts import Presence
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
+from waterclock.errors import unstopped
 from waterclock.outside import uuid
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def check_pattern(regex: str) -> None:
     try:
         matcher(regex)
     except ValueError as error:
-        message = f"SubscribedTopicRegex `{regex[:SHOWN]}` is not valid: {error}."
+        message = f"SubscribedTopicRegex `{regex[:SHOWN]}` is not valid: {unstopped(error)}."
         raise HeartbeatRefusal(Error.INVALID_REGULAR_EXPRESSION, message) from None
 
 

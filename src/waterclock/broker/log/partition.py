@@ -335,6 +335,11 @@ class Partition:
 
     def resume(self, offset: int) -> None:
         """Go on at `offset`, behind the end of what is durable; before it nothing is left at the leader either."""
+        if (
+            len(self.segments) == 1 and not self.active.size
+        ):  # the log begins with what is lost: readers may stand there
+            self.memo.lost = self.start, offset  # says nothing until a segment begins at `offset`
+            self.memo.save()
         following = Segment(self.folder, offset)  # first: a full disk leaves all as it was
         if self.active.size:
             self.active.rest()

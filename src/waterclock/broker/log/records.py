@@ -20,6 +20,7 @@ from waterclock.broker.log.batch import (
     HEADER,
     HORIZON,
     LAYOUT,
+    MAGIC,
     Batch,
     at_once,
     compressed,
@@ -34,6 +35,7 @@ from waterclock.broker.wire.errors import Error
 
 A_FEW: Final = 256  # records between two pauses
 MOST_BLAMED: Final = 10_000  # records that are looked at: a small batch may unpack to millions, which takes long
+MOST_OFFSETS: Final = 1 << 31  # of a batch
 MOST_COMPRESSED: Final = 16 << 10  # bytes that are unpacked for it
 SENTENCES: Final = {
     Error.INVALID_TIMESTAMP: "The timestamp of a record is out of the range that the topic allows.",
@@ -197,6 +199,17 @@ def emptied(batch: Batch) -> bytes:
     attributes = batch.attributes & ~(CODEC | HORIZON)
     head = batch._replace(attributes=attributes, records=0, first_timestamp=batch.max_timestamp)
     return bytes(sealed(bytearray(LAYOUT.pack(*head))))
+
+
+def empty(first: int, end: int, leader_epoch: int) -> bytes:
+    """A batch without records, for a reader: from offset `first` to before `end` there is none. It goes on at `end`, or
+    asks once more if that is further than a batch reaches.
+
+    As a compaction leaves one that has lost all its records; every client passes it.
+    """
+    delta = min(end - first, MOST_OFFSETS) - 1
+    nobody = (-1, -1, -1)
+    return bytes(sealed(bytearray(LAYOUT.pack(first, 0, leader_epoch, MAGIC, 0, 0, delta, -1, -1, *nobody, 0))))
 
 
 def rewritten(batch: Batch, kept: Sequence[Record], horizon: int | None) -> bytes:

@@ -9,10 +9,12 @@
 
 Rule 1: bytes are put where they were, at their place in their segment's file; those that are there already are left.
     After kill -9 that is all of them; after a power cut, what the file itself had lost.
-Rule 2: nothing is made: a partition or segment that is gone was removed, and a gap in a file is for the recovery to find.
+Rule 2: nothing is made: a partition or segment that is gone was removed, what is being removed needs nothing, and a gap in
+    a file is for the recovery to find.
 Rule 3: no whole batch of a file is overwritten, but for the bytes of it that no checksum covers; nothing is put where its
     offset does not follow.
 Rule 4: frames that cannot be read are said, with their numbers. What they held is lost only where the file itself lost it.
+    At the beginning of the earlier half that is a warning: power that is cut while it is begun anew leaves it so.
 Rule 5: the files are flushed before the log goes: a crash in between has it put back once more. A disk that does not
     take all of it ends the start, and the log stays.
 Rule 6: the log is removed if everything of it stands in the files, or belongs to what was removed. Otherwise it is set
@@ -22,8 +24,9 @@ Rule 6: the log is removed if everything of it stands in the files, or belongs t
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -39,6 +42,15 @@ from waterclock.outside import open_file, os
 
 ENDING: Final = ".log"
 WITHOUT_RUN: Final = b"wcA1"  # the mark of earlier versions' frames, which lack the eight bytes of the run
+MARKS: Final = re.compile(b"|".join(re.escape(mark) for mark in (MARK, WITHOUT_RUN)))  # one pass for both
+BEGUN: Final = (
+    "the write-ahead log in %s lacks frames %d to %d: the half that had them was being begun anew, which it is once they "
+    "stand in the logs; or it is damaged, and the logs have what they held, unless power was cut"
+)
+DAMAGED: Final = (
+    "the write-ahead log in %s is damaged: frames %d to %d cannot be read. The logs have what they held, unless power was "
+    "cut"
+)
 RUN_BYTES: Final = 8
 MAGIC_AT: Final = 16  # behind a batch's offset, length and epoch
 log = logging.getLogger("waterclock.broker")
@@ -82,10 +94,11 @@ class WriteAheadReplay(NamedTuple):
             _away(self.folder, _halves(self.folder), "not all of it could be put back")
 
 
-def replay(folder: str, run: int | None, *, stopped: bool) -> WriteAheadReplay:
+def replay(folder: str, run: int | None, *, stopped: bool, removed: Container[str] = ()) -> WriteAheadReplay:
     """Put back what the write-ahead log in a data folder holds, durably; OSError.
 
-    `run` is the last run, if that is known; `stopped`, whether it ended with a clean stop.
+    `run` is the last run, if that is known; `stopped`, whether it ended with a clean stop. Folders whose names have an
+    ending in `removed` (behind the last dot) were being removed with their topics: nothing of them is missed.
     """
     halves = _halves(folder)
     if stopped:
@@ -93,7 +106,7 @@ def replay(folder: str, run: int | None, *, stopped: bool) -> WriteAheadReplay:
         halves = []
     frames = _frames_of(folder, halves, run)
     _say_gaps(folder, frames)
-    pieces = _pieces(frames)
+    pieces = {path: some for path, some in _pieces(frames).items() if path.rpartition(".")[2] not in removed}
     outcomes = [
         _put_back(os.path.join(folder, path), base, several)
         for path, segments in pieces.items()
@@ -134,29 +147,23 @@ def _say_gaps(folder: str, frames: list[WriteAheadFrame]) -> None:
     before = frames[0].first - 1 if frames else 0
     for frame in frames:
         if frame.number != before + 1:
-            log.error(
-                "the write-ahead log in %s is damaged: frames %d to %d cannot be read. The logs have what they held, "
-                "unless power was cut", folder, before + 1, frame.number - 1,
-            )  # fmt: skip
+            begun = before + 1 == frame.first < frames[-1].first
+            say, words = (log.warning, BEGUN) if begun else (log.error, DAMAGED)
+            say(words, folder, before + 1, frame.number - 1)
         before = frame.number
 
 
 def whole_frames(data: bytes) -> Iterator[WriteAheadFrame]:
     """Every whole frame in a half's bytes, those of earlier times behind the last one's too."""
-    at = _next(data, 0)
-    while at >= 0 and at + HEAD.size <= len(data):
-        frame = _frame_at(data, at, named=data.startswith(MARK, at))
+    found = MARKS.search(data)
+    while found is not None and (at := found.start()) + HEAD.size <= len(data):
+        frame = _frame_at(data, at, named=found[0] == MARK)
         if frame is None:
             at += 1
         else:
             yield frame
             at += HEAD.size - (RUN_BYTES if frame.run is None else 0) + len(frame.rows)
-        at = _next(data, at)
-
-
-def _next(data: bytes, at: int) -> int:
-    """Where the next mark stands at or behind byte `at`; -1 if none does."""
-    return min((found for mark in (MARK, WITHOUT_RUN) if (found := data.find(mark, at)) >= 0), default=-1)
+        found = MARKS.search(data, at)
 
 
 def _frame_at(data: bytes, at: int, *, named: bool) -> WriteAheadFrame | None:

@@ -22,6 +22,7 @@ from waterclock.broker.net.turns import Turns
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 from waterclock.outside import os, socket
+from waterclock.ports import holder
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings
@@ -139,9 +140,11 @@ def _listening(address: tuple[str, int]) -> socket.socket:
 
 
 def _cannot_listen(address: tuple[str, int], reason: str, *, is_taken: bool = False) -> UsageError:
-    remedy = (
-        "a broker may still run there: end it, or choose another port" if is_taken else "choose another host or port"
-    )
+    remedy = "choose another host or port (--host, --port)"
+    if is_taken:
+        there = holder(*address)
+        who = f"{there} has it" if there else "a broker may still run there"
+        remedy = f"{who}: end it, or choose another port with --port"
     return UsageError(f"cannot listen on {address[0]}:{address[1]} ({reason}): {remedy}; --port 0 takes any free one")
 
 

@@ -11,6 +11,8 @@ Rule 2: namespaces in OWN belong to one broker and are not copied.
 Rule 3: whether a commit may be made at all is said before it stands anywhere: leader.py. What stands in the store cannot be
     refused any more: it waits for the follower, and hears nothing if this broker ends before.
 Rule 4: between the asking for everything and its coming, commits are held back, and follow it in their order.
+Rule 5: after a start the store may hold what its follower never got, and who asked for it was not answered: until the
+    follower has the first reset, nobody is told what stands in it (`Leader.loading`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ TOPIC: Final = "__waterclock_store"
 OWN: Final = frozenset({"self"})
 MANY: Final = 2000  # changes in one record of a reset
 RETRY_S: Final = 1.0
+NEVER: Final = 1 << 62  # an offset that no journal comes to
 log = logging.getLogger("waterclock.broker")
 
 
@@ -57,7 +60,7 @@ class Journal:
         self._awaiting: list[ReplicatedCommit] = []  # the store has them, and the reset that was to come first failed
         self._tainted = False  # of the commits held back one has failed
         self._grown, self._renew_after = 0, knobs().journal_renew
-        self._first = self._whole = 0  # where the journal begins, and where the last record of that reset ends
+        self._first = self._whole = NEVER  # where the journal begins, and where the last record of that reset ends
 
     def reset(self, everything: Iterable[Entry] | None) -> None:
         """Write down everything; what stood before is not needed any more.
@@ -132,7 +135,8 @@ class Journal:
         return self._held is None
 
     def when_copied(self, end: int, deed: Callable[[], Any]) -> None:
-        """Run `deed` once the high watermark is at `end`; never, if this broker ends before."""
+        """Run `deed` once the high watermark is at `end`, or at the first reset's end if that comes later; never, if this
+        broker ends before."""
         op = DelayedOperation(
             lambda op: self.partition.high >= (end if end > self._first else self._whole),
             lambda op: deed() if op.outcome == "completed" else None,

@@ -9,6 +9,9 @@ Rule 3: a client that calls itself a replica and has no follower's name is a cli
 Rule 4: with fewer replicas in sync than the broker's min.insync.replicas the store takes nothing that the follower would
     get: it refuses before that stands anywhere. What belongs to one broker is taken always: a follower can come.
 Rule 5: if clients say who they are, only the link's user may follow, depose, or read what only followers read.
+Rule 6: what stood in the store when this broker started may be unknown to its follower, and nobody was told that it was
+    done. Until the follower has it, coordinators answer COORDINATOR_LOAD_IN_PROGRESS, as Kafka's do while they read
+    theirs: a client that asks again would else be told of a commit that a promotion takes back.
 """
 
 from __future__ import annotations
@@ -94,6 +97,9 @@ class Leader:
         self._stranger = ""
         self.refuses = False
         """Whether the last commit was refused by Rule 4."""
+        self.loading = False
+        """Whether the store may hold what the follower of before never got (Rule 6)."""
+        self._when_loaded: list[Callable[[], object]] = []
         self.epoch: int = store.load(NAMESPACE).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
@@ -112,6 +118,20 @@ class Leader:
             self.replicas.expect(partition, highs.get(key_of(partition), 0))
         if self.journal is not None:
             self.replicas.expect(self.journal.partition, 0)
+            self.loading = True
+            self.journal.when_copied(0, self._loaded)
+
+    def when_loaded(self, deed: Callable[[], object]) -> None:
+        """Run `deed` once the follower has all that stood in the store at the start, or now if there is none."""
+        if self.loading:
+            self._when_loaded.append(deed)
+        else:
+            deed()
+
+    def _loaded(self) -> None:
+        self.loading = False
+        for deed in self._when_loaded:
+            deed()
 
     def keep_highs(self, partitions: Iterable[Partition]) -> float | None:
         """Remember how far readers may read: after a restart nothing more is certain of the follower.

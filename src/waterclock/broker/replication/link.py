@@ -36,7 +36,7 @@ from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.answers import refuse
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.outside import open_connection
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ class Link:
                 scram = ScramClient(mechanism, user, password)
                 scram.check(await self._say(scram.final(await self._say(scram.first()))))
         except AccessDenied as denied:
-            raise LinkLost(f"{self.address} and the link's user {user!r}: {denied}. Does --link-login fit?") from denied
+            raise LinkLost(
+                f"{self.address} and the link's user {user!r}: {unstopped(denied)}. Does --link-login fit?"
+            ) from denied
 
     async def _say(self, token: bytes) -> bytes:
         answer = await self.ask(AUTHENTICATE, 1, auth_bytes=token)

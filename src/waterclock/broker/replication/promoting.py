@@ -17,7 +17,7 @@ from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.security.link import OPEN, LinkAccess
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import UsageError, WaterclockError, unstopped
 
 ELECT, ELECT_VERSION = 43, 2
 UNCLEAN: Final = 1  # a kind of election
@@ -55,7 +55,7 @@ async def _promote(address: str, unclean: bool, access: LinkAccess) -> None:
         rows = [row for result in answer.replica_election_results for row in result.partition_result]
         _judge(address, Error(rows[0].error_code.value if rows else answer.error_code.value))
     except LinkLost as lost:
-        raise WaterclockError(f"{lost}. Is the follower running there?") from lost
+        raise WaterclockError(f"{unstopped(lost)}. Is the follower running there?") from lost
     finally:
         link.close()
     async with asyncio.timeout(PATIENCE.total_seconds()):

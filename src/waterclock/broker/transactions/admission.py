@@ -43,11 +43,15 @@ class Admission:
         self, ledger: TransactionLedger, join: Callable[[Transaction, list[tuple[str, int]], list[str]], None]
     ) -> None:
         self._ledger, self._join = ledger, join
+        self.loading = False
+        """Whether it is not settled yet what the last time left (restart.py)."""
 
     def admit(self, name: str, partition: Partition, batch: memoryview, version: int) -> Error:
         """Whether the batch may be appended now."""
         if not transactional(batch):
             return Error.NONE
+        if self.loading:
+            return Error.NOT_ENOUGH_REPLICAS  # COORDINATOR_LOAD_IN_PROGRESS, as below
         transaction, head = self._ledger.known(name), header_of(batch)
         if transaction is None or transaction.record.producer_id != head.producer_id:
             return Error.INVALID_PRODUCER_ID_MAPPING

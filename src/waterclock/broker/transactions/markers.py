@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ledger import Transaction, TransactionLedger
-from waterclock.broker.transactions.record import TransactionRecord
+from waterclock.broker.transactions.record import ProducerId, TransactionRecord
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import DelayedOperation, Purgatory
 
@@ -103,7 +103,7 @@ class MarkerWriter:
                 return
             self._over(transaction)
             self._settle_groups(decided)  # 2
-            self._mark(transaction, list(self.partitions(decided)), now_ms, then)  # 3
+            self.mark(transaction, list(self.partitions(decided)), now_ms, then)  # 3
 
         committed = decided.offsets.items() if decided.commits else ()
         changes = [change for group, some in committed for change in self._groups.offsets.changes(group, some)]
@@ -122,8 +122,8 @@ class MarkerWriter:
             if decided.commits:
                 self._groups.offsets.apply(group, some)
 
-    def _mark(self, transaction: Transaction, partitions: list[Partition], now_ms: int, then: Then) -> None:
-        """Append the markers, then wait until they are durable."""
+    def mark(self, transaction: Transaction, partitions: list[Partition], now_ms: int, then: Then) -> None:
+        """Append the markers of a decided transaction, then wait until they are durable."""
         waits, left, record = [], [], transaction.record
         for partition in partitions:
             if self.write(partition, *record.id, record.commits, COORDINATOR_EPOCH, now_ms):
@@ -133,12 +133,17 @@ class MarkerWriter:
         def durable() -> None:  # 4
             if left:
                 there = [p for p in left if not p.deleted]
-                self._timer.call_later(RETRY_S, self._mark, transaction, there, now_ms, then)
+                self._timer.call_later(RETRY_S, self.mark, transaction, there, now_ms, then)
                 return
             transaction.become(transaction.record.completed())
             then(Error.NONE)
 
         self.wait(waits, durable)
+
+    def abort(self, partition: Partition, producer: ProducerId, now_ms: int) -> None:
+        """Abort in one partition what nobody can end any more."""
+        if not partition.deleted and self.write(partition, *producer, False, COORDINATOR_EPOCH, now_ms):
+            self._timer.call_later(RETRY_S, self.abort, partition, producer, now_ms)
 
     def write(
         self, partition: Partition, producer_id: int, epoch: int, commits: bool, coordinator_epoch: int, now_ms: int
@@ -158,3 +163,7 @@ class MarkerWriter:
             return
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, None)
         self._produces.try_complete_else_watch(op, tuple(partition for partition, _ in waits))
+
+    def durable(self, partition: Partition) -> None:
+        """More of a partition is."""
+        self._produces.check_and_complete(partition)

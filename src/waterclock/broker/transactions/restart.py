@@ -14,20 +14,22 @@ before, as the marker's epoch is the next one: what has the marker's epoch alrea
 Rule 1: every marker is on this disk before the first client is let in. Done twice, it does nothing the second time.
 Rule 2: a decided transaction is complete when the followers in sync have its markers too: CONCURRENT_TRANSACTIONS until
     then.
+Rule 3: if there is a follower, which may know nothing of a decision, no marker is written before it knows (Rule 6 of
+    replication/leader.py): promoted, it would hold a transaction for open that is ended in the logs. Nobody appends
+    within a transaction until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from waterclock.broker.log.batch import marker
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.markers import COORDINATOR_EPOCH
 from waterclock.broker.transactions.record import DECIDED, NONE, ProducerId, TransactionRecord, TransactionState
+from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.folder.topics import TopicPartition
@@ -35,30 +37,48 @@ if TYPE_CHECKING:
 
 
 def take_up(
-    coordinator: TransactionCoordinator, partitions: Iterable[Partition], raise_high: Callable[[Partition], None]
+    coordinator: TransactionCoordinator,
+    partitions: Callable[[], Iterable[Partition]],
+    raise_high: Callable[[Partition], None],
+    when_loaded: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Bring what the store says and what the logs have together."""
-    every, marked = list(partitions), dict[Transaction, list[Partition]]()
+    """Bring what the store says and what the logs have together, once the follower knows the store."""
     for transaction in coordinator.ledger.by_name.values():
         transaction.durable = transaction.changed
         coordinator.timeouts.expect(transaction)
-        if (record := transaction.record).state in DECIDED:
-            marked[transaction] = [p for p in coordinator.ending.partitions(record) if _concerns(record, p)]
-            for partition in marked[transaction]:
-                _mark(partition, *record.id, record.commits, coordinator.wall_ms())
-    joining, aborted = _undecided(coordinator, every)
-    for partition in dict.fromkeys([*aborted, *(p for several in marked.values() for p in several)]):
-        make_durable(partition)
-        raise_high(partition)
-    for transaction in coordinator.ledger.by_name.values():
-        waits = [(partition, partition.end) for partition in marked.get(transaction, ())]
-        coordinator.ending.wait(waits, partial(_go_on, coordinator, transaction, joining.get(transaction, [])))
+    coordinator.admission.loading = True
+    when_loaded(lambda: _settle(coordinator, list(partitions())))
+    if not coordinator.admission.loading:  # Rule 1
+        for partition in partitions():
+            if partition.durable < partition.end:
+                make_durable(partition)
+                raise_high(partition)
+                coordinator.ending.durable(partition)
 
 
-def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joining: list[TopicPartition]) -> None:
+def _settle(coordinator: TransactionCoordinator, partitions: list[Partition]) -> None:
+    coordinator.admission.loading = False
+    now_ms = coordinator.wall_ms()
+    transactions = list(coordinator.ledger.by_name.values())
+    decided = [(one, one.record) for one in transactions if one.record.state in DECIDED]
+    marked = {one: [p for p in coordinator.ending.partitions(r) if _concerns(r, p)] for one, r in decided}
+    ended = {(partition, one.record.producer_id) for one, several in marked.items() for partition in several}
+    joining, orphans = _undecided(coordinator, partitions, ended)
+    for partition, producer in orphans:
+        coordinator.ending.abort(partition, producer, now_ms)
+    for transaction in transactions:
+        go_on = partial(_go_on, coordinator, transaction, joining.get(transaction, []))
+        if transaction in marked:
+            coordinator.ending.mark(transaction, marked[transaction], now_ms, go_on)
+        else:
+            go_on()
+
+
+def _go_on(
+    coordinator: TransactionCoordinator, transaction: Transaction, joining: list[TopicPartition],
+    error: Error = Error.NONE,
+) -> None:  # fmt: skip
     """What was decided is complete; what is open has its time."""
-    if transaction.record.state in DECIDED:
-        transaction.become(transaction.record.completed())
     for tp in joining:  # the partition has it open, and the store did not know
         transaction.become(transaction.record.joined_by((tp,), (), coordinator.wall_ms()))
     if transaction.record.state is TransactionState.ONGOING:
@@ -74,26 +94,24 @@ def _concerns(record: TransactionRecord, partition: Partition) -> bool:
 
 
 def _undecided(
-    coordinator: TransactionCoordinator, partitions: list[Partition]
-) -> tuple[dict[Transaction, list[TopicPartition]], list[Partition]]:
-    """What is open in the logs and was not decided: what takes part in which transaction, and where it was aborted."""
+    coordinator: TransactionCoordinator, partitions: list[Partition], ended: Container[tuple[Partition, int]]
+) -> tuple[dict[Transaction, list[TopicPartition]], list[tuple[Partition, ProducerId]]]:
+    """What is open in the logs and was not decided: what takes part in which transaction, and what nobody can end.
+
+    `ended`: the producers' ids in partitions where a marker is to come.
+    """
     joining: dict[Transaction, list[TopicPartition]] = {}
     known = [t for t in coordinator.ledger.by_name.values() if t.record.epoch != NONE]
     owners = {(t.record.completed() if t.record.state in DECIDED else t.record).id: t for t in known}
-    aborted = []
+    orphans = []
     for partition in partitions:
-        for producer_id in list(partition.producers.open):
-            epoch = partition.producers.known[producer_id].epoch
-            owner = owners.get(ProducerId(producer_id, epoch))
+        for producer_id in partition.producers.open:
+            if (partition, producer_id) in ended:
+                continue
+            producer = ProducerId(producer_id, partition.producers.known[producer_id].epoch)
+            owner = owners.get(producer)
             if owner is not None:
                 joining.setdefault(owner, []).append((partition.topic, partition.number))
             else:
-                _mark(partition, producer_id, epoch, False, coordinator.wall_ms())
-                aborted.append(partition)
-    return joining, aborted
-
-
-def _mark(partition: Partition, producer_id: int, epoch: int, commit: bool, now_ms: int) -> None:
-    error, _ = partition.mark(marker(producer_id, epoch, commit, COORDINATOR_EPOCH, now_ms))
-    if error:
-        raise OSError(f"{partition.folder}: no marker can be written; make room on the disk and start again")
+                orphans.append((partition, producer))
+    return joining, orphans

@@ -82,7 +82,14 @@ class FetchedPartition(NamedTuple):
     stable: int = -1
     start: int = -1
     aborted: Sequence[AbortedRow] | None = None
-    records: Slice | None = None
+    records: Slice | bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        if self.records is None:
+            return 0
+        return self.records.size if isinstance(self.records, Slice) else len(self.records)
 
 
 def read(data: memoryview, at: int, version: int) -> FetchRequest:
@@ -195,8 +202,10 @@ def _put_row(out: list[AnswerPart], held: bytearray, row: FetchedPartition, vers
     if version >= 11:
         held += b"\xff\xff\xff\xff"  # no preferred replica
     records = row.records
-    held += as_count(records.size if records is not None else 0, flexible)
-    if records is not None and records.size <= SMALL:
+    held += as_count(row.size, flexible)
+    if isinstance(records, bytes):
+        held += records
+    elif records is not None and records.size <= SMALL:
         held += records.read()
     elif records is not None:
         out += bytes(held), records

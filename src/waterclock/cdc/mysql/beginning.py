@@ -30,7 +30,7 @@ def begun(login: MySqlLogin, wanted: TableFilter, is_now: bool, accepted: bool) 
         return Position(answer(login, lambda cursor: inspected(cursor).place))
     place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor).maria))
     since = None if place else began(login, maria)
-    why = f"Up to so many rows were written before the binlog begins{f' (after {place})' if place else ''}"
+    why = f"Rows of these tables may be older than the binlog{f', which begins after {place}' if place else ''}"
     check(answer(login, lambda cursor: older(cursor, wanted, since)), why, accepted)
     return Position(place)
 

@@ -36,7 +36,7 @@ from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
 from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFilter, stop
-from waterclock.errors import ConnectionLost, UsageError
+from waterclock.errors import ConnectionLost, UsageError, unstopped
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
@@ -63,7 +63,7 @@ class _Questions:
                 self._connection.connect()
             return self._cursor.execute(query, arguments)
         except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
-            raise ConnectionLost(f"The database did not answer: {error}.") from None
+            raise ConnectionLost(f"The database did not answer: {unstopped(error)}.") from None
 
 
 class BinlogReader:
@@ -113,9 +113,10 @@ class BinlogReader:
         # what the server writes until it gets there would be passed over
         if place.beyond(known):  # type: ignore[arg-type]  # of one kind both
             raise UsageError(
-                f"The capture stands at {place}, and this server has written no further than {str(known) or 'nothing'}: it "
-                "is another one, or an older copy, or its binlogs were thrown away (RESET MASTER). Bring the target up to "
-                "date by hand, and start anew under another --name."
+                f"The capture stands at {place}, and the server at {self._login.host}:{self._login.port} has written no "
+                f"further than {str(known) or 'nothing'}: the position holds for another server, or for this one before it "
+                "was copied back or its binlogs were thrown away (RESET MASTER). Name the server that the capture began "
+                "with; or bring the target up to date by hand, and start anew under another --name."
             )
         catalog = ServerCatalog(questions, self.server.maria, overrides)
         return Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted), place
@@ -173,9 +174,9 @@ class BinlogReader:
                 )
             if code == 1236:
                 raise UsageError(
-                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. If its "
-                    "binlogs are gone already, bring the target up to date by hand, and start anew under another --name "
-                    "with --from now."
+                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {unstopped(text)}. "
+                    "If its binlogs are gone already, bring the target up to date by hand, and start anew under another "
+                    "--name with --from now."
                 )
             raise ConnectionLost(f"The database ended the stream: {text} ({code}).")
         raise ConnectionLost("The database ended the stream.")

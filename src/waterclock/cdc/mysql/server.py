@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TypeVar
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, unstopped
 from waterclock.outside import socket
 
 OWN = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
@@ -228,7 +228,7 @@ class Wire:
             except TimeoutError:
                 return False
             except OSError as error:
-                raise ConnectionLost(f"The connection to the database broke: {error}.") from None
+                raise ConnectionLost(f"The connection to the database broke: {unstopped(error)}.") from None
             if not piece:
                 raise ConnectionLost("The database closed the connection.")
             self._data += piece
@@ -313,18 +313,19 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
             found.group() if (found := _ACCOUNT.search(str(text))) else f"{who} (as SELECT CURRENT_USER() shows it)"
         )
         raise UsageError(
-            f"{where} does not let {who} read its binlog: {text}. Give the right password (--password-file, or "
-            f"MYSQL_PWD). A user that is not there yet: CREATE USER {account} IDENTIFIED BY 'the password'; the rights: "
-            f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {account};"
+            f"{where} does not let {who} read its binlog: {unstopped(text)}. Give the right password (--password-file, or "
+            f"MYSQL_PWD). If there is no such user yet, for no other host either (SELECT user, host FROM mysql.user): "
+            f"CREATE USER {account} IDENTIFIED BY 'the password'; the rights: GRANT REPLICATION SLAVE, REPLICATION CLIENT, "
+            f"SELECT ON *.* TO {account}; an account holds for the host behind its @ alone, and for all with %."
         )
     if login.tls and (code == _NO_TLS or "SSL" in str(text).upper() or "certificate" in str(text)):
         raise UsageError(
-            f"There is no TLS with {where} as --tls asks for it: {text}. Set ssl_cert and "
+            f"There is no TLS with {where} as --tls asks for it: {unstopped(text)}. Set ssl_cert and "
             "ssl_key on the server, with a certificate for this host's name that this machine trusts; or leave --tls out, "
             "if nobody else is on the way."
         )
     if code in (2006, 2013, 2014):
-        raise ConnectionLost(f"{where} closed the connection: {text}.")
+        raise ConnectionLost(f"{where} closed the connection: {unstopped(text)}.")
     raise EnvironmentMissing(
-        f"There is no MySQL or MariaDB to talk to at {where}: {text or error}. Is it running there?"
+        f"There is no MySQL or MariaDB to talk to at {where}: {unstopped(text or error)}. Is it running there?"
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, unstopped
 
 _OPTIONS = (
     "-c client_encoding=UTF8 -c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 "
@@ -44,30 +44,26 @@ def errors_of_postgres(slot: ReplicationSlot) -> Iterator[None]:
     except psycopg.OperationalError as error:
         if error.sqlstate is None and any(word in str(error) for word in _REFUSALS):
             raise UsageError(
-                f"PostgreSQL does not let this role in: {_line(error)}. Give the right role, database and password "
+                f"PostgreSQL does not let this role in: {unstopped(error)}. Give the right role, database and password "
                 "(--password-file, or PGPASSWORD)."
             ) from None
         if isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState):
             raise UsageError(
-                f"The slot {slot.name} cannot be read: {_line(error)}. If its WAL is gone (max_slot_wal_keep_size), "
+                f"The slot {slot.name} cannot be read: {unstopped(error)}. If its WAL is gone (max_slot_wal_keep_size), "
                 "bring the target up to date by hand, and start anew under another --name."
             ) from None
         if error.sqlstate is None and "connection failed" in str(error):
             raise EnvironmentMissing(
-                f"There is no PostgreSQL to talk to: {_line(error)}. Is it running there?"
+                f"There is no PostgreSQL to talk to: {unstopped(error)}. Is it running there?"
             ) from None
-        raise ConnectionLost(f"The connection to PostgreSQL broke: {_line(error)}.") from None
+        raise ConnectionLost(f"The connection to PostgreSQL broke: {unstopped(error)}.") from None
     except psycopg.DataError as error:
         raise UsageError(
-            f"PostgreSQL cannot send its changes as UTF-8: {_line(error)}. A database with the encoding SQL_ASCII holds "
+            f"PostgreSQL cannot send its changes as UTF-8: {unstopped(error)}. A database with the encoding SQL_ASCII holds "
             "bytes of which nobody knows the character set: leave such tables out (--publication)."
         ) from None
     except psycopg.Error as error:
         raise UsageError(
-            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and must own "
+            f"PostgreSQL does not let its changes be read: {unstopped(error)}. The role needs REPLICATION, and must own "
             "the tables or be given a publication that exists (--publication)."
         ) from None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

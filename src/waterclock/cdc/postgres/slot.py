@@ -181,9 +181,12 @@ class SlotReader:
         self._check_slot(position.place)
         (end,) = self._one("select pg_current_wal_flush_lsn()::text")
         if lsn_number(end) < lsn_number(position.place):
+            where = self._asking.info
             raise UsageError(
-                f"Kafka has the changes up to {position.place}, and this server has written no further than {end}: it is "
-                "another one, or an older copy. Bring the target up to date by hand, and start anew under another --name."
+                f"Kafka has the changes up to {position.place}, and the server at {where.host}:{where.port} has "
+                f"written no further than {end}: the position holds for another server, or for this one before it was "
+                "copied back. Name the server that the capture began with; or bring the target up to date by hand, and "
+                "start anew under another --name."
             )
 
     def _agreed(self, position: Position, wanted: TableFilter) -> Held:

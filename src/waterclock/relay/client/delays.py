@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from waterclock.clock import SystemClock, WallClock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, EnvironmentMissing
+from waterclock.kafka.errors import words_of
 from waterclock.kafka.settings import READING, SENDING, base_settings
 from waterclock.outside import os, threading
 from waterclock.relay.client.sending import (
@@ -214,7 +215,7 @@ class Delays:
             self._producer.poll(0.1)
         error, message = heard[0]
         if error is not None:
-            raise ConnectionLost(f"Kafka did not take the request: {error.str()}.")
+            raise ConnectionLost(f"Kafka did not take the request: {words_of(error)}.")
         return Receipt(self._topic, message.partition(), message.offset(), id)
 
     def _refuse_fork(self) -> None:
@@ -272,7 +273,7 @@ class Delays:
                 one.offset = finder.get_watermark_offsets(one, timeout=_ANSWER_S)[1]
         except KafkaException as error:
             reader.close()
-            raise ConnectionLost(f"Kafka does not say where {topic} ends: {error.args[0].str()}.") from None
+            raise ConnectionLost(f"Kafka does not say where {topic} ends: {words_of(error)}.") from None
         finally:
             finder.close()
         reader.assign(each)

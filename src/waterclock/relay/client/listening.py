@@ -17,7 +17,7 @@ from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
-from waterclock.kafka.errors import is_refusal
+from waterclock.kafka.errors import is_refusal, words_of
 from waterclock.kafka.settings import READING
 from waterclock.relay.wire.request import names_a_topic
 from waterclock.relay.wire.topics import STARTS
@@ -70,8 +70,8 @@ class _Heard:
         if error.code() in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return
         if is_refusal(error):
-            raise UsageError(f"Kafka refuses {self._topic}: {error.str()}. Look at --kafka-config and the rights.")
-        raise ConnectionLost(f"{self._topic} cannot be read any more: {error.str()}. Start the command again.")
+            raise UsageError(f"Kafka refuses {self._topic}: {words_of(error)}. Look at --kafka-config and the rights.")
+        raise ConnectionLost(f"{self._topic} cannot be read any more: {words_of(error)}. Start the command again.")
 
 
 def _partitions(settings: Mapping[str, Any], topic: str) -> int:

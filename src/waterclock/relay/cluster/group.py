@@ -92,7 +92,7 @@ class Member:
         """librdkafka says this of its connections."""
         self.connection_broke = True
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._lost(ConnectionLost(f"Kafka is away: {error.str()}."))
+            self._lost(ConnectionLost(f"Kafka is away: {words_of(error)}."))
 
     def on_given(self, consumer: library.Consumer, places: Sequence[TopicPartition]) -> None:
         """The group has given these partitions. They are read at their ends for now: whoever takes one over says where it

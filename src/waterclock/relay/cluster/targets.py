@@ -138,7 +138,7 @@ class Targets:
                 future.result()
             except KafkaException as raised:
                 if raised.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    why = f"there is no topic {topic}, and Kafka does not make it: {words_of(raised).rstrip('.')}."
+                    why = f"there is no topic {topic}, and Kafka does not make it: {words_of(raised)}."
                     found[topic] = _Topic(until_s, absent=why)
                     continue
             found[topic] = _Topic(until_s)
@@ -153,7 +153,7 @@ def _without(name: str, error: KafkaError, until_s: float) -> _Topic:
     if meaning is Meaning.FORBIDDEN:
         return _Topic(until_s, refuses=f"the relay has no right to the topic {name}.")
     if verdict_of(error) is Verdict.TOPIC:
-        return _Topic(until_s, absent=f"{name} takes no message: {error.str()}.")
+        return _Topic(until_s, absent=f"{name} takes no message: {words_of(error)}.")
     if error.code() < 0:  # librdkafka's own word, not the broker's
-        raise ConnectionLost(f"Kafka does not say which topics there are: {error.str()}.")
+        raise ConnectionLost(f"Kafka does not say which topics there are: {words_of(error)}.")
     return _Topic(until_s)  # rule 3

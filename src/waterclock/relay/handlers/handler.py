@@ -118,7 +118,9 @@ class Handler:
             return None
         if (error := message.error()) is not None:
             if is_refusal(error):
-                raise UsageError(f"Kafka refuses the handler {self._options.group}: {error.str()}. Look at the rights.")
+                raise UsageError(
+                    f"Kafka refuses the handler {self._options.group}: {words_of(error)}. Look at the rights."
+                )
             log.info("Kafka says: %s", error.str())
             return None
         if self._sent_on.get(_partition(message)) == message.offset():
@@ -262,7 +264,7 @@ def _partition(message: Message) -> Partition:
 
 def _error_of(name: str, error: KafkaError) -> WaterclockError:
     if meaning_of(error) is Meaning.TOO_LARGE:
-        return TooLarge(f"Kafka does not take a message that {name} sends on: {error.str()}.")
+        return TooLarge(f"Kafka does not take a message that {name} sends on: {words_of(error)}.")
     if is_refusal(error) or verdict_of(error) is Verdict.CLIENT:
-        return UsageError(f"Kafka refuses what the handler {name} sends: {error.str()}. Look at the rights.")
-    return ConnectionLost(f"Kafka did not take what {name} sent on: {error.str()}.")
+        return UsageError(f"Kafka refuses what the handler {name} sends: {words_of(error)}. Look at the rights.")
+    return ConnectionLost(f"Kafka did not take what {name} sent on: {words_of(error)}.")

@@ -221,11 +221,11 @@ def _error_of(name: str, error: KafkaError) -> WaterclockError:
     verdict = verdict_of(error)
     if verdict is Verdict.CLIENT:
         return UsageError(
-            f"Kafka refuses what the relay {name} sends: {error.str()}. Look at --kafka-config and the rights."
+            f"Kafka refuses what the relay {name} sends: {words_of(error)}. Look at --kafka-config and the rights."
         )
     if meaning_of(error) is Meaning.FENCED:
         return ConnectionLost(f"Another relay has taken over what {name} had.")
-    words = f"Kafka did not take a turn of {name}: {error.str()}."
+    words = f"Kafka did not take a turn of {name}: {words_of(error)}."
     if error.fatal() or meaning_of(error) is Meaning.OUT:
         return ConnectionLost(words)
     refused = error.txn_requires_abort() or verdict is not Verdict.AGAIN

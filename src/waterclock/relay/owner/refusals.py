@@ -44,7 +44,7 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import UsageError
-from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of
+from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
 from waterclock.relay.owner.context import BATCH_BYTES, RecordRefused
 from waterclock.relay.owner.owner import Owner, letter_of
 from waterclock.relay.owner.pace import TOGETHER
@@ -236,7 +236,7 @@ def learn(owner: Owner, turn: AbortedTurn, reports: Reports) -> None:
 def refused_own(topic: str, error: KafkaError) -> UsageError:
     """The error if Kafka does not take what the relay writes for itself, and never will."""
     return UsageError(
-        f"Kafka does not take what the relay writes to {topic}: {error.str()}. Look at the rights, and at that topic's "
+        f"Kafka does not take what the relay writes to {topic}: {words_of(error)}. Look at the rights, and at that topic's "
         "settings."
     )
 
@@ -324,4 +324,4 @@ def _learn_of_nothing(owner: Owner, turn: AbortedTurn) -> None:
 
 
 def _words_of(topic: str, error: KafkaError) -> str:
-    return f"{topic} does not take it: {error.str()}."
+    return f"{topic} does not take it: {words_of(error)}."

@@ -47,7 +47,7 @@ from typing import Final
 from confluent_kafka import Message
 
 from waterclock.clock import WallClock
-from waterclock.errors import ConnectionLost, UsageError
+from waterclock.errors import ConnectionLost, UsageError, unstopped
 from waterclock.kafka.patience import RECONNECTING_S, Backoff
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import fingerprint_of, offset_of
@@ -296,7 +296,9 @@ class Replay:
             record = record_of(value)
         except NoSettlement as error:
             if error.later:
-                raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
+                raise UsageError(
+                    f"{place} is written by a later relay: {unstopped(error)}. Start that version."
+                ) from None
             log.warning("%s is no settlement, and is passed over: %s", place, error)
             return
         is_ours = record.mark == self._context.input_hash

@@ -26,6 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
 from waterclock.kafka import Partition
+from waterclock.kafka.errors import words_of
 from waterclock.kafka.patience import Backoff
 from waterclock.outside import shutil
 from waterclock.relay.logs import Logs, TailConsumer
@@ -223,7 +224,7 @@ class Standby:
         elif error.code() == KafkaError._PARTITION_EOF:
             (follower.reached if is_of_input else follower.settle_reached)(first.offset())
         elif error.code() not in _PASSING:
-            raise ConnectionLost(f"{first.topic()}-{number} cannot be read: {error.str()}.")
+            raise ConnectionLost(f"{first.topic()}-{number} cannot be read: {words_of(error)}.")
         self._read_input(follower)
         self._tails.pause(self._places(number)[1], len(follower.held) > MOST_HELD)
         return len(run) if error is None else 0

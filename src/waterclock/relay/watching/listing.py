@@ -21,7 +21,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 
 from waterclock.durations import from_us
-from waterclock.errors import EnvironmentMissing, WaterclockError
+from waterclock.errors import EnvironmentMissing, WaterclockError, unstopped
 from waterclock.outside import os
 from waterclock.relay.store.folder import Leftover, Salvage
 from waterclock.wording import counted
@@ -217,7 +217,7 @@ def _page(address: str, path: str, kind: type) -> Any:
             raise WaterclockError(
                 f"What answers at {address} is no relay of this version: it has no page /{path}."
             ) from None
-        said = error.read(1_000).decode("utf-8", "replace").strip().rstrip(".") or str(error.reason)
+        said = unstopped(error.read(1_000).decode("utf-8", "replace")) or unstopped(error.reason)
         raise WaterclockError(f"The relay at {address} does not answer /{path}: {said}.") from None
     except URLError as error:
         raise EnvironmentMissing(
@@ -225,7 +225,7 @@ def _page(address: str, path: str, kind: type) -> Any:
             "say where one is (--at)."
         ) from None
     except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise WaterclockError(f"What answers at {address} is no relay: {error}.") from None
+        raise WaterclockError(f"What answers at {address} is no relay: {unstopped(error)}.") from None
     if not isinstance(found, kind):
         raise WaterclockError(f"What answers at {address} is no relay: ask one (--at).")
     return found

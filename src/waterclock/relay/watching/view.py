@@ -32,7 +32,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from waterclock.clock import SystemClock
-from waterclock.errors import ConnectionLost, UsageError
+from waterclock.errors import ConnectionLost, UsageError, unstopped
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.logs import Logs
@@ -149,7 +149,7 @@ class View:
             except NoSettlement as error:
                 if error.later:
                     raise UsageError(
-                        f"{place} is written by a later relay: {error}. Read it with that version."
+                        f"{place} is written by a later relay: {unstopped(error)}. Read it with that version."
                     ) from None
                 log.warning("%s is no settlement, and is passed over: %s", place, error)
         if not self._settled.is_known:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from waterclock.durations import datetime_us
-from waterclock.errors import EnvironmentMissing, pip_install
+from waterclock.errors import EnvironmentMissing, pip_install, unstopped
 
 LONGEST: Final = 255  # characters of an expression, or of a zone's name
 _FIELDS: Final = (
@@ -58,7 +58,7 @@ def _moments(cron: str, after: datetime) -> Any:
     try:
         found = CronSim(cron, after)
     except (CronSimError, ValueError) as error:
-        raise ValueError(f"{_wanted(cron)}: {str(error).lower()}.") from None
+        raise ValueError(f"{_wanted(cron)}: {unstopped(error).lower()}.") from None
     for place, field in enumerate(cron.split()):
         for term in field.split(","):
             base, slash, step = term.partition("/")

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
-from waterclock.errors import CommitUnknown, SinkLost, UsageError
+from waterclock.errors import CommitUnknown, SinkLost, UsageError, unstopped
 from waterclock.sinks.base import Batch
 from waterclock.sinks.mysql.destination import address_of, mysql_column, mysql_table
 from waterclock.sinks.sql.dialect import Columns, ServerDialect, text_times
@@ -258,7 +258,8 @@ class MySQLSession:
             if self._db is not None:
                 raise self._lost(error) from error
             raise UsageError(
-                f"cannot connect to {self.url}: {_words(error)}. Is the server there, and are user and database its own? "
+                f"cannot connect to {self.url}: {unstopped(_said(error))}. "
+                "Is the server there, and are user and database its own? "
                 "A password is taken from MYSQL_PWD."
             ) from error
         if self._db is None:
@@ -284,17 +285,19 @@ class MySQLSession:
                 self.close()
                 raise self._lost(error) from error
             raise UsageError(
-                f"{self.url} refused what was to be written: {_words(error)}. What was committed stays; the same command "
+                f"{self.url} refused what was to be written: {unstopped(_said(error))}. "
+                "What was committed stays; the same command "
                 "goes on from there when the cause is mended."
             ) from error
 
     def _lost(self, error: Exception) -> SinkLost:
         return SinkLost(
-            f"the connection to {self.url} went away: {_words(error)}. What was committed stays; the same command goes on "
+            f"the connection to {self.url} went away: {unstopped(_said(error))}. "
+            "What was committed stays; the same command goes on "
             "from there when the server is back."
         )
 
 
-def _words(error: Exception) -> str:
-    text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    return " ".join(text.split()).rstrip(".") or type(error).__name__
+def _said(error: Exception) -> object:
+    """Its words alone, without the number in front."""
+    return error.args[1] if len(error.args) > 1 else error

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, unstopped
 from waterclock.sinks.tables import chosen_schema
 from waterclock.spark.session.worker import Beside
 from waterclock.streaming import frames
@@ -231,7 +231,8 @@ def _function_of(step: Step) -> Callable[[DataFrame], DataFrame]:
         ) from error
     except Exception as error:  # the user's own code, as it stands there
         raise UsageError(
-            f"'transform' names the module {module!r}, which failed with {type(error).__name__}: {error}. Mend it"
+            f"'transform' names the module {module!r}, which failed with {type(error).__name__}: {unstopped(error)}. "
+            "Mend it"
         ) from error
     if not callable(function := getattr(found, name, None)):
         raise UsageError(f"'transform' names the function {name!r}, and the module {module!r} has none of that name")

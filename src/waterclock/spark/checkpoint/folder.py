@@ -66,6 +66,7 @@ def others_in(folder: Place) -> list[str]:
     return sorted(name for name in names_in(folder) if not is_of_a_checkpoint(name))
 
 
+BEGIN_ANEW = "Start over with --fresh; and for input that goes on, set close = false under [time]."
 _STARTING, _SOURCE_CLOSED, _CLOSED_AT = "starting.json", "source-closed", "closed-at.json"
 _CHANGED = {  # a setting that changed while the checkpoint lives, from `old` to `new`
     "state": (
@@ -276,11 +277,7 @@ class Checkpoint:
         late = [name for name, ms, ns in found if ns >= closed_ns or not is_unchanged(name, ms, taken)]
         if late:
             more = ", ..." if len(late) > 1 else ""
-            raise UsageError(
-                f"the pipeline was closed, and {counted(len(late), 'file')} came after that ({min(late)}{more}): "
-                "nothing in them would be in time. Start over with --fresh; and for input that goes on, set close = false "
-                "under [time]."
-            )
+            raise came_after_the_close(counted(len(late), "file"), f"{min(late)}{more}")
 
     @property
     def _taken(self) -> Place:
@@ -303,6 +300,13 @@ class Checkpoint:
                 f"the checkpoint {self.path} cannot be used by this user, who may not read and write {foreign}: run the "
                 "pipeline as the user who made it, or give that one's rights"
             )
+
+
+def came_after_the_close(count: str, where: str) -> UsageError:
+    """The error of input that only a pipeline which begins anew can take, be it files or records."""
+    return UsageError(
+        f"the pipeline was closed, and {count} came after that ({where}): nothing in them would be in time. {BEGIN_ANEW}"
+    )
 
 
 def stored(file: Place) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka import Offsets, Partition
 from waterclock.rules.model import Rules
-from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.checkpoint.folder import Checkpoint, came_after_the_close
 from waterclock.spark.files import reader
 from waterclock.spark.kafka.packing import ChangePacker, RowPacker
 from waterclock.spark.kafka.stepping import StepPacker, SteppedRows
@@ -27,7 +27,7 @@ from waterclock.spark.packing.transform import delay_text
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.source import Stream, names_of
 from waterclock.streaming.toml.topics import Topics
-from waterclock.streaming.topics.fetcher import client_for, resolved, settings_of
+from waterclock.streaming.topics.fetcher import BEHIND_A_LOSS, client_for, resolved, settings_of
 from waterclock.streaming.topics.offsets import from_json, to_json
 from waterclock.streaming.topics.records import ChangeLayout, TopicLayout
 from waterclock.wording import counted
@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 10.0
 _ASK_EVERY_S = 0.5
-GONE = (
-    'records are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = "go on" in '
-    "[source] to go on with what is there, or start over with --fresh."
-)
+GONE = f"records are gone before they were read: a topic was cut shorter, made anew or deleted. {BEHIND_A_LOSS}"
 
 
 class TopicStream(Stream):
@@ -106,11 +103,7 @@ class TopicStream(Stream):
         late = {place: end - done.get(place, 0) for place, end in sorted(ends.items()) if end > done.get(place, 0)}
         if late:
             count, where = sum(late.values()), "/".join(map(str, next(iter(late))))
-            raise UsageError(
-                f"the pipeline was closed, and {counted(count, 'record')} came after that ({where}): nothing in "
-                "them would be in time. Start over with --fresh; and for input that goes on, set close = false under "
-                "[time]."
-            )
+            raise came_after_the_close(counted(count, "record"), where)
 
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         if isinstance(self._packing, RowPacker):

@@ -41,7 +41,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, LastBatch, Sink, written_once
 from waterclock.spark.checkpoint import state_files
-from waterclock.spark.checkpoint.folder import Checkpoint, others_in, stored, write
+from waterclock.spark.checkpoint.folder import BEGIN_ANEW, Checkpoint, others_in, stored, write
 from waterclock.spark.checkpoint.owner import LOCK, OWNERS, Lease, Owner, owner_of
 from waterclock.spark.rescaling.stored import (
     PARTITIONS,
@@ -208,7 +208,7 @@ class _Carry:
         if self._old.is_source_closed():
             raise UsageError(
                 f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
-                "would go on. Start over with --fresh; and for input that goes on, set close = false under [time]"
+                f"would go on. {BEGIN_ANEW}"
             )
         before = look(self._session, self._old)
         if (before.buckets, before.partitions) == (self._buckets, self._partitions):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waterclock.arguments import TRIED_MASTERS
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import EnvironmentMissing, UsageError, unstopped
 from waterclock.signals import StopSignal
 from waterclock.spark.session import cluster
 from waterclock.spark.session.runtimes import environment, quick_python, use_java
@@ -234,7 +234,9 @@ def _refused(error: Exception, master: str, log: Path | None) -> EnvironmentMiss
     remedy = "Look at its settings"
     if not cluster.is_local(master):
         remedy = "Is the cluster's master there, and of the same release of Spark?"
-    return EnvironmentMissing(f"Spark did not start on {master}{where}: {threw[1] if threw else error}. {remedy}")
+    return EnvironmentMissing(
+        f"Spark did not start on {master}{where}: {unstopped(threw[1] if threw else error)}. {remedy}"
+    )
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from waterclock.clock import Clock
-from waterclock.errors import WaterclockError
+from waterclock.errors import WaterclockError, unstopped
 from waterclock.signals import StopSignal
 
 _LOOK_FOR_SIGNALS_S = 0.1
@@ -100,10 +100,10 @@ def explained(error: BaseException, explain: Callable[[str], str | None], log: s
         return slow
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     named = [line for line in lines if "Error" in line or "Exception" in line]
-    cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
+    cause = (named[-1:] or lines[:1] or [repr(error)])[0]
     goes_on = "The same command goes on from there"
     if "SQLSTATE: 22" in cause:  # a value of the data
         goes_on = "It would end so again: take a function that gives null (try_...), with --fresh, or mend the value"
     return WaterclockError(
-        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {log}. {goes_on}."
+        f"the pipeline failed: {unstopped(cause)}. What was committed stays; the whole story is in {log}. {goes_on}."
     )

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from waterclock.errors import unstopped
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -34,7 +36,7 @@ _MANY = 20  # causes that are followed
 
 def explained(error: Exception) -> str:
     """What is wrong with the tables of a session, and where to look."""
-    said = cause_of(error)
+    said = unstopped(cause_of(error))
     if any(name in said for name in _LINKAGE):
         return (
             f"{said}. The library of Delta Lake or Iceberg is not in Spark's session, or was built for another Spark than "

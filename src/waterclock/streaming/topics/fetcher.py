@@ -66,6 +66,7 @@ CHUNK = 10_000  # records that are packed together
 PATIENCE_S = 60.0
 _LOOK_EVERY_S = 0.5
 _GONE_AFTER_S = 5.0
+BEHIND_A_LOSS = 'Set on_loss = "go on" in [source] to go on with what is there, or start over with --fresh.'
 _AGAIN_AFTER_S = 0.2
 # `message.headers()` leaves its error behind for whoever comes next, once Python has made that call a fast one
 _ask_headers = methodcaller("headers")
@@ -81,8 +82,7 @@ def gone(place: Partition, start: int, end: int) -> WaterclockError:
     """The error of records that are no more."""
     return WaterclockError(
         f"records of {place[0]}/{place[1]} from offset {start} to {end} are gone before they were read: the topic was cut "
-        'shorter, made anew or deleted. Set on_loss = "go on" in [source] to go on with what is there, or start over with '
-        "--fresh."
+        f"shorter, made anew or deleted. {BEHIND_A_LOSS}"
     )
 
 

@@ -1,0 +1,64 @@
+"""Bugs planted in the capture's source: what universes with captures have to find."""
+
+from __future__ import annotations
+
+LOOP, KAFKA, ENDS = "cdc.capture", "cdc.produce", "kafka.transactions"
+BOTH = "        self.store(position)\n        self.finish()\n        self.stored = position\n"
+SENDS, KEPT = (
+    "                self._producer.send(topic, value, key, partition)\n",
+    "self.__dict__.setdefault('_kept', [])",
+)
+STORED = "            position = publisher.stored or"
+PACKAGE, KINDS = "waterclock.", ("capture",)
+TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "capture-position-apart": ((
+        KAFKA, BOTH, f"        if self._producer.is_open:\n            self.finish()\n{BOTH}"),),
+    "capture-position-first": (
+        (KAFKA, SENDS, f"                {KEPT}.append((topic, value, key, partition))\n"),
+        (KAFKA, BOTH, f"        self.store(position)\n        self.finish()\n        for one in {KEPT}:\n"
+            f"            self.begin()\n            self._producer.send(*one)\n        {KEPT}.clear()\n"
+            "        if self._producer.is_open:\n            self.finish()\n        self.stored = position\n"),
+    ),
+    "capture-fenced-late": (
+        (KAFKA, "        self.fence()\n        self.stored = last_position(settings, self._state_topic)  # 2\n",
+            "        self.stored = last_position(settings, self._state_topic)\n        self.fence()\n"),
+    ),
+    "capture-id-of-its-own": ((
+        KAFKA, 'f"waterclock-cdc-{name}", partial', 'f"waterclock-cdc-{name}-{clock.monotonic_ns()}", partial'),),
+    "capture-sent-again": (
+        (ENDS, "self._ask(self.producer.commit_transaction, math.inf)",
+            "self._ask(self.producer.commit_transaction, 0)"),
+        (LOOP, STORED, "            position = self.__dict__.get('_kept') or publisher.stored or"),
+        (LOOP, "        self._report(self._statistics)\n",
+            "        self._report(self._statistics)\n        self._kept = self._of.stored\n"),
+        (LOOP, "            source = self._source(position)\n",
+            "            source, self._of = self._source(position), publisher\n"),
+    ),
+    "capture-cut-at-most": ((
+        LOOP, "        elif self._inside and self._rows % LARGEST == 0:\n"
+        "            self._commit(self._source.position()._replace(rows=self._rows, inside=record.gtid))\n",
+        "        elif self._inside and self._publisher.uncommitted >= MOST:\n"
+        "            self._commit(self._source.position())\n"),),
+    "capture-part-miscounted": ((LOOP, "_replace(rows=self._rows, inside", "_replace(rows=self._rows + 1, inside"),),
+    "capture-part-forgotten": ((LOOP, "self._count, position.rows)", "self._count)"),),
+    "capture-pause-within": ((
+        LOOP, "if self._ended and not self._inside and not may_wait:", "if self._ended and not may_wait:"),),
+    "capture-stored-early": ((
+        LOOP, "        self._publisher.commit(position)\n        self._source.stored(position)\n",
+        "        self._source.stored(position)\n        self._publisher.commit(position)\n"),),
+    "capture-start-forgotten": ((
+        LOOP, "                    publisher.commit(position)\n", "                    pass\n"),),
+    "capture-position-unseen": ((KAFKA, "            if found or start == low:\n", "            if True:\n"),),
+    "capture-position-uncommitted": ((
+        KAFKA, "            **READING,\n",
+        '            **READING,\n            "isolation.level": "read_uncommitted",\n'),),
+    "capture-rest-undelivered": ((LOOP, "                if self._undelivered is None:\n", "                if True:\n"),),
+    "capture-truncate-once": ((
+        KAFKA, "                chosen = range(partitions)\n", "                chosen = (0,)\n"),),
+    "capture-keys-spread": ((
+        KAFKA, "            chosen: Iterable[int] = (BY_KEY,)\n",
+        "            chosen = (self.uncommitted % partitions,)\n"),),
+    "capture-fenced-tried-again": ((
+        LOOP, "            self._fenced.refuse_if_overtaken()\n", "            pass\n"),),
+}  # fmt: skip
+"""Of each: (module, text that is there once, what stands there instead)."""
