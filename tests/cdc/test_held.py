@@ -9,6 +9,7 @@ import pytest
 from tests.cdc.mariadb import MariaServer
 from tests.kafka.reader import committed
 from waterclock import cli
+from waterclock.cdc.agreement import FROM_NOW, Terms, agreed
 from waterclock.cdc.held import Held, HeldTable
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher, Target, last_position
@@ -141,3 +142,14 @@ def test_a_position_says_what_it_holds_for_and_a_newer_one_is_not_guessed_at() -
     fields = json.loads(position.as_json())
     with pytest.raises(UsageError, match=r"by a newer waterclock \(version 3 of positions"):
         Position.parsed(json.dumps({**fields, "version": 3}).encode())
+
+
+@pytest.mark.parametrize("asked", [("shop.t", "shop.u"), ("shop.*",), ("shop.u",)])
+def test_nothing_else_is_asked_for_while_a_transaction_is_half_in_kafka(asked: tuple[str, ...]) -> None:
+    """Its records that are there are counted by the tables that were asked for: the rest would be others."""
+    position = Position("0-1-7", 17, 1000, "0-1-8", Held(("shop.t",)))
+    with pytest.raises(
+        UsageError, match=r"The transaction 0-1-8 is half in Kafka.*asked for when it began: shop\.t\. Ask"
+    ):
+        agreed(position, Held(asked), ["shop.t", "shop.u"], lambda names: [], Terms(FROM_NOW))
+    assert agreed(position, Held(("shop.t",)), ["shop.t", "shop.u"], lambda names: [], Terms()).scope == ("shop.t",)

@@ -10,7 +10,9 @@ Held is what the position says (held.py). Asked for is what this start's options
     a position of version 1     says nothing of tables: it is taken to hold for what is asked for, and that is said
 
 Rule 1: a first start is not asked here: what it finds older than the log it has said itself (source.py).
-Rule 2: what is agreed to stands in Kafka before the first change that follows from it.
+Rule 2: a transaction that is half in Kafka is counted by the tables that were asked for then: until it is whole, nothing
+        else may be asked for.
+Rule 3: what is agreed to stands in Kafka before the first change that follows from it.
 """
 
 from __future__ import annotations
@@ -60,30 +62,32 @@ def agreed(
         return asked
     there = sorted(there)
     new = [table for table in there if asked.holds(table) and not held.holds(table)]
+    gone = [table for table in there if held.holds(table) and not asked.holds(table)]
     anew = [name for name, mark in asked.tables.items() if name in held.tables and held.tables[name].mark != mark.mark]
-    _ask(position.place, held, older(new) if new else [], older(anew) if anew else [], anew, terms)
-    if gone := [table for table in there if held.holds(table) and not asked.holds(table)]:
+    if position.rows and (new or gone or held.scope != asked.scope):
+        raise UsageError(
+            f"The transaction {position.inside} is half in Kafka, and its rest is counted by the tables that were asked for "
+            f"when it began: {_names(held)}. Ask for these once more (--tables), until it is whole."
+        )
+    _ask(position.place, held, older(new) if new else [], _among(older(anew), anew) if anew else [], terms)
+    if gone:
         log.warning(
             "No longer asked for, or not brought any more: %s. What changes in them after %s does not come, and if they "
             "are asked for again they are new.",
             ", ".join(gone),
             position.place,
         )
-    kept = {name: table for name, table in held.tables.items() if name not in new and name not in anew}
     later = dict.fromkeys([*new, *anew], HeldTable(position.place))
-    tables = {
-        name: (later.get(name) or kept.get(name) or table)._replace(mark=table.mark)
-        for name, table in asked.tables.items()
-    }
-    return replace(asked, tables={name: t for name, t in {**kept, **later, **tables}.items() if asked.holds(name)})
+    tables = {name: table for name, table in {**held.tables, **later}.items() if asked.holds(name)}
+    for name, table in asked.tables.items():
+        tables[name] = tables.get(name, table)._replace(mark=table.mark)
+    return replace(asked, tables=tables)
 
 
-def _ask(place: str, held: Held, new: list[OlderRows], found: list[OlderRows], anew: list[str], terms: Terms) -> None:
+def _ask(place: str, held: Held, new: list[OlderRows], anew: list[OlderRows], terms: Terms) -> None:
     """Refuse tables that are new, unless they have no rows or the user has a word for them."""
-    rows = {each.table: each for each in found}
-    away = [rows.get(name) or OlderRows(name, 0) for name in anew]
     said = [each.as_text() for each in new]
-    said += [f"{each.as_text()}, made anew or not brought for a while" for each in away]
+    said += [f"{each.as_text()}, made anew or not brought for a while" for each in anew]
     if not said:
         return
     why = f"The position {place} does not hold for tables that are asked for: {'; '.join(said)}"
@@ -92,6 +96,15 @@ def _ask(place: str, held: Held, new: list[OlderRows], found: list[OlderRows], a
         return
     raise UsageError(
         f"{why}. What is older than the position would not come. To begin with them at the position, and copy by hand what "
-        f"was before: --new-tables from-now. To go on without them ask for what is held: "
-        f"{', '.join(name for name in held.tables if name not in anew) or ', '.join(held.scope)} (--tables)."
+        f"was before: --new-tables from-now. To go on without them ask for what is held: {_names(held)} (--tables)."
     )
+
+
+def _names(held: Held) -> str:
+    return ", ".join(held.tables) or ", ".join(held.scope)
+
+
+def _among(found: list[OlderRows], names: list[str]) -> list[OlderRows]:
+    """Those tables, with the rows that were found: none is something to say too."""
+    rows = {each.table: each for each in found}
+    return [rows.get(name, OlderRows(name, 0)) for name in names]

@@ -59,8 +59,8 @@ def errors_of_postgres(slot: ReplicationSlot) -> Iterator[None]:
         raise ConnectionLost(f"The connection to PostgreSQL broke: {unstopped(error)}.") from None
     except psycopg.DataError as error:
         raise UsageError(
-            f"PostgreSQL cannot send its changes as UTF-8: {unstopped(error)}. A database with the encoding SQL_ASCII holds "
-            "bytes of which nobody knows the character set: leave such tables out (--publication)."
+            f"PostgreSQL cannot send its changes as UTF-8: {unstopped(error)}. A database with the encoding SQL_ASCII "
+            "holds bytes of which nobody knows the character set: leave such tables out (--publication)."
         ) from None
     except psycopg.Error as error:
         raise UsageError(
