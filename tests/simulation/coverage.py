@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from tests.simulation.capture import marks as capture
 from tests.simulation.relay import marks as relay
+from tests.simulation.rules import marks as rules
 
 B = "waterclock.broker."
 _BY_MODULE: dict[str, dict[str, str]] = {
@@ -161,9 +162,9 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a lease is lost": "        self._until_ns, self._lost = -1, True\n",
     },
 }
-_TABLES = {B: _BY_MODULE, relay.PACKAGE: relay.BY_MODULE, capture.PACKAGE: capture.BY_MODULE}
+_TABLES = {B: _BY_MODULE, **{room.PACKAGE: room.BY_MODULE for room in (relay, capture, rules)}}
 """A room of the simulation that has marks of its own has a marks.py with these two."""
-OF_CAPTURES = tuple(capture.PACKAGE + module for module in capture.BY_MODULE)  # they aim at their marks themselves
+NO_FAULTS = tuple(room.PACKAGE + module for room in (capture, rules) for module in room.BY_MODULE)  # that aim at them
 MODULES = tuple(package + module for package, table in _TABLES.items() for module in table)
 OF_A_PAIR = tuple(module for module in MODULES if module.startswith((B + "replication", B + "follower")))
 OF_RELAYS = tuple(module for module in MODULES if module.startswith(relay.PACKAGE))

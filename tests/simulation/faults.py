@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Fault
     from tests.simulation.universe import Universe
 
-MARKS = sorted(name for name, (module, _) in coverage.MARKS.items() if module not in coverage.OF_CAPTURES)
+MARKS = sorted(name for name, (module, _) in coverage.MARKS.items() if module not in coverage.NO_FAULTS)
 RARE = (
     "rename", "rename after", "unlink", "truncate", "ftruncate", "fallocate", "mkdir", "open", "fsync before",
     "fsync after",

@@ -3,7 +3,7 @@
     one       one broker                              damaged   one broker, whose files are damaged in the end
     pair      a leader and its follower               relay     one broker, and relays on it
     mixed     one broker, clients of one transactional id by both protocols
-    capture   one broker, and captures of a database
+    capture   one broker, and captures of a database         rules     one broker, and pipelines on it
 
 Rule 1: where several kinds are named a seed has one of them, by turns: a seed and its kind repeat a history.
 """
@@ -23,6 +23,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "damaged": {"damaged": True},
     "relay": {"workloads": ("relay",)},
     "capture": {"workloads": ("capture",)},
+    "rules": {"workloads": ("rules",)},
 }
 
 

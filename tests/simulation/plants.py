@@ -12,8 +12,9 @@ from tests.simulation.mended import MENDED
 from tests.simulation.plant import BROKER, Plant, one
 from tests.simulation.planting import Edit
 from tests.simulation.relay import plants as relay
+from tests.simulation.rules import plants as rules
 
-ROOMS = (capture, relay)
+ROOMS = (capture, relay, rules)
 
 USUAL: dict[str, Plant] = {
     # an acknowledgement that comes too early

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Fenced, Publisher
+from waterclock.cdc.produce import NameLost, Publisher
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
@@ -95,14 +95,14 @@ class Capture:
             before = self._statistics.commits
             try:
                 self._pass(end)
-            except (ConnectionLost, EnvironmentMissing, Fenced) as error:
+            except (ConnectionLost, EnvironmentMissing, NameLost) as error:
                 if not self._began:
                     raise
                 if self._statistics.commits > before:
                     backoff.succeeded()
                 if backoff.attempts == len(_PAUSES_S):
-                    raise error if isinstance(error, Fenced) else ConnectionLost(str(error)) from None
-                self._lost(ConnectionLost(_LATE) if isinstance(error, Fenced) else error)
+                    raise error if isinstance(error, NameLost) else ConnectionLost(str(error)) from None
+                self._lost(ConnectionLost(_LATE) if isinstance(error, NameLost) else error)
             except Unreadable as error:
                 if self._undelivered is None:
                     raise
@@ -140,7 +140,7 @@ class Capture:
                     raise
             finally:
                 source.close()
-        except Fenced:
+        except NameLost:
             self._fenced = publisher
             raise
         finally:

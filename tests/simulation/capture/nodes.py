@@ -86,7 +86,7 @@ class Steps(Publisher):
     def __init__(self, process: CaptureProcess, target: Target) -> None:
         self._process, self._promises = process, process.node.promises
         self._storing: Position | None = None
-        super().__init__(target, NAME, clock=Clock(process))
+        super().__init__(target, NAME, {"batch.size": process.node.batch_bytes}, Clock(process))
         self._promises.began(process, self.stored)
 
     def fence(self) -> None:
@@ -124,6 +124,7 @@ class CaptureNode:
         self.once, self.begin, self.target = once, begin, target
         self.rng = self.world.stream(f"node {name}")
         self.process: CaptureProcess | None = None
+        self.batch_bytes = self.rng.choice((500, 10_000))  # no more than the smallest segment takes
         self.starts = 0
         self.is_wanted = True
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tests.simulation.confluent.admin import listed
 from tests.simulation.confluent.group import Membership
@@ -220,20 +220,16 @@ class Consumer:
             raise raised(KafkaError._TRANSPORT, retriable=True) from None
         if code in AWAY:
             raise raised(KafkaError._TIMED_OUT, retriable=True)
-        made = TopicPartition(topic, number, offset)
-        if code:
-            made.error = error(code)
-        return made
+        if code:  # librdkafka tells it beside the offset, where nobody else can write it
+            raise raised(code)
+        return TopicPartition(topic, number, offset)
 
     def get_watermark_offsets(
         self, one: TopicPartition, timeout: float = -1.0, cached: bool = False
     ) -> tuple[int, int]:
         if not cached:
-            low, high = (self._offset(one.topic, one.partition, when, timeout) for when in (-2, -1))
-            for found in (low, high):
-                if found.error is not None:
-                    raise KafkaException(found.error)
-            return low.offset, high.offset
+            low, high = (self._offset(one.topic, one.partition, when, timeout).offset for when in (-2, -1))
+            return low, high
         position = self._places.get((one.topic, one.partition))
         return (-1001, -1001) if position is None else (position.low, position.high)
 

@@ -203,7 +203,8 @@ class RulesNode:
         process = self.process
         assert process is not None
         if self.rng.random() < 0.2:
-            return deed(process, "now")
+            deed(process, "now")
+            return
         process.doom_at = self.rng.choice(STEPS)
         process.doom = self.rng.choice((1, 1, 2, 5))
         process.doomed = partial(deed, process)
