@@ -96,12 +96,13 @@ def _ask(place: str, held: Held, new: list[OlderRows], anew: list[OlderRows], te
         return
     raise UsageError(
         f"{why}. What is older than the position would not come. To begin with them at the position, and copy by hand what "
-        f"was before: --new-tables from-now. To go on without them ask for what is held: {_names(held)} (--tables)."
+        f"was before: --new-tables from-now. To go on without them ask for what is held: "
+        f"{_names(held, [each.table for each in anew])} (--tables)."
     )
 
 
-def _names(held: Held) -> str:
-    return ", ".join(held.tables) or ", ".join(held.scope)
+def _names(held: Held, but: Collection[str] = ()) -> str:
+    return ", ".join(name for name in held.tables if name not in but) or ", ".join(held.scope)
 
 
 def _among(found: list[OlderRows], names: list[str]) -> list[OlderRows]:
