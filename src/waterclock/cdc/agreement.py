@@ -66,7 +66,7 @@ def agreed(
     anew = [name for name, mark in asked.tables.items() if name in held.tables and held.tables[name].mark != mark.mark]
     if position.rows and (new or gone or held.scope != asked.scope):
         raise UsageError(
-            f"The transaction {position.inside} is half in Kafka, and its rest is counted by the tables that were asked for "
+            f"The transaction {position.inside} is half in Kafka, and its rest is counted by tables that were asked for "
             f"when it began: {_names(held)}. Ask for these once more (--tables), until it is whole."
         )
     _ask(position.place, held, older(new) if new else [], _among(older(anew), anew) if anew else [], terms)

@@ -32,7 +32,7 @@ from waterclock.cdc.postgres.publication import looked_at
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
 from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFilter, stop
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost, Unreadable, UsageError
+from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
 from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
@@ -96,7 +96,7 @@ class SlotReader:
                 except psycopg.errors.UndefinedObject as error:
                     if count:  # else it is the peek that found no publication, before its first message
                         raise
-                    refused = " ".join(str(error).split())
+                    refused = unstopped(error)
                 if not count:
                     self._check_slot(self._stored)
             if refused:
