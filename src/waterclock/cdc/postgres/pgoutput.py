@@ -53,7 +53,7 @@ class Decoder:
         *,
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
-        unknown: Callable[[str], str] = lambda table: "",
+        unknown: Callable[[str, str], str] = lambda schema, table: "",
     ) -> None:
         self.lsn = lsn_number(position.place)
         self._settled = self._sequence = position.sequence
@@ -126,7 +126,7 @@ class Decoder:
         relation, replica_key = described(message)
         key, unsure = replica_key, ""
         if self._wanted(relation.schema, relation.table):
-            unsure = self._unknown(f"{relation.schema}.{relation.table}")
+            unsure = self._unknown(relation.schema, relation.table)
             try:
                 if relation.full or not replica_key:
                     key = self._catalog.key_of(relation.number, relation.names)

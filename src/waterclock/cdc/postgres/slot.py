@@ -202,9 +202,9 @@ class SlotReader:
         there = [table.name for table in publication.there if table.schema not in OWN]
         return agreed(position, publication.asked(wanted, server), there, older, self._terms)
 
-    def _unknown(self, table: str) -> str:
+    def _unknown(self, schema: str, name: str) -> str:
         """Why the rows of a table that the log brings must not be passed on: nobody has said that it begins here."""
-        held = self._decoding.position().held
+        table, held = f"{schema}.{name}", self._decoding.position().held
         if held is None or held.holds(table) or (self._before is not None and self._before.holds(table)):
             return ""
         if self._terms.new_tables == FROM_NOW and table in looked_at(self._asking, self._slot.publication).tables:
