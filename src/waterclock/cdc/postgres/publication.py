@@ -12,7 +12,7 @@ from __future__ import annotations
 import glob
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import psycopg
@@ -79,14 +79,16 @@ class Publication:
     def by_root(self) -> bool:
         return bool(self.fields.get("pubviaroot"))
 
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Patterns of which it brings tables that are made later."""
+        return (EVERY,) if self.fields["puballtables"] else tuple(f"{glob.escape(name)}.*" for name in self.schemas)
+
     def asked(self, wanted: TableFilter, server: Mapping[str, str]) -> Held:
         """What is asked for, as far as this brings it: tables of a list are named, they are all that it brings."""
-        opened = (EVERY,) if self.fields["puballtables"] else tuple(f"{glob.escape(name)}.*" for name in self.schemas)
-        held = Held(wanted.patterns or (EVERY,), opened, {}, server, self.mark)
+        held = Held(wanted.patterns or (EVERY,), self.opened, {}, server, self.mark)
         named = [name for name in self.tables if wanted(*name.split(".", 1)) and not held.holds(name)]
-        return Held(
-            held.scope, opened, {name: HeldTable(mark=self.tables[name].mark) for name in named}, server, self.mark
-        )
+        return replace(held, tables={name: HeldTable(mark=self.tables[name].mark) for name in named})
 
     def absent(self, wanted: TableFilter, held: Held | None) -> list[str]:
         """Tables that are there, asked for by a pattern or held, and not brought."""
@@ -104,7 +106,7 @@ class Publication:
         """Rule 1, a sentence's part for each."""
         kinds = [kind for kind in _KINDS if not self.fields.get(f"pub{kind}", True)]
         said = [f"it publishes no {', no '.join(kinds)}"] if kinds else []
-        if not self.tables:
+        if not self.tables and not self.opened:
             said.append("it has no table")
         for name, table in self.tables.items():
             if wanted(*name.split(".", 1)):
