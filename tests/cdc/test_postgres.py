@@ -120,7 +120,7 @@ def test_the_columns_of_a_key_have_one_order_whatever_the_replica_identity(slot:
     start = begun(slot, [])
     for identity in ("default", "full", "default", "nothing"):
         run(slot.conninfo, f"alter table t replica identity {identity}", "insert into t values (1, 2, 3)")
-        run(slot.conninfo, *["delete from t"] * (identity != "nothing"))
+        run(slot.conninfo, "delete from t" if identity != "nothing" else "select 1")
     found = changes(slot, start)
     assert len(found) == 7
     assert {change.as_key() for change in found} == {b'{"database":"public","table":"t","pk.a":1,"pk.b":2}'}

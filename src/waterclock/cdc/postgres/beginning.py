@@ -18,7 +18,7 @@ from psycopg import sql
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.publication import Publication, looked_at
-from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
+from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres, walsender
 from waterclock.cdc.source import COUNTED, OlderRows, check, sized
 from waterclock.errors import UsageError
 from waterclock.outside import threading
@@ -99,9 +99,7 @@ def begun(
 
 def _made_and_looked_at(connection: psycopg.Connection[Any], slot: ReplicationSlot, older: Older | None) -> str:
     """Make the slot, and look at the database by the snapshot with which it begins; only a walsender gives that away."""
-    with psycopg.connect(
-        slot.conninfo, autocommit=True, connect_timeout=10, replication="database", cursor_factory=psycopg.ClientCursor
-    ) as making:
+    with walsender(slot) as making:
         with _said_who_is_waited_for(slot, making.info.backend_pid):
             place, snapshot = _with_snapshot(making, slot.name)
         try:

@@ -14,7 +14,7 @@ import psycopg
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.pgoutput import lsn_number
-from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.postgres.session import ReplicationSlot, walsender
 from waterclock.errors import UsageError
 
 log = logging.getLogger("waterclock.cdc")
@@ -49,10 +49,8 @@ def history(slot: ReplicationSlot, asking: psycopg.Connection[Any], position: Po
 
 def _left(slot: ReplicationSlot, former: str, timeline: str) -> str:
     """Where a timeline left a former one, by its history file; "" if it never was on it."""
-    with psycopg.connect(
-        slot.conninfo, autocommit=True, connect_timeout=10, replication="database", cursor_factory=psycopg.ClientCursor
-    ) as walsender:
-        found = walsender.execute(f"TIMELINE_HISTORY {int(timeline)}").fetchone()
+    with walsender(slot) as asking:
+        found = asking.execute(f"TIMELINE_HISTORY {int(timeline)}").fetchone()
     content = found[1] if found else ""
     lines = (content.decode() if isinstance(content, bytes) else str(content)).splitlines()
     left = {parts[0]: parts[1] for parts in (line.split() for line in lines) if len(parts) > 1}

@@ -36,6 +36,18 @@ def connected(slot: ReplicationSlot) -> psycopg.Connection[Any]:
     )
 
 
+def walsender(slot: ReplicationSlot) -> psycopg.Connection[Any]:
+    """A connection that takes the commands of replication; by a client cursor, for it knows the simple protocol only."""
+    return psycopg.connect(
+        slot.conninfo,
+        autocommit=True,
+        options="-c client_encoding=UTF8",
+        connect_timeout=10,
+        replication="database",
+        cursor_factory=psycopg.ClientCursor,
+    )
+
+
 @contextmanager
 def errors_of_postgres(slot: ReplicationSlot) -> Iterator[None]:
     """PostgreSQL's errors by whose doing; what it says has no password in it."""
