@@ -1,7 +1,9 @@
 """python -m tests.simulation attack: seeds on all cores, for as long as one says; what was run and found, as JSON.
 
-Seeds are dealt out in blocks, each seed once: a quarter of the blocks are pairs with long histories, a quarter pairs with
-short ones, the others have one broker. Any line is repeated by its seed and the words beside it.
+Seeds are dealt out in blocks, each seed once, to sorts in their turn: one broker and pairs, with short histories and long
+ones; with --short, short ones alone, and rooms that stand on the broker. A sort's command repeats any seed of it.
+
+    --add FILE ...      no seeds: the sum of what such files say; a seed that two of them have run is refused
 
 Rule 1: every process is a new one after BLOCKS blocks, so that nothing of a history can reach the ones behind it for long.
 Rule 2: a universe that fails lies in a file of its plan, beside the JSON, to be cut down with --shrink.
@@ -13,37 +15,36 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
-from itertools import count
+from functools import reduce
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation import coverage
 
 BLOCK, BLOCKS = 25, 20
-SORTS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("one broker, short", {"seconds": 1}),
-    ("a pair, short", {"seconds": 1, "pair": True, "past_known": True}),
-    ("one broker, long", {"seconds": 8, "mixed": True}),
-    ("a pair, long", {"seconds": 8, "pair": True, "past_known": True, "mixed": True}),
-)
 
 
-@dataclass
-class Sort:
-    """What was run of one sort."""
+class Sort(NamedTuple):
+    """`words` stand behind a seed on the command line. Of `every` so many rounds it has a block in one."""
 
     name: str
     words: str
-    seeds: list[int] = field(default_factory=list)  # the first and the last: there is no gap between
-    sums: dict[str, Any] = field(default_factory=dict)
+    every: int = 1
 
-    def add(self, first: int, sums: dict[str, Any]) -> None:
-        last = first + BLOCK - 1
-        self.seeds = [min(first, *self.seeds[:1]), max(last, *self.seeds[1:])] if self.seeds else [first, last]
-        self.sums = added(self.sums, sums)
+
+SHORT = (
+    Sort("one broker, short", "--seconds 1"),
+    Sort("a pair, short", "--seconds 1 --pair --past-known"),
+)
+LONG = (
+    Sort("one broker, long", "--seconds 8 --mixed"),
+    Sort("a pair, long", "--seconds 8 --pair --past-known --mixed"),
+)
+ROOMS = ("relay", "capture", "rules")
+"""Workloads that cost more than a short history of the broker's own."""
 
 
 def main(arguments: list[str]) -> int:
@@ -51,86 +52,105 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=1_000_000, help="the first one")
     parser.add_argument("--cores", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--short", action="store_true", help="histories of one second")
+    parser.add_argument("--add", nargs="+", metavar="FILE", help="the sum of what these say")
     parser.add_argument("--json", help="a file for what was run and found")
     told = parser.parse_args(arguments)
-    began_s = time.monotonic()
-    found = told_of(run(told.seed, told.cores, began_s + 60 * told.minutes), time.monotonic() - began_s)
+    if told.add:
+        found = sum_of([json.loads(Path(path).read_text()) for path in told.add])
+    else:
+        began_s = time.monotonic()
+        sorts = short() if told.short else (*SHORT, *LONG)
+        found = run(sorts, told.seed, told.cores, began_s + 60 * told.minutes)
+        found["wall_s"] = round(time.monotonic() - began_s)
     text = json.dumps(found, indent=1)
     if told.json:
         Path(told.json).write_text(text + "\n")
         for one in found["violations"]:
             Path(f"{told.json}.{one['seed']}.plan.json").write_text(json.dumps(one["plan"], indent=1) + "\n")
-    print(text if not told.json else json.dumps({key: found[key] for key in ("histories", "virtual_days", "faults")}))
+    print(text if not told.json else json.dumps({key: found.get(key) for key in ("histories", "virtual_s", "faults")}))
     return 1 if found["violations"] else 0
 
 
-def run(seed: int, cores: int, until_s: float) -> list[Sort]:
-    """Blocks of seeds, each of the next sort, until that moment."""
-    sorts = [Sort(name, words(kind)) for name, kind in SORTS]
-    deals = deal(seed)
+def short() -> tuple[Sort, ...]:
+    from tests.simulation.clients import WORKLOADS
+
+    names = [one.name for one in WORKLOADS if one.name in ROOMS]
+    return (*SHORT, *(Sort(f"{name}, short", f"--seconds 1 --workloads {name}", 4) for name in names))
+
+
+def run(sorts: Sequence[Sort], seed: int, cores: int, until_s: float) -> dict[str, Any]:
+    """Blocks of seeds until that moment."""
+    deals, found = deal(sorts, seed), []
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn"), max_tasks_per_child=BLOCKS) as pool:
         running = {pool.submit(block, *next(deals)) for _ in range(2 * cores)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            for number, first, sums in (one.result() for one in done):
-                sorts[number].add(first, sums)
+            for one in done:
+                found.append(one.result())
                 if time.monotonic() < until_s:
                     running.add(pool.submit(block, *next(deals)))
-    return sorts
+    return sum_of(found)
 
 
-def deal(seed: int) -> Iterator[tuple[int, int]]:
+def deal(sorts: Sequence[Sort], seed: int) -> Iterator[tuple[Sort, int]]:
     """A sort, and the first seed of a block: each sort has a million seeds of its own."""
     for row in count():
-        for number in range(len(SORTS)):
-            yield number, seed + number * 1_000_000 + row * BLOCK
+        for number, sort in enumerate(sorts):
+            if row % sort.every == 0:
+                yield sort, seed + number * 1_000_000 + row // sort.every * BLOCK
 
 
-def block(number: int, first: int) -> tuple[int, int, dict[str, Any]]:
-    """The universes of a block; in a process of its own."""
+def block(sort: Sort, first: int) -> dict[str, Any]:
+    """The universes of a block, and what they come to; in a process of its own."""
     from tests.simulation import planting
 
     planting.begin()
-    from tests.simulation import plan, universe
-    from tests.simulation.command import Sums
-    from waterclock.simulation import install
+    from tests.simulation import command, universe
 
-    sums = Sums()
+    sums = command.Sums()
     began_s = time.process_time()
-    for seed in range(first, first + BLOCK):
-        sums.add(universe.run(plan.draw(seed, **SORTS[number][1])))
-        install.sweep()
-    return number, first, {**sums.told(), "cpu_s": round(time.process_time() - began_s, 2)}
+    for plan in command.plans(command.parser().parse_args([str(first), str(BLOCK), *sort.words.split()])):
+        sums.add(universe.run(plan))
+        command.tidy(sums.histories)
+    whole = {**sums.told(), "cpu_s": round(time.process_time() - began_s, 2)}
+    bad, passed = whole.pop("bad"), whole.pop("passed")
+    of_sort = {"command": sort.words, "seeds": [[first, first + BLOCK - 1]], **whole}
+    return {**whole, "violations": bad, "passed": passed, "sorts": {sort.name: of_sort}}
 
 
-def words(kind: dict[str, Any]) -> str:
-    """What stands behind a seed on the command line."""
-    switches = [f"--{name.replace('_', '-')}" for name, value in kind.items() if value is True]
-    return " ".join((f"--seconds {kind['seconds']}", *switches))
+def sum_of(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of what was run and found in each."""
+    whole = reduce(added, several)
+    for sort in whole["sorts"].values():
+        sort["seeds"] = joined(sort["seeds"])
+    passed = whole["passed"]
+    whole["passed"] = {name: passed[name] for name in sorted(passed, key=passed.__getitem__)}
+    whole["never_passed"] = sorted(coverage.MARKS.keys() - passed.keys())
+    whole["cpu_s"] = round(whole["cpu_s"], 2)
+    whole["virtual_days"] = round(whole["virtual_s"] / 86_400, 3)
+    return whole
+
+
+def joined(ranges: list[list[int]]) -> list[list[int]]:
+    """Ranges from first to last seed, with those made one that touch."""
+    ranges = sorted(ranges)
+    for one, other in pairwise(ranges):
+        if other[0] <= one[1]:
+            raise SystemExit(f"seeds were run twice: {one[0]} to {one[1]}, and {other[0]} to {other[1]}")
+    made: list[list[int]] = []
+    for first, last in ranges:
+        if made and made[-1][1] + 1 == first:
+            made[-1][1] = last
+        else:
+            made.append([first, last])
+    return made
 
 
 def added(one: Any, other: Any) -> Any:
-    """Numbers are added, and so are those of dictionaries and lists."""
-    if isinstance(other, dict):
-        return {key: added((one or {}).get(key), other.get(key)) for key in {**(one or {}), **other}}
-    return one if other is None else other if one is None else one + other
-
-
-def told_of(sorts: list[Sort], wall_s: float) -> dict[str, Any]:
-    whole: dict[str, Any] = {}
-    for sort in sorts:
-        whole = added(whole, sort.sums)
-    passed, bad = whole.pop("passed", {}), whole.pop("bad", [])
-    return {
-        **whole,
-        "wall_s": round(wall_s),
-        "virtual_days": round(whole.get("virtual_s", 0) / 86_400, 3),
-        "violations": bad,
-        "passed": {name: passed[name] for name in sorted(passed, key=passed.__getitem__)},
-        "never_passed": sorted(coverage.MARKS.keys() - passed.keys()),
-        "sorts": [{"name": one.name, "command": one.words, "seeds": one.seeds, **_small(one.sums)} for one in sorts],
-    }
-
-
-def _small(sums: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in sums.items() if key not in ("passed", "bad")}
+    """Numbers are added, lists put together, dictionaries value by value; a text is the same in both."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {key: added(one.get(key), other.get(key)) for key in {**one, **other}}
+    if one is None or other is None or isinstance(one, str):
+        return other if one is None else one
+    return one + other

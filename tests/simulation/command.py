@@ -3,7 +3,8 @@
     SEED [COUNT]                            universes by their seeds
     SEED --plan FILE                        one of them as a file says, of a report
     SEED --shrink FILE                      its first failure, cut down to what still fails; the plan goes into the file
-    attack --minutes N --json FILE          seeds on all cores
+    attack --minutes N --json FILE          seeds on all cores; --add FILE ...: what was found, added up
+    hashes COUNT                            how many fresh processes give a seed one hash
     ledger                                  how soon each plant is found
     reached                                 which rare branches of the product universes pass
 
@@ -13,13 +14,12 @@ Rule 1: nothing of the broker is imported before the plants are in.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import attack, ledger, planting, reached
+from tests.simulation import attack, hashes, ledger, planting, reached
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from tests.simulation.plan import Plan
     from tests.simulation.universe import Universe
+
+
+OTHERS: dict[str, Any] = {"attack": attack, "hashes": hashes, "ledger": ledger, "reached": reached}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", help="a file with the plan of the one universe")
     parser.add_argument("--trace", help="a file for every line of its history")
     parser.add_argument("--shrink", metavar="FILE", help="cut the first failure down, and put its plan there")
+    parser.add_argument("--shrink-seconds", type=float, default=120, help="CPU seconds for that")
     parser.add_argument("--until-found", action="store_true")
     parser.add_argument("--hash", action="store_true", help="show each history's")
     parser.add_argument("--past-known", action="store_true", help="empty a follower that cannot follow, and go on")
@@ -54,12 +58,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["ledger"]:
-        return ledger.main(arguments[1:])
-    if arguments[:1] == ["reached"]:
-        return reached.main(arguments[1:])
-    if arguments[:1] == ["attack"]:
-        return attack.main(arguments[1:])
+    if arguments and (other := OTHERS.get(arguments[0])) is not None:
+        return int(other.main(arguments[1:]))
     return run(arguments)
 
 
@@ -72,6 +72,7 @@ def run(arguments: list[str]) -> int:
     began_s, sums = time.process_time(), Sums()
     for plan in plans(told):
         found = _one(plan, told, sums)
+        tidy(sums.histories)
         if found and told.until_found:
             spent_s = time.process_time() - began_s
             print(f"found after {sums.histories} histories, {spent_s:.1f} CPU s: {', '.join(found)}")
@@ -118,16 +119,24 @@ def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> list[str]:
     sums.add(one)
     if told.hash:
         print(f"hash {plan.seed} {one.world.digest.hexdigest()} {one.world.lines}", flush=True)
-    if sums.histories % 5 == 0:
-        gc.collect()
     kinds = sorted({kind for kind, _ in one.world.problems})
     if kinds:
         print(report.short(one), flush=True)
     if kinds and told.shrink:
-        small = shrinking.shrink(plan, kinds)
+        small = shrinking.shrink(plan, kinds, told.shrink_seconds)
         small.save(told.shrink)
         print(report.of(small, told.shrink, told.plant), flush=True)
     return kinds
+
+
+def tidy(histories: int) -> None:
+    """Behind so many histories: free what they left. What a process has after its first one it keeps."""
+    from waterclock.simulation import install
+
+    if histories == 1:
+        install.settle()
+    elif histories % 5 == 0:
+        install.sweep()
 
 
 class Sums:

@@ -103,9 +103,9 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a transaction is complete": "            transaction.become(transaction.record.completed())\n",
     },
     "transactions.restart": {
-        "a decided end is marked at a start": "                _mark(partition, *record.id, record.commits",
+        "a decided end is marked at a start": "            coordinator.ending.mark(transaction, marked[transaction], ",
         "the store did not know a partition": "        transaction.become(transaction.record.joined_by((tp,)",
-        "nobody's transaction is aborted": "                _mark(partition, producer_id, epoch, False",
+        "nobody's transaction is aborted": "        coordinator.ending.abort(partition, producer, now_ms)\n",
     },
     "transactions.ledger": {
         "a step is taken back": "            self.record = self.record.without(joined, before",

@@ -93,10 +93,7 @@ def _kill(strike: Strike, node: Node, process: Any, where: str) -> None:
 def _cut_power(strike: Strike, node: Node, process: Any, where: str) -> None:
     if process.alive:
         strike.tell("power cut", f"{node.name} {where}", process)
-        for sock in process.sockets.values():
-            sock.silent = True
-        process.kill()
-        strike.world.log(node.name, "power cut", where, node.disk.cut_power())
+        strike.world.log(node.name, "power cut", where, process.lose_power())
         node.goes_down()
 
 

@@ -43,7 +43,7 @@ FLUSHES: dict[str, tuple[int, int]] = {
 }
 NETS: dict[str, tuple[int, int]] = {"usual": (20 * US, 2 * MS), "near": (5 * US, 50 * US), "far": (1 * MS, 30 * MS)}
 
-PACES: dict[str, float] = {"usual": 1, "eager": 0.03}
+PACES: dict[str, float] = {"usual": 1, "eager": 0.15}
 USUAL = {"values": "all sizes", "flushes": "usual", "net": "usual", "pace": "usual"}
 """Of these, by the names of a plan."""
 

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
+import multiprocessing
+import time
 import zlib
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tests.simulation import planting
+from tests.simulation.plant import Plant
 from tests.simulation.plants import PLANTS
 
 Row = dict[str, Any]
@@ -38,14 +41,16 @@ def main(arguments: list[str]) -> int:
     told = parser.parse_args(arguments)
     path = Path(told.json) if told.json else None
     rows: dict[str, Row] = {one["plant"]: one for one in json.loads(path.read_text())} if path and path.exists() else {}
+    searches = Searches()
     if told.check:
-        rows = {name: one for name, one in rows.items() if name in PLANTS and holds(one)}
+        rows = {name: one for name, one in rows.items() if name in PLANTS and holds(one, searches)}
     if not told.table:
         for name in open_ones(told.names or [*PLANTS], rows, told.cpu_seconds, told.again):
-            rows[name] = row(name, told.seed, told.cpu_seconds, None if told.again else rows.get(name))
+            rows[name] = row(name, told.seed, told.cpu_seconds, searches, None if told.again else rows.get(name))
             print(line(rows[name]), flush=True)
             if path:
                 path.write_text(json.dumps([rows[one] for one in PLANTS if one in rows], indent=1) + "\n")
+    searches.close()
     if told.table or not told.names:
         print(table([rows[name] for name in PLANTS if name in rows]))
     return 0 if all(rows[name]["seed"] is not None for name in told.names or PLANTS if name in rows) else 1
@@ -69,49 +74,75 @@ def text_of(name: str) -> int:
     return zlib.crc32(repr(PLANTS[name]).encode())
 
 
-def holds(known: Row) -> bool:
-    """Whether a row's command shows what it says."""
+class Searches:
+    """Processes in which universes are run: a new one for each plant, one for what is run without any."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(
+            ["numpy", "confluent_kafka", "aiokafka", "kio.schema", "tests.simulation.plants"]
+        )
+        self._planted = ProcessPoolExecutor(1, context, max_tasks_per_child=1)
+        self._clean = ProcessPoolExecutor(1, context, max_tasks_per_child=50)
+
+    def run(self, first: int, name: str, cpu_s: float) -> Row:
+        """Universes with the plant, from that seed on until one shows something."""
+        return self._planted.submit(search, first, name, PLANTS[name], cpu_s).result()
+
+    def is_clean(self, seed: int, name: str) -> bool:
+        """Whether the universe shows nothing without the plant."""
+        return not self._clean.submit(search, seed, None, PLANTS[name], 0).result()["shown"]
+
+    def close(self) -> None:
+        self._planted.shutdown()
+        self._clean.shutdown()
+
+
+def search(first: int, planted: str | None, plant: Plant, cpu_s: float) -> Row:
+    """Universes of a plant's kinds, with it or without, until one shows something, or the time is over."""
+    planting.begin(plant.edits if planted else ())
+    from tests.simulation import kinds, universe
+    from waterclock.simulation import install
+
+    began_s, seed, shown = time.process_time(), first, list[str]()
+    while not shown:
+        drawn = kinds.draw(seed, kinds.of(seed, plant.kinds), workloads=plant.workloads)
+        shown = sorted({kind for kind, _ in universe.run(drawn).world.problems})
+        install.sweep()
+        seed += 1
+        if time.process_time() - began_s > cpu_s:
+            break
+    return {"histories": seed - first, "shown": shown, "cpu_s": time.process_time() - began_s}
+
+
+def holds(known: Row, searches: Searches) -> bool:
+    """Whether a row's universe shows something still."""
     if known["seed"] is None:
         return True
-    shown: list[str] = _run(*known["command"].removeprefix(COMMAND).split())["shown"]
+    shown: list[str] = searches.run(known["seed"], known["plant"], 0)["shown"]
     print(f"{known['plant']:28} {', '.join(shown) or 'shows nothing any more'}", flush=True)
     return bool(shown)
 
 
-def row(name: str, first: int, cpu_s: float, known: Row | None = None) -> Row:
+def row(name: str, first: int, cpu_s: float, searches: Searches, known: Row | None = None) -> Row:
     """Look for one plant; `known`: as far as somebody has."""
     plant, seed, spent_s = PLANTS[name], first, 0.0
     strange: list[str] = []
     if known is not None and known["text"] == text_of(name):
         seed, spent_s, strange = first + known["histories"], known["cpu_s"], known["without_it"]
-    words = ["--workloads", ",".join(plant.workloads)] if plant.workloads else []
+    words = f" --workloads {','.join(plant.workloads)}" if plant.workloads else ""
     found: Row = {"seed": None, "command": "", "shown": []}
     while found["seed"] is None and spent_s < cpu_s:
-        kinds = ["--kind", ",".join(plant.kinds), *words]
-        told = _run(
-            str(seed), "100000", *kinds, "--until-found", "--plant", name, "--cpu-seconds", str(cpu_s - spent_s)
-        )
+        told = searches.run(seed, name, cpu_s - spent_s)
         spent_s, seed = spent_s + told["cpu_s"], seed + told["histories"]
-        if told["bad"]:
-            at = told["bad"][0]
-            alone = ["--kind", plant.kinds[at % len(plant.kinds)], *words]
-            if _run(str(at), *alone)["bad"]:
-                strange.append(" ".join((COMMAND, str(at), *alone)))
+        if told["shown"]:
+            alone = f"{COMMAND} {seed - 1} --kind {plant.kinds[(seed - 1) % len(plant.kinds)]}{words}"
+            if searches.is_clean(seed - 1, name):
+                found = {"seed": seed - 1, "command": f"{alone} --plant {name}", "shown": told["shown"]}
             else:
-                command = " ".join((COMMAND, str(at), *alone, "--plant", name))
-                found = {"seed": at, "command": command, "shown": told["shown"]}
+                strange.append(alone)
     spent = {"histories": seed - first, "cpu_s": round(spent_s, 1)}
     return {"plant": name, **found, **spent, "without_it": strange, "text": text_of(name)}
-
-
-def _run(*arguments: str) -> Row:
-    """Universes in a process of their own: what is told of them."""
-    command = [sys.executable, "-m", "tests.simulation", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if not done.stdout:
-        raise RuntimeError(f"{' '.join(command)} told nothing: {done.stderr[-2000:]}")
-    sums: Row = json.loads(done.stdout.splitlines()[-1])
-    return sums
 
 
 def line(one: Row) -> str:

@@ -174,4 +174,14 @@ MENDED: dict[str, Plant] = {
         "if form == FORM:",
         "damaged",
     ),
+    "confirmed-alone": one(
+        "transactions.restart",
+        "    when_loaded(lambda: _settle(coordinator, list(partitions())))\n",
+        "    _settle(coordinator, list(partitions()))\n",
+        "pair",
+    ),
+    "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
+    "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
+        workloads=("lives",)
+    ),
 }

@@ -63,8 +63,8 @@ class Node:
         self.skew_ms, self.disk.full = 0, False
         self.flushes()
         if (process := self.process) is not None:
-            process.doom, process.skew_ms = None, 0
-            process.frozen_until = min(process.frozen_until, self.world.now + 1)
+            process.skew_ms = 0
+            process.have_peace()
             self.start()
 
     def start_once_more(self, cut: bool) -> None:

@@ -99,7 +99,7 @@ def draw(
     """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults, `workloads`
     likewise."""
     pace = stream(seed, "pace").choice(("usual", *knobs.PACES))
-    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 2) if pace == "eager" else (0.5, 1, 2, 4, 8))
+    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 1.5) if pace == "eager" else (0.5, 1, 2, 3, 5))
     workloads = workloads or _workloads(seed)
     return Plan(
         seed,
@@ -162,6 +162,8 @@ def _faults(
         weights["cut_power"] = 4
     if pair and "lose_leader" in kinds:
         weights["lose_leader"] = 3
+    if rng.random() < 0.2:
+        weights |= {one: 4 for one in ("flicker", "fill_disk") if one in kinds}
     if rng.random() < 0.4:  # a universe of aimed ones
         weights |= {one: 3 for one in (*sorted(faults.AIMED), "slow_call") if one in kinds}
     calm_ns = rng.choice((300 * MS, 600 * MS, 2 * NS, 5 * NS))

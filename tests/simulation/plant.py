@@ -17,6 +17,11 @@ class Plant(NamedTuple):
     workloads: tuple[str, ...] = ()
 
 
-def one(module: str, old: str, new: str = "", *kinds: str) -> Plant:
+def one(module: str, old: str, new: str = "", *kinds: str, workloads: tuple[str, ...] = ()) -> Plant:
     """A bug of one place in the broker."""
-    return Plant((Edit(BROKER + module, old, new),), kinds or ("one",))
+    return Plant((Edit(BROKER + module, old, new),), kinds or ("one",), workloads)
+
+
+def shown_by(plants: dict[str, Plant], workloads: dict[str, tuple[str, ...]]) -> dict[str, Plant]:
+    """The plants, each with what may show it where that is said."""
+    return {name: plant._replace(workloads=workloads.get(name, plant.workloads)) for name, plant in plants.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tests.simulation.capture import plants as capture
 from tests.simulation.mended import MENDED
-from tests.simulation.plant import BROKER, Plant, one
+from tests.simulation.plant import BROKER, Plant, one, shown_by
 from tests.simulation.planting import Edit
 from tests.simulation.relay import plants as relay
 from tests.simulation.rules import plants as rules
@@ -59,9 +59,7 @@ USUAL: dict[str, Plant] = {
         "return self.high",
     ),
     "markers-forgotten": one(
-        "transactions.restart",
-        "[p for p in coordinator.ending.partitions(record) if _concerns(record, p)]\n            for",
-        "[]\n            for",
+        "transactions.restart", "[p for p in coordinator.ending.partitions(r) if _concerns(r, p)]", "list[Partition]()"
     ),
     "answer-before-markers": one("transactions.markers", "        self.wait(waits, durable)", "        durable()"),
     "offsets-without-transaction": one(
@@ -102,4 +100,12 @@ OF_ROOMS = {
     for room in ROOMS
     for name, edits in room.TABLE.items()
 }
-PLANTS = USUAL | MENDED | OF_ROOMS
+SHOWN_BY: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("epoch-unchecked", "answer-before-markers", "zombie-epoch", "first-marker-only"), ("transactions",)
+    ),
+    **dict.fromkeys(("markers-forgotten", "aborted-unflushed", "aborted-unnamed"), ("transactions", "readers")),
+    **dict.fromkeys(("batch-unchecked", "dedup-four", "sent-again-appended", "snapshot-early"), ("producers",)),
+    "refusal-half-told": ("transactions", "committer"),
+}
+PLANTS = shown_by(USUAL | MENDED | OF_ROOMS, SHOWN_BY)

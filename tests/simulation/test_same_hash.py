@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.simulation.hashes import ROOT, hashes
+
 pytest.importorskip("greenlet")
 pytest.importorskip("kio")
 
-ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-NEEDED = ("greenlet", "kio", "crc32c", "cramjam", "google-re2")
+NEEDED = ("greenlet", "kio", "crc32c", "cramjam", "google-re2", "confluent-kafka", "numpy")
 SEED, PAIR = 7, 12
-
-
-def hashes(seed: int, count: int = 1, *more: str, hashseed: int = 0, python: str = sys.executable) -> list[str]:
-    """The lines `hash SEED HASH LINES` of a fresh process."""
-    done = subprocess.run(
-        [python, "-m", "tests.simulation", str(seed), str(count), "--seconds", "2", "--hash", *more],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": str(hashseed),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    found = [line for line in done.stdout.splitlines() if line.startswith("hash ")]
-    assert len(found) == count, done.stdout + done.stderr
-    return found
 
 
 @pytest.mark.parametrize("more", [(), ("--pair",)], ids=["one broker", "pair"])

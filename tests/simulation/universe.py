@@ -21,6 +21,7 @@ from tests.simulation.kafka import Kafka
 from tests.simulation.node import Node
 from tests.simulation.plan import Fault, Plan
 from tests.simulation.promises import History
+from waterclock.simulation import install
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
 from waterclock.simulation.world import MS, NS, World
@@ -48,6 +49,7 @@ class Universe:
     def __init__(self, plan: Plan, trace: IO[str] | None = None) -> None:
         self.plan = plan
         self.world = World(f"{plan.seed}+{plan.salt}" if plan.salt else plan.seed, trace)
+        install.hear(all_lines=trace is not None)
         self.network = self.world.network = Network()
         self.history = History(self.world)
         self.history.sources = {}
@@ -162,7 +164,7 @@ class Universe:
             while not self.nodes[0].up:
                 await asyncio.sleep(0.1)
             node.start()
-            await asyncio.sleep(3)
+            await asyncio.sleep(1)
         for one in self.workloads:
             self.rng = self.plan.stream(f"workload {one.name} begins")
             await one.begin(self)

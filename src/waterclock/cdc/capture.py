@@ -95,14 +95,15 @@ class Capture:
             before = self._statistics.commits
             try:
                 self._pass(end)
-            except (ConnectionLost, EnvironmentMissing, NameLost) as error:
+            except (ConnectionLost, EnvironmentMissing, NameLost) as raised:
                 if not self._began:
                     raise
+                error = ConnectionLost(_LATE) if isinstance(raised, NameLost) else raised
                 if self._statistics.commits > before:
                     backoff.succeeded()
                 if backoff.attempts == len(_PAUSES_S):
-                    raise error if isinstance(error, NameLost) else ConnectionLost(str(error)) from None
-                self._lost(ConnectionLost(_LATE) if isinstance(error, NameLost) else error)
+                    raise ConnectionLost(str(error)) from None
+                self._lost(error)
             except Unreadable as error:
                 if self._undelivered is None:
                     raise

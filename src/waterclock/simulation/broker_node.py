@@ -69,9 +69,6 @@ class BrokerNode:
     def cut_power(self) -> None:
         """As a kill, but nobody is told, and what was not flushed may be gone."""
         if self.process is not None:
-            for sock in self.process.sockets.values():
-                if isinstance(sock, Socket):
-                    sock.silent = True
-                    self._unheard.append(sock.peer)
+            self._unheard += [sock.peer for sock in self.process.sockets.values() if isinstance(sock, Socket)]
+            self.process.lose_power()
             self.kill()
-            self.disk.cut_power()

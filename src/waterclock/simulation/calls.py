@@ -8,7 +8,7 @@ import posixpath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.simulation.nodes import File, Folder, OpenFile
-from waterclock.simulation.world import world
+from waterclock.simulation.world import World
 
 if TYPE_CHECKING:
     from waterclock.simulation.disk import Disk
@@ -19,20 +19,20 @@ AnyPath: TypeAlias = "str | real.PathLike[str]"
 
 def me() -> Process:
     """The process that makes a system call."""
-    process: Process = world().running().process
+    process: Process = World.now_world.running().process
     return process
 
 
 def machine() -> Disk:
     """The disk of the process that makes a system call."""
-    disk = me().machine
+    disk: Disk = World.now_world.running().process.machine
     assert disk is not None, "a process without a disk"
     return disk
 
 
 def of(fd: int) -> OpenFile:
     """The open file of this number."""
-    found: OpenFile | None = world().running().process.files.get(fd)
+    found: OpenFile | None = World.now_world.running().process.files.get(fd)
     if found is None:
         raise OSError(errno.EBADF, f"bad file descriptor {fd}")
     return found

@@ -52,15 +52,14 @@ class Disk:
 
     def walk(self, path: str | os.PathLike[str]) -> Node:
         """What a path names."""
-        here: Node | None = self.root
+        here: Node = self.root
         for part in os.fspath(path).split("/"):
             if part:
                 if not isinstance(here, Folder):
                     raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-                here = here.names.get(part)
-                if here is None:
+                if part not in here.names:
                     raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        assert here is not None
+                here = here.names[part]
         return here
 
     def file(self, path: str | os.PathLike[str]) -> File:
@@ -99,10 +98,11 @@ class Disk:
     def write(self, file: File, data: bytes | bytearray | memoryview, at: int) -> None:
         """Write bytes at byte `at`."""
         data, held = bytes(data), file.data
-        file.pending.append(Write(self._next_op(), at, data, bytes(held[at : at + len(data)]), len(held)))
-        if at > len(held):
-            held.extend(bytes(at - len(held)))
-        held[at : at + len(data)] = data
+        size, end = len(held), at + len(data)
+        file.pending.append(Write(self._next_op(), at, data, bytes(held[at:end]), size))
+        if at > size:
+            held.extend(bytes(at - size))
+        held[at:end] = data
         file.mtime_ms = world().wall_ms()
 
     def resize(self, file: File, size: int) -> None:

@@ -45,7 +45,7 @@ __all__ = ["Clock", "Machine", "install", "installed", "sweep"]
 
 
 class HistoryLog(logging.Handler):
-    """The product's log lines belong to the history; a traceback is a problem."""
+    """The product's warnings and errors belong to the history; a traceback is a problem. Other lines go to the trace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write down a line."""
@@ -53,7 +53,8 @@ class HistoryLog(logging.Handler):
         if here is None or here.thread is None:
             return
         text, process = record.getMessage(), here.thread.process
-        here.log("log", process.name, record.levelname, text)
+        write = here.log if record.levelno >= logging.WARNING else here.remark
+        write("log", process.name, record.levelname, text)
         if record.exc_info and process.alive:
             here.problem("traceback", f"{text}: {record.exc_info[1]!r}")
 
@@ -86,6 +87,17 @@ def install() -> None:
 def sweep() -> None:
     """Free what histories left that are over."""
     gc.collect()
+
+
+def settle() -> None:
+    """The same; and what is there now stays for good: it is not looked through again with each sweep."""
+    gc.collect()
+    gc.freeze()
+
+
+def hear(all_lines: bool) -> None:
+    """Of the product's log: all lines, for a trace, or warnings and errors. Nobody reads the others."""
+    logging.getLogger("waterclock").setLevel(logging.INFO if all_lines else logging.WARNING)
 
 
 def _refuse_a_real_broker() -> None:
@@ -129,7 +141,7 @@ def _logged() -> Iterator[None]:
     logger, handler = logging.getLogger("waterclock"), HistoryLog()
     before = logger.propagate, logger.level, logger.handlers
     logger.propagate, logger.handlers = False, [handler]
-    logger.setLevel(logging.INFO)
+    hear(all_lines=False)
     try:
         yield
     finally:

@@ -33,6 +33,25 @@ class CheapHandle(asyncio.Handle):
         self._cancelled, self._repr = False, None
 
 
+class CheapTimer(asyncio.TimerHandle):
+    """A timer of the same kind, which its loop does not keep."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: Loop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr = False, None
+        self._when, self._scheduled = when, False
+
+    def cancel(self) -> None:
+        """It stays in the heap until its moment, and keeps nothing alive."""
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
 class HasFd(Protocol):
     """A socket."""
 
@@ -103,22 +122,19 @@ class Loop(asyncio.AbstractEventLoop):
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """After a delay."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self.world.now / 1e9 + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """At a moment, or somewhat later."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = CheapTimer(when, callback, args, self, context)
         moment = max(self.world.now, int(min(when, FAR_S) * 1e9) + 1)
         self.world.at(moment + int(self._random() * 300 * US), self._due, handle)
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass
-
     def _due(self, handle: asyncio.TimerHandle) -> None:
-        if self.process.alive and not handle.cancelled():
+        if not handle._cancelled and self.process.alive:
             self._ready.append(handle)
             if self._sleeps:
                 self._rouse()
@@ -172,17 +188,20 @@ class Loop(asyncio.AbstractEventLoop):
     def _poll(self) -> None:
         """What epoll would say: a socket stays hot for as long as somebody can read or write it."""
         found: list[asyncio.Handle] = []
-        for fd in list(self._hot):
-            sock = self.process.sockets.get(fd)
-            before = len(found)
+        sockets, readers, writers, cold = self.process.sockets, self._readers, self._writers, []
+        for fd in self._hot:
+            sock, is_cold = sockets.get(fd), True
             if sock is not None:
-                reader, writer = self._readers.get(fd), self._writers.get(fd)
-                if reader is not None and sock.readable():
-                    found.append(reader)
-                if writer is not None and sock.writable():
-                    found.append(writer)
-            if len(found) == before:
-                del self._hot[fd]
+                if fd in readers and sock.readable():
+                    found.append(readers[fd])
+                    is_cold = False
+                if fd in writers and sock.writable():
+                    found.append(writers[fd])
+                    is_cold = False
+            if is_cold:
+                cold.append(fd)
+        for fd in cold:
+            del self._hot[fd]
         if len(found) > 1:
             self.world.rng.shuffle(found)
         self._ready.extend(found)

@@ -54,8 +54,7 @@ class Nemesis:
         self._usual()
         for victim in self._victims():
             if victim.process is not None:
-                victim.process.doom = None
-                victim.process.frozen_until = min(victim.process.frozen_until, self._world.now + 1)
+                victim.process.have_peace()
 
     def _later(self, least: int, most: int, deed: Callable[[], object]) -> None:
         self._world.at(self._world.now + self._rng.randrange(least, most), deed)

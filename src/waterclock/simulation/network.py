@@ -28,19 +28,20 @@ class Network:
     def __init__(self) -> None:
         self.world = world()
         self.rng = self.world.stream("net")
+        self._random = self.rng.random
         self.listeners: dict[Address, ListeningSocket] = {}
         self.pairs: dict[Socket, None] = {}  # the connecting ends
         self.delay = USUAL_DELAY_NS
         self.capacity = 64 << 10
         self.partial = 0.1
-        self.resets = self.bytes = 0
 
     def latency(self) -> int:
         """What the next packet takes."""
         least, most = self.delay
-        if self.rng.random() < 0.03:
+        random = self._random
+        if random() < 0.03:
             most *= 20
-        return least + int(self.rng.random() * (most - least))
+        return least + int(random() * (most - least))
 
     def connect(self, process: Process, address: Address) -> Socket:
         """A connected socket of `process`; ConnectionRefusedError where nobody listens."""
@@ -55,7 +56,6 @@ class Network:
 
     def reset(self, sock: Socket) -> None:
         """Both ends hear of it, each in its time; what was on its way is lost."""
-        self.resets += 1
         for end in (sock, sock.peer):
             self.pairs.pop(end, None)
             self.world.at(self.world.now + self.latency(), end.was_reset)
@@ -118,27 +118,29 @@ class Socket:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
 
     def recv_into(self, buffer: Any) -> int:
-        """As Python's; now and then less than there is."""
-        self._check()
-        if not self.rx:
-            if self.eof:
-                return 0
-            raise BlockingIOError(errno.EAGAIN, "nothing there")
-        size = self._part(min(len(buffer), len(self.rx)))
-        buffer[:size] = self.rx[:size]
-        del self.rx[:size]
-        peer = self.peer
-        if peer.process.loop.waits_to_write(peer.fd):
-            peer._news()
-        return size
+        """As `recv`."""
+        data = self.recv(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def recv(self, size: int) -> bytes:
-        buffer = bytearray(size)
-        return bytes(buffer[: self.recv_into(buffer)])
+        """As Python's; now and then less than there is."""
+        self._check()
+        rx, peer = self.rx, self.peer
+        if not rx:
+            if self.eof:
+                return b""
+            raise BlockingIOError(errno.EAGAIN, "nothing there")
+        size = self._part(min(size, len(rx)))
+        data = bytes(rx[:size])
+        del rx[:size]
+        if peer.process.loop.waits_to_write(peer.fd):
+            peer._news()
+        return data
 
     def _part(self, size: int) -> int:
-        rng = self.net.rng
-        return rng.randrange(1, size) if size > 1 and rng.random() < self.net.partial else size
+        net = self.net
+        return net.rng.randrange(1, size) if size > 1 and net._random() < net.partial else size
 
     def send(self, data: Any, flags: int = 0) -> int:
         """As Python's; now and then less than there is room for, and in two packets."""
@@ -154,7 +156,6 @@ class Socket:
             raise BlockingIOError(errno.EAGAIN, "full")
         size = self._part(min(len(data), room))
         data = bytes(data[:size])
-        self.net.bytes += size
         peer.on_way += size
         if size > 8 and rng.random() < 0.2:
             cut = rng.randrange(1, size)
@@ -180,14 +181,16 @@ class Socket:
 
     def _expect(self, deed: Any, *args: object) -> None:
         """Behind all that is on its way here."""
-        self._last = max(self._last + 1, self.world.now + self.net.latency())
-        self.world.at(self._last, deed, *args)
+        here, when = self.world, self._last + 1
+        self._last = when = max(when, here.now + self.net.latency())
+        here.at(when, deed, *args)
 
     def _arrive(self, data: bytes) -> None:
         self.on_way -= len(data)
         if not self.closed and not self.broken:
             self.rx += data
-            self._news()
+            if self.process.alive:
+                self.process.loop.io(self.fd)
 
     def _news(self) -> None:
         if not self.closed and self.process.alive:

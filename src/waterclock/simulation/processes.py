@@ -84,6 +84,19 @@ class Process:
         for sock in list(self.sockets.values()):
             sock.process_died()
 
+    def lose_power(self) -> str:
+        """Its machine goes: nobody is told, and what was not flushed may be gone. What became of that, in words."""
+        for sock in self.sockets.values():
+            sock.silent = True
+        self.kill()
+        assert self.machine is not None
+        return self.machine.cut_power()
+
+    def have_peace(self) -> None:
+        """What was to come over it does not, and it stands still no longer."""
+        self.doom = None
+        self.frozen_until = min(self.frozen_until, self.world.now + 1)
+
     def end(self) -> None:
         """The history is over: nothing of it is left behind."""
         self.alive = False

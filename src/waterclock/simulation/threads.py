@@ -75,10 +75,11 @@ class Thread:
             here.at(process.frozen_until, self.resume, ticket)
             return
         here.thread = self
-        if self.loop is None:
+        loop = self.loop
+        if loop is None or (here.loop is loop and not ONE_TASK):
             self._greenlet.switch()
         else:
-            self._resume_loop(self.loop)
+            self._resume_loop(loop)
         here.thread = None
 
     def end(self) -> None:

@@ -14,11 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from waterclock.simulation.loop import Loop
-from waterclock.simulation.network import Socket
 from waterclock.simulation.processes import Process
-from waterclock.simulation.world import NS, world
-
-AT_ONCE = 1 << 16
+from waterclock.simulation.streams import Transport, connected
 
 
 class NumberedFuture(asyncio.Future[Any]):
@@ -90,78 +87,4 @@ class UserLoop(Loop):
     ) -> tuple[Transport, asyncio.Protocol]:
         if ssl is not None:
             raise NotImplementedError("a universe has no TLS")
-        network = world().network
-        await asyncio.sleep(network.latency() / NS)
-        sock, protocol = network.connect(self.process, (host, port)), make()
-        return Transport(self, sock, protocol), protocol
-
-
-class Transport(asyncio.Transport):
-    """A simulated connection, for asyncio's protocols and streams. It keeps whatever the network does not take yet."""
-
-    def __init__(self, loop: UserLoop, sock: Socket, protocol: asyncio.Protocol) -> None:
-        super().__init__({"peername": sock.getpeername(), "sockname": sock.getsockname()})
-        self._loop, self._sock, self._protocol = loop, sock, protocol
-        self._out, self._closing, self._over = bytearray(), False, False
-        loop.call_soon(protocol.connection_made, self)
-        loop.call_soon(self.resume_reading)
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def pause_reading(self) -> None:
-        self._loop.remove_reader(self._sock.fd)
-
-    def resume_reading(self) -> None:
-        if not self._closing:
-            self._loop.add_reader(self._sock.fd, self._receive)
-
-    def _receive(self) -> None:
-        try:
-            data = self._sock.recv(AT_ONCE)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._end(error)
-        else:
-            if data:
-                self._protocol.data_received(data)
-            else:
-                self.pause_reading()
-                if not self._protocol.eof_received():
-                    self.close()
-
-    def write(self, data: bytes | bytearray | memoryview[int]) -> None:
-        if not self._closing:
-            self._out += data
-            self._send()
-
-    def _send(self) -> None:
-        try:
-            while self._out:
-                del self._out[: self._sock.send(self._out)]
-            self._loop.remove_writer(self._sock.fd)
-            if self._closing:
-                self._end(None)
-        except BlockingIOError:
-            self._loop.add_writer(self._sock.fd, self._send)
-        except OSError as error:
-            self._end(error)
-
-    def close(self) -> None:
-        """Once what was written has gone."""
-        self._closing = True
-        self.pause_reading()
-        if not self._out:
-            self._end(None)
-
-    def abort(self) -> None:
-        self._end(None)
-
-    def _end(self, error: Exception | None) -> None:
-        if not self._over:
-            self._closing = self._over = True
-            self.pause_reading()
-            self._loop.remove_writer(self._sock.fd)
-            self._sock.close()
-            self._loop.call_soon(self._protocol.connection_lost, error)
+        return await connected(self, make, host, port)

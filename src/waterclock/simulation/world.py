@@ -93,11 +93,11 @@ class World:
         self._number += 1
         heappush(self._heap, (self.now + 1 + int(self._random() * 30_000), self._number, deed, args))
 
-    def run(self, until: int, done: Callable[[], bool] = lambda: False) -> None:
+    def run(self, until: int, done: Callable[[], bool] | None = None) -> None:
         """Let happen what happens up to a moment, or until `done()`."""
         heap, self._until = self._heap, until
         before = asyncio._get_running_loop()
-        while heap and heap[0][0] <= until and not self.stop and not done():
+        while heap and heap[0][0] <= until and not self.stop and (done is None or not done()):
             when, _, deed, args = heappop(heap)
             if when > self.now:
                 self.now = when
@@ -115,6 +115,11 @@ class World:
         self._unhashed.append(line)
         if self.trace is not None:
             self.trace.write(line)
+
+    def remark(self, *what: object) -> None:
+        """A line that stands in the trace alone."""
+        if self.trace is not None:
+            self.trace.write(f"{self.now} {' '.join(map(str, what))}\n")
 
     @property
     def digest(self) -> hashlib.blake2b:
@@ -156,11 +161,12 @@ class World:
         return thread
 
     def park(self) -> None:
-        """Wait until somebody resumes this thread."""
+        """Wait until somebody resumes this thread: whose process is alive then."""
         self.switches += 1
-        self.running()
+        thread = self.thread
+        if thread is None or not thread.process.alive:
+            raise DeadProcess
         self.hub.switch()
-        self.running()
 
     def sleep(self, ns: int) -> None:
         """Let time pass for this thread; others run meanwhile."""
@@ -173,7 +179,8 @@ class World:
         thread.ticket += 1
         self._number += 1
         heappush(heap, (when, self._number, thread.resume, (thread.ticket,)))
-        self.park()
+        self.switches += 1
+        self.hub.switch()
 
     def breathe(self, name: str, share: float = 0.15, least: int = 1 * US, most: int = 60 * US) -> None:
         """A system call: others may run meanwhile, and the process may die here."""
@@ -186,8 +193,9 @@ class World:
             raise DeadProcess
         if process.doom is not None:
             process.meet_doom(name)
-        if self._random() < share:
-            self.sleep(least + int(self._random() * (most - least)))
+        random = self._random
+        if random() < share:
+            self.sleep(least + int(random() * (most - least)))
 
 
 def world() -> World:

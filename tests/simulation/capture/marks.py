@@ -7,7 +7,7 @@ BY_MODULE: dict[str, dict[str, str]] = {
     "capture": {
         "a capture commits a part": "            self._commit(self._source.position()._replace(rows",
         "a capture keeps where it began": "                    publisher.commit(position)\n",
-        "a capture survives a break": "                self._lost(error)\n",
+        "a capture survives a break": "                self._lost(",
         "a capture gives up": "                    raise error if isinstance(error, NameLost)",
         "a capture hears a signal": "                raise KeyboardInterrupt\n",
         "a capture was within what is bad": "            return self._source.position().place\n",

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -209,10 +210,10 @@ class Consumer:
     def list_topics(self, topic: str | None = None, timeout: float = -1.0) -> Any:
         return listed(self._process, self._asking, topic, timeout)
 
-    def offsets_for_times(self, places: Sequence[TopicPartition], timeout: float = -1.0) -> list[TopicPartition]:
+    def offsets_for_times(self, places: Sequence[TopicPartition], timeout: float = -1.0) -> list[Any]:
         return [self._offset(one.topic, one.partition, one.offset, timeout) for one in places]
 
-    def _offset(self, topic: str, number: int, when: int, timeout_s: float) -> TopicPartition:
+    def _offset(self, topic: str, number: int, when: int, timeout_s: float) -> Any:
         future = begun(self._process, offset_of(self._asking, (topic, number), when, self._is_committed))
         try:
             code, offset = future.result(timeout_s)
@@ -220,8 +221,8 @@ class Consumer:
             raise raised(KafkaError._TRANSPORT, retriable=True) from None
         if code in AWAY:
             raise raised(KafkaError._TIMED_OUT, retriable=True)
-        if code:  # librdkafka tells it beside the offset, where nobody else can write it
-            raise raised(code)
+        if code:  # only librdkafka's own code gives a place its error
+            return SimpleNamespace(topic=topic, partition=number, offset=offset, error=error(code))
         return TopicPartition(topic, number, offset)
 
     def get_watermark_offsets(

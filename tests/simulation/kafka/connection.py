@@ -23,16 +23,15 @@ class Connection:
         self.loop.add_reader(self.sock.fd, self._read)
 
     def _read(self) -> None:
-        buffer = bytearray(65536)
         try:
-            size = self.sock.recv_into(buffer)
+            data = self.sock.recv(65536)
         except BlockingIOError:
             return None
         except OSError:
             return self.close()
-        if not size:
+        if not data:
             return self.close()
-        self.received += buffer[:size]
+        self.received += data
         self._answers()
         return None
 
@@ -72,15 +71,20 @@ class Connection:
         return future
 
     async def call(self, key: int, version: int, body: bytes, timeout: float = 10.0, flexible: bool = False) -> Answer:
+        answered = self.ask(key, version, body, flexible)
+        late = self.loop.call_later(timeout, self._late, answered)
         try:
-            answer = await asyncio.wait_for(self.ask(key, version, body, flexible), timeout)
-        except TimeoutError:
-            self.close()
-            raise Gone("no answer") from None
-        made = Answer(answer)
+            made = Answer(await answered)
+        finally:
+            late.cancel()
         if flexible:
             made.tags()
         return made
+
+    def _late(self, answered: asyncio.Future[bytes]) -> None:
+        if not answered.done():
+            answered.set_exception(Gone("no answer"))
+            self.close()
 
     def close(self) -> None:
         if self.gone:

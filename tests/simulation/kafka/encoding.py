@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+FORMS: dict[str, struct.Struct] = {}
+
 
 def text(value: str | None) -> bytes:
     if value is None:
@@ -76,7 +78,7 @@ class Answer:
 
     def take(self, form: str) -> Any:
         """One value of the struct's form, or the tuple of several."""
-        made = struct.Struct(">" + form)
+        made = FORMS.get(form) or FORMS.setdefault(form, struct.Struct(">" + form))
         found = made.unpack_from(self.data, self.at)
         self.at += made.size
         return found if len(found) > 1 else found[0]

@@ -140,10 +140,7 @@ class RelayNode:
     def _cut_power(self, process: RelayProcess, where: str) -> None:
         if process.alive:
             self.universe.count("relay without power")
-            for sock in process.sockets.values():
-                sock.silent = True
-            process.kill()
-            self.world.log(self.name, "power cut", where, self.disk.cut_power())
+            self.world.log(self.name, "power cut", where, process.lose_power())
             self._down(process)
 
     def stop(self) -> None:
@@ -193,8 +190,7 @@ class RelayNode:
         self.disk.full = self.disk.broken_flush = False
         self.step_ms(-self.skew_ms)
         if self.process is not None:
-            self.process.doom = None
-            self.process.frozen_until = min(self.process.frozen_until, self.world.now + 1)
+            self.process.have_peace()
         self.start()
 
 

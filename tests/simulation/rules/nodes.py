@@ -12,7 +12,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.relay import nodes as of_relays
+from tests.simulation.confluent import door
 from tests.simulation.relay.nodes import _rest
 from tests.simulation.rules import places, sinks
 from tests.simulation.rules.spark import IDLE_S, ConcurrentUpdate, Query, Session
@@ -26,6 +26,7 @@ from waterclock.sinks.topic import topic as topic_sink
 from waterclock.spark import pipeline as pipelines
 from waterclock.spark.checkpoint import owner
 from waterclock.spark.kafka import datasource
+from waterclock.spark.packing import operator
 from waterclock.streaming.places import place
 from waterclock.streaming.topics import fetcher
 
@@ -60,11 +61,13 @@ def _forget() -> None:
 
 def install() -> None:
     """The simulated world where the pipeline meets Python's own."""
-    of_relays.install()
+    door.install()
     for module in (admin, client, transactions, topic_sink, pipelines, owner):
         module.SystemClock = Here
     _kept.cache_clear = _forget  # type: ignore[attr-defined]
     datasource.kept, place.HadoopPath = _kept, places.StoredPlace
+    # how Python's garbage is collected is the simulation's own matter; to count what is frozen would be a tenth of all
+    operator.gc = SimpleNamespace(disable=bool, enable=bool, freeze=bool, get_freeze_count=lambda: 1)
     owner.Event, owner.Thread, owner.uuid4 = Event, Thread, Uuid.uuid4
     owner.socket = SimpleNamespace(gethostname=lambda: world().running().process.name)
     owner.os = SimpleNamespace(getpid=lambda: 1)

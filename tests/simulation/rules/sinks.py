@@ -1,9 +1,9 @@
-"""The sinks of a simulated pipeline: the product's own, and between any two of a batch's numbered steps the process may
-die, stand still, or let the others go on.
+"""The sinks of a simulated pipeline: the product's own, with a point between any two of a batch's numbered steps where the
+process may die, stand still, or let the others go on.
 
     topic     on the simulated broker
-    sqlite    a real file. SQLite's promise, that what was committed stays and what was not is rolled back, is taken as it
-              is: who is killed loses its connection. Another one's lock is waited for in virtual time
+    sqlite    a real file. That what was committed stays, and the rest is rolled back, is taken from SQLite as it is: who
+              is killed loses its connection. Another one's lock is waited for in virtual time
 """
 
 from __future__ import annotations

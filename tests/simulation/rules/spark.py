@@ -5,13 +5,13 @@ A batch, numbered:
 
     1. plan      the source says how far it goes; nothing new: no batch
     2. offsets   offsets/N is written, if nobody else did
-    3. taken     when the pipeline asks for the batch's frames: tasks read, rows are shuffled, and of each partition the
+    3. taken     when the pipeline asks for the batch's frames: tasks read, rows are shuffled, and in each partition the
                  operator is called for each bucket that has rows, on the state of version N; then version N + 1 is stored
     4. the pipeline's own steps (sinks/base.py)
     5. commits   commits/N is written
 
-A start goes on behind the last commit. A batch whose offsets stand and whose commit does not is run again: the same
-offsets, on the same version of the state.
+A start goes on behind the last commit. A batch that has its offsets and no commit is run again: the same offsets, on the
+same version of the state.
 
 Rule 1: Spark's own watermark stays at none: rows of topics have no time for it. A live run closes by heartbeats alone, so
     the close of a run to the end, which goes by Spark's timers, is not here.
