@@ -53,12 +53,7 @@ def agreed(
     if held is None:
         return asked
     if not held.is_told:
-        log.warning(
-            "The position %s was stored by an older version, which did not say for which tables it holds. It is taken to "
-            "hold for all that is asked for now: %s. If a table was added since, what it had before does not come.",
-            position.place,
-            ", ".join(asked.tables or asked.scope),
-        )
+        _say_that_it_is_old(position, asked)
         return asked
     there = sorted(there)
     new = [table for table in there if asked.holds(table) and not held.holds(table)]
@@ -82,6 +77,15 @@ def agreed(
     for name, table in asked.tables.items():
         tables[name] = tables.get(name, table)._replace(mark=table.mark)
     return replace(asked, tables=tables)
+
+
+def _say_that_it_is_old(position: Position, asked: Held) -> None:
+    log.warning(
+        "The position %s was stored by an older version, which did not say for which tables it holds. It is taken to "
+        "hold for all that is asked for now: %s. If a table was added since, what it had before does not come.",
+        position.place,
+        _names(asked),
+    )
 
 
 def _ask(place: str, held: Held, new: list[OlderRows], anew: list[OlderRows], terms: Terms) -> None:
