@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -15,11 +15,11 @@ __all__ = ["PostgresServer", "running_server"]
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer]:
-    """A new server, for as long as the block lasts."""
+def running_server(settings: Mapping[str, str] = postgres.NO_SETTINGS) -> Iterator[PostgresServer]:
+    """A new server with these settings of PostgreSQL's, for as long as the block lasts."""
     with ExitStack() as stack:
         try:
-            server = stack.enter_context(postgres.running_server())
+            server = stack.enter_context(postgres.running_server(settings))
         except EnvironmentMissing as error:
             pytest.skip(str(error))
         yield server

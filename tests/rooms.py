@@ -195,6 +195,7 @@ ONLY_IN = {
         "broker/flusher.py",
         "broker/worker.py",
         "broker/store/store.py",
+        "cdc/postgres/beginning.py",
         "broker/log/write_ahead.py",
     ),
     "asyncio": (

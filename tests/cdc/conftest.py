@@ -14,7 +14,7 @@ pytest.importorskip("confluent_kafka", reason="it comes with the extra cdc")
 from tests.cdc.mariadb import MariaServer, MariaSource
 from tests.cdc.postgres import run
 from tests.postgres_server import PostgresServer, running_server
-from waterclock.cdc.postgres.slot import ReplicationSlot
+from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.testing import Broker
 
 _numbers = itertools.count(1)

@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.postgres.slot import OWN, ReplicationSlot, SlotReader, current
+from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.postgres.slot import OWN, SlotReader, current
 from waterclock.cdc.source import TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock

@@ -21,6 +21,7 @@ from tests.cdc.topics import capture_of, messages, shop
 from tests.kafka.reader import committed
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
+from waterclock.cdc.held import Held
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher, Target, last_position
 from waterclock.cdc.source import Source, SourceMark
@@ -183,6 +184,25 @@ def test_ctrl_c_is_heard_while_kafka_does_not_answer(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
     interrupt.join()
     publisher.close()
+
+
+def test_what_a_start_agreed_to_is_stored_before_anything_is_read(broker: Broker, database: str) -> None:
+    """Less was asked for, nothing came of it, and the next start did not know of it."""
+    target = Target(broker.bootstrap, database, "global")
+    first = Publisher(target, database)
+    first.commit(Position("0-1-0", held=Held(("a.*",))))
+    first.close()
+
+    class Agreed(Told):
+        def position(self) -> Position:
+            return super().position()._replace(held=Held(("a.b",)))
+
+    source = Agreed([], lambda: None)
+    Capture(partial(Publisher, target, database), lambda position: source, SystemClock(), start=Position("")).run(
+        "0-1-0"
+    )
+    found = last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position")
+    assert found == Position("0-1-0", held=Held(("a.b",)))
 
 
 def test_the_last_position_is_found_behind_many_that_were_thrown_away(broker: Broker, database: str) -> None:

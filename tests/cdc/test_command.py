@@ -22,7 +22,7 @@ from waterclock.cdc.mysql.server import _remedy
 from waterclock.cdc.origin import database as address
 from waterclock.cdc.origin import kafka
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
-from waterclock.cdc.postgres.slot import ReplicationSlot
+from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.source import TableFilter
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
@@ -92,10 +92,19 @@ def test_what_is_not_there_is_an_error_where_it_is_not_waited_for(
 def test_a_database_that_is_not_there_is_an_error(
     command: list[str], database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It ended with 0, and nothing of what was meant was in Kafka."""
+    """It ended with 0, and nothing of what was meant was in Kafka; without --once it waited for good."""
     command[1] = command[1].replace(database, f"{database}s")
-    assert cli.main([*command, "--once", "--from", "now"]) == 1
-    assert f"there is no table {database}s.*, or" in capsys.readouterr().err
+    for once in (["--once"], []):
+        assert cli.main([*command, *once, "--from", "now"]) == 1
+        assert f"there is no table {database}s.*, or" in capsys.readouterr().err
+
+
+def test_tls_that_the_server_has_not_is_said(
+    command: list[str], database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was asked whether the server runs; and an older client went on in clear text."""
+    assert cli.main([*command, "--once", "--from", "now", "--tls"]) == 2
+    assert "There is no TLS with 127.0.0.1:" in capsys.readouterr().err
 
 
 def test_what_is_refused_has_no_figures(
@@ -288,6 +297,12 @@ def test_a_user_without_the_right_to_replicate_is_told_the_grant(
         (["mysql://root@h/a", "--skip", "0-1"], "--skip 0-1: write one transaction's GTID"),
         (["mysql://root@h/a", "--skip", "0-1-7,0-1-8"], "--skip 0-1-7,0-1-8: write one transaction's GTID"),
         (["mysql://root@h/a", "--tables", "item"], "--tables item: write DATABASE.TABLE"),
+        (["mysql://root@h/a", "--as-published", "--skip-to", "0/1"], "--as-published, --skip-to: only for PostgreSQL"),
+        (
+            ["postgres://root@h/a", "--tls"],
+            "--tls: only for MySQL and MariaDB. Leave it out. TLS to PostgreSQL is asked",
+        ),
+        (["postgres://root@h/a", "--skip-to", "0-1-7"], "--skip-to 0-1-7: write an LSN"),
         (["mysql://root@h/a", "--partitions", "0"], "partitions must be 1 or more, got 0"),
     ],
 )

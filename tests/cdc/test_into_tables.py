@@ -15,7 +15,8 @@ from tests.cdc.postgres import changes, run
 from tests.conftest import DATABASES
 from tests.sinks.stores import PostgresStore, SQLiteStore, Store
 from tests.sinks.test_replica import give, opened
-from waterclock.cdc.postgres.slot import ReplicationSlot, begun
+from waterclock.cdc.postgres.beginning import begun
+from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.changes import Message, RowChange, reader_of
 from waterclock.changes.maxwell import MaxwellMessage
 

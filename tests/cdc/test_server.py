@@ -13,7 +13,7 @@ import pytest
 from tests.cdc.mariadb import MariaServer, MariaSource, as_found, running_server
 from tests.kafka.reader import committed
 from waterclock import cli
-from waterclock.cdc.mysql.server import oldest
+from waterclock.cdc.mysql.beginning import oldest
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable, UsageError
@@ -24,8 +24,11 @@ pytestmark = pytest.mark.mariadb
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
-    """It keeps tables' names in small letters, and has thrown its first binlogs away, one GTID domain with them."""
-    with running_server(tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1") as server:
+    """It keeps tables' names in small letters, writes nothing of one database into its binlog, and has thrown its first
+    binlogs away, one GTID domain with them."""
+    with running_server(
+        tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1", "--binlog-ignore-db=silent"
+    ) as server:
         server.run("create database shop", "create table shop.t (id int primary key)")
         server.run("set gtid_domain_id = 5", "insert into shop.t values (1)", "flush binary logs")
         purge(server)
@@ -49,6 +52,22 @@ def test_where_binlogs_are_gone_the_start_is_the_oldest_one_that_is_left(server:
         assert cli.main([*command, "--order", "global", "--once", "--from-here"]) == 0
         assert len(committed(broker, "purged")[0]) == count
         server.run(f"insert into shop.t values ({count + 2})")
+
+
+def test_what_the_server_leaves_out_of_its_binlog_is_said(
+    server: MariaServer, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["cdc", f"mysql://root@127.0.0.1:{server.port}/shop", "--to", f"kafka://{broker.bootstrap}/out"]
+    assert cli.main([*command, "--once", "--from", "now"]) == 0
+    told = capsys.readouterr().err
+    assert "(binlog_do_db=, binlog_ignore_db=silent). What is written there will be missing." in told
+    assert "replica" not in told
+    server.run("set global gtid_slave_pos = '9-9-9'")
+    try:
+        assert cli.main([*command, "--once"]) == 0
+    finally:
+        server.run("set global gtid_slave_pos = ''")
+    assert "does not write what it replicates into its own binlog" in capsys.readouterr().err
 
 
 def test_a_truncate_names_its_table_as_its_rows_do(server: MariaServer) -> None:

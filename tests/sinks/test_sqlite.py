@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tests.sinks.stores import SCHEMA, SQLiteStore, batch, everything, in_a_child, of_batches
+from tests.sinks.test_replica import give, insert, opened
+from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink, apply_once
 from waterclock.streaming import frames
@@ -128,3 +130,31 @@ def test_a_commit_of_the_file_waits_for_the_disk(tmp_path: Path) -> None:
     sink = SQLiteSink(tmp_path / "x.db")
     assert sink.db.run("PRAGMA synchronous") == [(2,)]  # FULL: what survives a power cut
     sink.close()
+
+
+ALIKE = {
+    "the tables shop.T and shop.t": [insert(1, 1, "shop.T", name="a"), insert(2, 2, "shop.t", name="b")],
+    "the columns Name and name of shop.item": [insert(1, 1, Name="a", name="b")],
+    "the columns Id and ID of shop.item": [
+        RowChange("shop.item", "insert", {"Id": 1}, (1, 0), {"Id": 1}),
+        RowChange("shop.item", "insert", {"Id": 2}, (2, 0), {"Id": 2, "ID": 3}),
+    ],
+}
+
+
+@pytest.mark.parametrize("names", ALIKE)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_names_that_differ_by_case_only_are_told(names: str, at_once: bool, tmp_path: Path) -> None:
+    """Rows of one table went into the other's, and nobody heard of it; of columns it was said that the file is damaged."""
+    first, last = ([], ALIKE[names]) if at_once else (ALIKE[names][:-1], ALIKE[names][-1:])
+    with opened(SQLiteStore(tmp_path)) as sink:
+        for change in first:
+            give(sink, 0, change)
+        with pytest.raises(UsageError, match=f"{names} in the source differ by case only"):
+            give(sink, 1, *last)
+
+
+def test_letters_that_sqlite_tells_apart_are_two_names(tmp_path: Path) -> None:
+    with opened(store := SQLiteStore(tmp_path)) as sink:
+        give(sink, 0, insert(1, 1, "shop.Ä", name="a"), insert(2, 1, "shop.ä", name="b"))
+    assert [store.look("id, name", f'"shop.{table}"') for table in "Ää"] == [[(1, "a")], [(1, "b")]]

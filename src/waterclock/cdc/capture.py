@@ -13,6 +13,8 @@ Rule 5: who is fenced waits and looks once more whether another one captures und
         Kafka by then. Else a transaction was open for too long, and this capture goes on as after a break.
 Rule 6: a signal is heard between two items of the source: the source transaction in hand is delivered whole, with those
         before it. While nothing is in hand, it ends the capture at once.
+Rule 7: what a start agreed to, for which tables the position holds or that it stands elsewhere, is stored before anything
+        is read: the next start is to know of it.
 """
 
 from __future__ import annotations
@@ -124,8 +126,12 @@ class Capture:
             source = self._source(position)
             self._began = True
             try:
-                if publisher.stored is None and not isinstance(self._start, Position):
+                begun = source.position()  # rule 7
+                position = position._replace(held=begun.held) if begun.place == position.place else begun
+                asked = publisher.stored is not None or not isinstance(self._start, Position)
+                if asked and position != publisher.stored:
                     publisher.commit(position)
+                    source.stored(position)
                 running = _Pass(publisher, source, self._clock, self._count, position.rows)
                 try:
                     with StopSignal(second_raises=True) as stop:

@@ -50,6 +50,11 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these tables, as patterns of a shell such as shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
+    new = (
+        "what to do if a table is asked for of which the stored position does not hold: ask (count its rows, and stop), or "
+        "from-now (begin with it at the position; its older rows do not come) (default: %(default)s)"
+    )
+    parser.add_argument("--new-tables", choices=["ask", "from-now"], default="ask", help=new)
     skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
     parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
     aside = "put a record that cannot be read into this topic, and go on (default: stop, and name the ways on)"
@@ -79,6 +84,10 @@ def _add_databases(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("PostgreSQL").add_argument
     add("--slot", help="the replication slot; made if it is missing (default: from the name)")
     add("--publication", help="the publication; made if it is missing (default: from the name)")
+    published = "take the publication as it is, although it leaves out kinds of changes, rows, columns or tables"
+    add("--as-published", action="store_true", help=published)
+    behind = "leave out all that was committed up to this place of the log: for what cannot be decoded"
+    add("--skip-to", default="", metavar="LSN", help=behind)
 
 
 def run(arguments: Namespace) -> int:
@@ -105,7 +114,7 @@ def run(arguments: Namespace) -> int:
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
-        _say_what_is_missing(origin, arguments.once)
+        _say_what_is_missing(origin, arguments.once, by_database=not arguments.tables)
         refused = False
         try:
             capture.run(origin.end() if arguments.once else None)
@@ -127,23 +136,20 @@ def _check_names(tables: list[str]) -> None:
             )
 
 
-def _say_what_is_missing(origin: Origin, once: bool) -> None:
-    """EnvironmentMissing for a table that is not there and not waited for; else it may be made later."""
+def _say_what_is_missing(origin: Origin, once: bool, by_database: bool) -> None:
+    """EnvironmentMissing for a database that is not there, and for a table that is not waited for; else it may be made
+    later."""
     if absent := origin.absent():
         missing = f"there is no table {', '.join(absent)}, or this user may not see it"
-        if once:
+        if once or by_database:
             raise EnvironmentMissing(
-                f"{missing}: --once would end with nothing of it. Mend the name (a database's in SOURCE, a table's in "
+                f"{missing}: nothing of it would come. Mend the name (a database's in SOURCE, a table's in "
                 "--tables), or give the user SELECT on it. Of what was dropped the log may still have changes: to have "
                 "them, leave the name out."
             )
         print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
-    if unseen := origin.unseen():
-        print(
-            "waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
-            f"{', '.join(unseen)} will be missing.",
-            file=sys.stderr,
-        )
+    for sentence in origin.unseen():
+        print(f"waterclock: {sentence}", file=sys.stderr)
 
 
 class CaptureProgress:

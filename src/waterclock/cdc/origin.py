@@ -13,13 +13,18 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from waterclock.cdc.agreement import Terms
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Source, TableFilter, check, put_aside, stop
+from waterclock.cdc.source import Source, TableFilter, put_aside, stop
 from waterclock.clock import Clock
 from waterclock.errors import UsageError, unstopped
 from waterclock.outside import os
+
+if TYPE_CHECKING:
+    from waterclock.cdc.postgres.session import ReplicationSlot
 
 SCHEMES = {"mysql": "mysql", "mariadb": "mysql", "postgres": "postgres", "postgresql": "postgres"}
 _PORTS = {"mysql": 3306, "postgres": 5432}
@@ -84,7 +89,7 @@ def kafka(text: str) -> tuple[str, str]:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """A database as the command needs it: a source from a position, where to begin, where its end is now, patterns that
-    no table has, and tables whose rows the server also changes without a word."""
+    no table has, and a sentence for each way in which rows change without a word."""
 
     source: Callable[[Position], Source]
     begin: Position | Callable[[], Position]
@@ -94,9 +99,11 @@ class Origin:
 
 
 def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+    from waterclock.cdc.mysql.beginning import begun
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, MySqlLogin, answer, began, inspected, older, oldest, tables, unseen
+    from waterclock.cdc.mysql.server import OWN, MySqlLogin, answer, inspected, tables, unseen
 
+    terms = terms_of(arguments, where)
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = MySqlLogin(
         where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls
@@ -106,28 +113,26 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
     skip = transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
     refusal = put_aside if arguments.dead_letters else stop
 
-    def now() -> str:
-        return answer(login, lambda cursor: inspected(cursor).place)
-
     def begin() -> Position:
-        if arguments.begin == "now":
-            return Position(now())
-        place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor).maria))
-        since = None if place else began(login, maria)
-        why = f"Rows of these tables may be older than the binlog{f', which begins after {place}' if place else ''}"
-        check(answer(login, lambda cursor: older(cursor, wanted, since)), why, arguments.from_here)
-        return Position(place)
+        return begun(login, wanted, arguments.begin == "now", arguments.from_here)
 
     def source(position: Position) -> Source:
         return BinlogReader(
-            login, position, wanted, overrides=overrides, skip=skip, queries=arguments.queries, refusal=refusal
+            login,
+            position,
+            wanted,
+            overrides=overrides,
+            skip=skip,
+            queries=arguments.queries,
+            refusal=refusal,
+            terms=terms,
         )
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     return Origin(
         source,
         first,
-        now,
+        lambda: answer(login, lambda cursor: inspected(cursor).place),
         # what the server has to be set to is said first
         lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor) else [])),
         lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
@@ -135,13 +140,42 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
 
 
 def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from psycopg.conninfo import make_conninfo
-
+    from waterclock.cdc.postgres.beginning import Older, begun, refuse_older
     from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
-    from waterclock.cdc.postgres.slot import OWN, Older, ReplicationSlot, SlotReader, begun, current, tables
+    from waterclock.cdc.postgres.slot import OWN, SlotReader, current, tables
 
+    terms = terms_of(arguments, where)
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
+    slot = slot_of(arguments, where, name)
+    wanted = TableFilter(arguments.tables, OWN)
+    named_lsns = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
+    skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in named_lsns)  # with capitals, and without zeros in front
+    refusal = put_aside if arguments.dead_letters else stop
+    listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
+
+    def begin() -> Position:
+        asked = (
+            None
+            if arguments.begin == "now"
+            else Older(wanted, lambda rows, there: refuse_older(slot, rows, there, arguments.from_here))
+        )
+        return begun(slot, listed, asked, lambda found: found.refuse(wanted, None, terms.as_published))
+
+    return Origin(
+        lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal, terms=terms),
+        begin,
+        lambda: current(slot),
+        lambda: wanted.absent(tables(slot)),
+    )
+
+
+def slot_of(arguments: Namespace, where: Database, name: str) -> ReplicationSlot:
+    """Slot and publication, by default of the capture's name in letters that PostgreSQL takes."""
+    from psycopg.conninfo import make_conninfo
+
+    from waterclock.cdc.postgres.session import ReplicationSlot
+
     password = password_of(arguments, "PGPASSWORD")
     named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     conninfo = make_conninfo(
@@ -151,24 +185,22 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
         dbname=where.name,
         **({"password": password} if password else {}),
     )
-    slot = ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
-    wanted = TableFilter(arguments.tables, OWN)
-    named_lsns = transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")
-    skip = frozenset(lsn_text(lsn_number(lsn)) for lsn in named_lsns)  # with capitals, and without zeros in front
-    refusal = put_aside if arguments.dead_letters else stop
-    listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
+    return ReplicationSlot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
 
-    def begin() -> Position:
-        why = "A slot that is made now brings none of the rows that are there"
-        older = Older(wanted, lambda rows: check(rows, why, arguments.from_here))
-        return begun(slot, listed, None if arguments.begin == "now" else older)
 
-    return Origin(
-        lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal),
-        begin,
-        lambda: current(slot),
-        lambda: wanted.absent(tables(slot)),
-    )
+def terms_of(arguments: Namespace, where: Database) -> Terms:
+    """The words that were given; UsageError for an option of the other kind of database, which would do nothing."""
+    mysql = {"--type": arguments.type, "--queries": arguments.queries, "--server-id": arguments.server_id}
+    mysql["--tls"] = arguments.tls
+    others = {"--slot": arguments.slot, "--publication": arguments.publication}
+    others |= {"--as-published": arguments.as_published, "--skip-to": arguments.skip_to}
+    if wrong := [option for option, given in (others if where.kind == "mysql" else mysql).items() if given]:
+        instead = " TLS to PostgreSQL is asked for by PGSSLMODE=verify-full." if "--tls" in wrong else ""
+        kind = "PostgreSQL" if where.kind == "mysql" else "MySQL and MariaDB"
+        raise UsageError(f"{', '.join(wrong)}: only for {kind}. Leave it out.{instead}")
+    if arguments.skip_to and not _LSN.fullmatch(arguments.skip_to):
+        raise UsageError(f"--skip-to {arguments.skip_to}: write an LSN, such as 0/16B3748.")
+    return Terms(arguments.new_tables, arguments.as_published, arguments.skip_to)
 
 
 def password_of(arguments: Namespace, variable: str) -> str:

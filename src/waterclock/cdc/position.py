@@ -3,6 +3,8 @@
 Rule 1: a position moves at the end of a source transaction only. `rows` counts what was already written of the next
         one, changes and dead letters, and is 0 but for a transaction larger than the bound (see capture.py).
 Rule 2: a position is text that its source understands: MariaDB's GTID list, MySQL's GTID set, PostgreSQL's LSN.
+Rule 3: it says for which tables it holds (held.py). Version 1 did not: it is read, and known by that. A newer version than
+        ours is refused: it may hold for less than we know of.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from waterclock.cdc.held import Held
 from waterclock.errors import UsageError
 
+VERSION = 2
 _MARIADB = re.compile(r"\d+-\d+-\d+")
 _MYSQL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+(-\d+)?)+")
 
@@ -21,22 +25,38 @@ _MYSQL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+(-\d+)?)+")
 class Position(NamedTuple):
     """All up to `place` is in Kafka, and the first `rows` records of the transaction `inside`, which comes after it.
 
+    It holds for the tables of `held`; None: nothing was read from it yet.
+
     >>> Position.parsed(Position("0-1-7", 1700000000000001).as_json())
-    Position(place='0-1-7', sequence=1700000000000001, rows=0, inside='')
+    Position(place='0-1-7', sequence=1700000000000001, rows=0, inside='', held=None)
     """
 
     place: str
     sequence: int = 0
     rows: int = 0
     inside: str = ""
+    held: Held | None = None
 
     def as_json(self) -> bytes:
-        return json.dumps(self._asdict()).encode()
+        held = None if self.held is None else self.held.as_fields()
+        return json.dumps({"version": VERSION, **self._asdict(), "held": held}).encode()
 
     @classmethod
     def parsed(cls, text: bytes) -> Position:
+        """UsageError for a version that is newer than ours."""
         fields = json.loads(text)
-        return cls(str(fields["place"]), int(fields["sequence"]), int(fields["rows"]), str(fields["inside"]))
+        version = int(fields.get("version", 1))
+        if version > VERSION:
+            raise UsageError(
+                f"The capture's position was stored by a newer waterclock (version {version} of positions, and this one "
+                f"knows {VERSION}): start that one again."
+            )
+        held = None
+        if version == 1:
+            held = Held(is_told=False)
+        elif fields["held"] is not None:
+            held = Held.of_fields(fields["held"])
+        return cls(str(fields["place"]), int(fields["sequence"]), int(fields["rows"]), str(fields["inside"]), held)
 
 
 class MariaGtidList:

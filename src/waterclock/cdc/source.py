@@ -131,11 +131,11 @@ class TableFilter:
     """
 
     def __init__(self, patterns: Sequence[str], own: frozenset[str] = frozenset()) -> None:
-        self._patterns, self._own = tuple(patterns), own
+        self.patterns, self.own = tuple(patterns), own
 
     def names(self) -> list[tuple[str, str]]:
         """The tables that are named whole."""
-        whole = [pattern for pattern in self._patterns if not set(pattern) & set("*?[")]
+        whole = [pattern for pattern in self.patterns if not set(pattern) & set("*?[")]
         return [(database, table) for database, _, table in (name.partition(".") for name in whole)]
 
     def absent(self, there: Iterable[tuple[str, str]]) -> list[str]:
@@ -145,12 +145,12 @@ class TableFilter:
         ['shop.imet']
         """
         names = [".".join(table) for table in there]
-        return [pattern for pattern in self._patterns if not fnmatch.filter(names, pattern)]
+        return [pattern for pattern in self.patterns if not fnmatch.filter(names, pattern)]
 
     def __call__(self, database: str, table: str) -> bool:
-        if not self._patterns:
-            return database not in self._own
-        return any(fnmatch.fnmatchcase(f"{database}.{table}", pattern) for pattern in self._patterns)
+        if not self.patterns:
+            return database not in self.own
+        return any(fnmatch.fnmatchcase(f"{database}.{table}", pattern) for pattern in self.patterns)
 
 
 class OlderRows(NamedTuple):

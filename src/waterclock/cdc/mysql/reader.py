@@ -8,14 +8,18 @@ Rule 2: silence is reported, so that what was gathered need not wait for the nex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pymysql
 
+from waterclock.cdc.agreement import Terms, agreed
+from waterclock.cdc.held import EVERY, Held
+from waterclock.cdc.mysql.beginning import older
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
+from waterclock.cdc.mysql.history import history
 from waterclock.cdc.mysql.server import (
     HEARTBEAT_S,
     REFUSALS,
@@ -25,12 +29,13 @@ from waterclock.cdc.mysql.server import (
     connected,
     inspected,
     refused,
+    tables,
 )
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, Refusal, SourceMark, TableFilter, stop
+from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFilter, stop
 from waterclock.errors import ConnectionLost, UsageError, unstopped
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
@@ -78,15 +83,18 @@ class BinlogReader:
         skip: frozenset[str] = frozenset(),
         queries: bool = False,
         refusal: Refusal = stop,
+        terms: Terms | None = None,
     ) -> None:
         self._opened, self._login = ExitStack(), login
         self._framing, self._silences = EventFramer(), 0
         self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         try:
-            tables, place = self._described(position, wanted, overrides)
-            lowers = self.server.lowers_names
+            questions = _Questions(self._opened.enter_context(connected(login)))
+            described, place = self._described(questions, position, wanted, overrides)
+            lowers, held = self.server.lowers_names, self._agreed(questions, position, wanted, terms or Terms())
+            begun = position._replace(held=held)
             self._transactions = Transactions(
-                place, position, tables, wanted, skip=skip, lowers=lowers, refusal=refusal
+                place, begun, described, wanted, skip=skip, lowers=lowers, refusal=refusal
             )
             self._stream = self._opened.enter_context(
                 closing(BinlogStream(login, str(place), self.server.maria, queries))
@@ -96,10 +104,9 @@ class BinlogReader:
             raise
 
     def _described(
-        self, position: Position, wanted: TableFilter, overrides: dict[str, str] | None
+        self, questions: _Questions, position: Position, wanted: TableFilter, overrides: dict[str, str] | None
     ) -> tuple[Tables, MariaGtidList | MySqlGtidSet]:
         """What is known of the server and of its tables, and the place to read from."""
-        questions = _Questions(self._opened.enter_context(connected(self._login)))
         self.server: MySqlServer = inspected(questions)
         self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
         place, known = self._place_type(position.place), self._place_type(self.server.known)
@@ -113,6 +120,17 @@ class BinlogReader:
             )
         catalog = ServerCatalog(questions, self.server.maria, overrides)
         return Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted), place
+
+    def _agreed(self, questions: _Questions, position: Position, wanted: TableFilter, terms: Terms) -> Held:
+        """See agreement.py. A binlog brings every table from its making on."""
+        server = history(self._login, questions, self.server.maria, position.held.server if position.held else {})
+        there = [f"{database}.{table}" for database, table in tables(questions) if table and database not in wanted.own]
+
+        def counted(names: Collection[str]) -> list[OlderRows]:
+            return older(questions, lambda database, table: f"{database}.{table}" in names, None)
+
+        asked = Held(wanted.patterns or (EVERY,), server=server)
+        return agreed(position, asked, there, counted, terms)
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""

@@ -23,8 +23,6 @@ from typing import Any, NoReturn, TypeVar
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 
-from waterclock.cdc.mysql.binlog import EventFramer
-from waterclock.cdc.source import COUNTED, OlderRows, sized
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, unstopped
 from waterclock.outside import socket
 
@@ -45,18 +43,13 @@ _QUESTION = (
 )
 
 
-_REAL = "table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"  # no views
-_TABLES = (
-    "select table_schema, table_name, table_rows, unix_timestamp(create_time) from information_schema.tables "
-    f"where {_REAL} order by 1, 2"
-)
-
-
+REAL = "table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"  # no views
 T = TypeVar("T")
 HEARTBEAT_S = 1.0
 _ACCOUNT = re.compile(r"'[^']*'@'[^']*'")  # as a refusal names it
 REFUSALS = (1044, 1045, 1227, 1698)  # the server's errors that say who may not
-_CONNECT_S = 10
+_NO_TLS = 2026  # and every other fault of TLS: a certificate that is not trusted, or of another name
+CONNECT_S = 10
 _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
 _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
@@ -120,48 +113,44 @@ def _remedy(wrong: Mapping[str, tuple[str, ...]]) -> str:
     return " ".join([*said, "Then run this command again."])
 
 
-def oldest(cursor: Any) -> str:
-    """Where the oldest binlog begins: a server that has thrown binlogs away refuses whoever asks for all of them."""
-    server = inspected(cursor)
-    if not server.maria:
-        cursor.execute("select @@global.gtid_purged")
-        return str(cursor.fetchall()[0][0]).replace("\n", "")
-    cursor.execute("show binary logs")
-    cursor.execute("select binlog_gtid_pos(%s, 4)", (cursor.fetchall()[0][0],))
-    return str(cursor.fetchall()[0][0] or "")
-
-
-def older(cursor: Any, wanted: Callable[[str, str], bool], began: int | None) -> list[OlderRows]:
-    """Wanted tables with rows that may be older than the log, which began in the second `began`; None: some of it is gone.
-
-    A table that was made later has all its rows in the log, unless ALTER TABLE made it anew: of that there is no trace.
-    """
-    cursor.execute(_TABLES)
-    found = []
-    for database, table, estimate, created in cursor.fetchall():
-        if wanted(database, table) and (began is None or (created is not None and created < began)):
-            names = ".".join(f"`{name.replace('`', '``')}`" for name in (database, table))
-            cursor.execute(f"select count(*) from (select 1 from {names} limit {COUNTED + 1}) as counted")
-            found.append(sized(f"{database}.{table}", cursor.fetchall()[0][0], int(estimate or 0)))
-    return [each for each in found if each.rows]
-
-
 def tables(cursor: Any) -> list[tuple[str, str]]:
     """Database and name of each table that this user may see; each database with "" too, as `shop.*` may have no table."""
     cursor.execute(
         "select schema_name, '' from information_schema.schemata union all "
-        f"select table_schema, table_name from information_schema.tables where {_REAL}"
+        f"select table_schema, table_name from information_schema.tables where {REAL}"
     )
     return [(str(database), str(table)) for database, table in cursor.fetchall()]
 
 
 def unseen(cursor: Any, wanted: Callable[[str, str], bool]) -> list[str]:
-    """Tables whose rows change with those they refer to (ON DELETE CASCADE): of that the binlog has nothing."""
+    """What changes rows and is not in the binlog, as far as the server tells it: a sentence for each."""
     cursor.execute(
         "select distinct constraint_schema, table_name from information_schema.referential_constraints "
         "where delete_rule in ('CASCADE', 'SET NULL') or update_rule in ('CASCADE', 'SET NULL') order by 1, 2"
     )
-    return [f"{database}.{table}" for database, table in cursor.fetchall() if wanted(database, table)]
+    said = []
+    if referring := [f"{database}.{table}" for database, table in cursor.fetchall() if wanted(database, table)]:
+        said.append(
+            "what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
+            f"{', '.join(referring)} will be missing."
+        )
+    if not inspected(cursor).maria:  # MySQL's words for the rest change from version to version
+        return said
+    cursor.execute("show master status")
+    for only, never in [row[2:4] for row in cursor.fetchall()]:
+        if only or never:
+            said.append(
+                f"the server leaves databases out of its binlog (binlog_do_db={only}, binlog_ignore_db={never}). What is "
+                "written there will be missing."
+            )
+    cursor.execute("select @@global.log_slave_updates, @@global.gtid_slave_pos")
+    ((passes_on, replicated),) = cursor.fetchall()
+    if replicated and not passes_on:
+        said.append(
+            "the server is, or was, a replica, and does not write what it replicates into its own binlog "
+            "(log_slave_updates=OFF). That will be missing: read from its primary."
+        )
+    return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +168,7 @@ class MySqlLogin:
         found = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
         if self.tls:
             found["ssl"] = {"check_hostname": True}
-        return {**found, "charset": "utf8mb4", "connect_timeout": _CONNECT_S}
+        return {**found, "charset": "utf8mb4", "connect_timeout": CONNECT_S}
 
 
 class _StreamReady(Exception):
@@ -249,14 +238,17 @@ class Wire:
 class BinlogStream:
     """A server's binlog from a place on, as packets."""
 
-    def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool) -> None:
+    def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool, file: str = "") -> None:
+        """`file`: from the beginning of that binlog instead, whatever the place."""
         self._made: list[_StreamConnection] = []
+        begin: dict[str, Any] = {"auto_position": place if maria or place else _NO_TRANSACTIONS, "is_mariadb": maria}
+        if file:
+            begin = {"log_file": file, "log_pos": 4, "resume_stream": True}
         self._reader = BinLogStreamReader(
             login.settings(),
             login.server_id,
             blocking=True,
-            auto_position=place if maria or place else _NO_TRANSACTIONS,
-            is_mariadb=maria,
+            **begin,
             annotate_rows_event=queries,
             slave_heartbeat=HEARTBEAT_S,
             enable_logging=False,
@@ -291,22 +283,16 @@ class BinlogStream:
         raise ConnectionLost("The server answered before anybody asked for its binlog.")
 
 
-def began(login: MySqlLogin, maria: bool) -> int:
-    """The second in which the oldest binlog was begun."""
-    framing = EventFramer()
-    with closing(BinlogStream(login, "", maria, False)) as stream:
-        while (packet := stream.packet(_CONNECT_S)) is not None and not packet[0]:
-            if (ts := framing.event(packet[1:]).ts) > 0:  # the first one is made up, and has none
-                return ts
-    raise ConnectionLost(f"{login.host}:{login.port} does not send its oldest binlog.")
-
-
 def connected(login: MySqlLogin) -> pymysql.connections.Connection:
     """A connection for questions; UsageError if the server does not let this user in, EnvironmentMissing if it is away."""
     try:
-        return pymysql.connect(**login.settings(), autocommit=True)
+        connection = pymysql.connect(**login.settings(), autocommit=True)
     except (pymysql.MySQLError, OSError) as error:
         refused(login, error)
+    if login.tls and not connection._secure:  # an older PyMySQL goes on in clear text
+        connection.close()
+        refused(login, pymysql.OperationalError(_NO_TLS, "the server offers no TLS"))
+    return connection
 
 
 def answer(login: MySqlLogin, ask: Callable[[Any], T]) -> T:
@@ -331,6 +317,12 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
             f"MYSQL_PWD). If there is no such user yet, for no other host either (SELECT user, host FROM mysql.user): "
             f"CREATE USER {account} IDENTIFIED BY 'the password'; the rights: GRANT REPLICATION SLAVE, REPLICATION CLIENT, "
             f"SELECT ON *.* TO {account}; an account holds for the host behind its @ alone, and for all with %."
+        )
+    if login.tls and (code == _NO_TLS or "SSL" in str(text).upper() or "certificate" in str(text)):
+        raise UsageError(
+            f"There is no TLS with {where} as --tls asks for it: {unstopped(text)}. Set ssl_cert and "
+            "ssl_key on the server, with a certificate for this host's name that this machine trusts; or leave --tls out, "
+            "if nobody else is on the way."
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {unstopped(text)}.")

@@ -63,8 +63,7 @@ class Transactions:
         self._lowers = lowers  # lower_case_table_names=1: rows bear small letters, statements what somebody wrote
         self._refusal = refusal
         self._sequence = self._settled = position.sequence
-        self._done = position.rows
-        self._half_sent = position.inside
+        self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._gtid = ""
         self._open = False
         self._skipping = False
@@ -92,7 +91,7 @@ class Transactions:
 
     def position(self) -> Position:
         """Where the last COMMITTED was."""
-        return Position(str(self._place), self._settled)
+        return Position(str(self._place), self._settled, held=self._holds)
 
     def covers(self, target: MariaGtidList | MySqlGtidSet) -> bool:
         """Whether everything up to `target` was taken."""

@@ -15,6 +15,8 @@ Rule 5: what is read is as it is then. It may be younger than the change: then t
         brings it again. A row that is not there any more goes, or gets another key, with a later change.
 Rule 6: columns that were not found are left out of the row, never made up; if it is not a row's own end (the role may
         not look, the table was changed), that is said with the number of rows.
+Rule 7: a key's columns stand in the order of the table's, whatever their order in the primary key: so PostgreSQL names them
+        unless the identity is FULL, and a message's key must not hang on that: its partition would be another one.
 """
 
 from __future__ import annotations
@@ -66,12 +68,12 @@ class TableCatalog:
         self._said: set[tuple[object, ...]] = set()
 
     def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
-        """The primary key of the table `number`, in the names that its columns had; none if it has none now."""
+        """The primary key of the table `number`, in the names that its columns had; none if it has none now. Rule 7."""
         key = self._asking.execute(_KEY, (number,)).fetchall()
         if self._keep_places(number, names) and all(place <= len(names) for _, place in key):
-            return tuple(names[place - 1] for _, place in key)
+            return tuple(names[place - 1] for place in sorted(place for _, place in key))
         if all(name in names for name, _ in key):
-            return tuple(name for name, _ in key)
+            return tuple(name for name in names if name in dict(key))
         raise Unreadable(
             f"the primary key is ({', '.join(name for name, _ in key)}) now, and was another one when these rows were "
             "written, which REPLICA IDENTITY FULL does not say."

@@ -43,7 +43,7 @@ def lsn_number(text: str) -> int:
 
 class Decoder:
     """Takes messages one by one; `skip` names transactions that are left out, by their commit's LSN; `refusal` says what
-    is done about a row that cannot be read."""
+    is done about a row that cannot be read; `unknown` why a table's rows must not be passed on, "" if they may."""
 
     def __init__(
         self,
@@ -53,10 +53,12 @@ class Decoder:
         *,
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
+        unknown: Callable[[str, str], str] = lambda schema, table: "",
     ) -> None:
         self.lsn = lsn_number(position.place)
         self._settled = self._sequence = position.sequence
-        self._done, self._half_sent = position.rows, position.inside
+        self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
+        self._unknown = unknown
         self._wanted = wanted
         self._catalog = catalog
         self._skip = skip
@@ -89,7 +91,7 @@ class Decoder:
         return self._takes[message[0]](message)
 
     def position(self) -> Position:
-        return Position(lsn_text(self.lsn), self._settled)
+        return Position(lsn_text(self.lsn), self._settled, held=self._holds)
 
     def _begin(self, message: bytes) -> Iterator[Item]:
         commit_lsn, microseconds, _ = struct.unpack_from(">QqI", message, 1)
@@ -123,9 +125,11 @@ class Decoder:
     def _relation(self, message: bytes) -> Iterator[Item]:
         relation, replica_key = described(message)
         key, unsure = replica_key, ""
-        if self._wanted(relation.schema, relation.table) and (relation.full or not replica_key):
+        if self._wanted(relation.schema, relation.table):
+            unsure = self._unknown(relation.schema, relation.table)
             try:
-                key = self._catalog.key_of(relation.number, relation.names)
+                if relation.full or not replica_key:
+                    key = self._catalog.key_of(relation.number, relation.names)
             except Unreadable as reason:
                 key, unsure = (), str(reason)
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure)

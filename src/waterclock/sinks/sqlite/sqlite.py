@@ -12,6 +12,8 @@ Rule 3: what is wrong with the place is reported before anything is written, by 
 Rule 4: a mirrored table shop.item of the source is the table "shop.item" of the file. Its columns have no type, so that
         every value stays as it is: whole numbers of 64 bits as integers, texts, JSON and numbers with a point as texts with
         all their digits, bytes as blobs.
+Rule 5: SQLite does not tell names apart that differ by the case of A to Z only. Two tables, or two columns, of a source
+        that does are refused before a row of the second one is written: it would go to the first one.
 """
 
 from __future__ import annotations
@@ -238,6 +240,9 @@ class SQLiteTables:
 
     def form(self, table: str) -> Form | None:
         """See `MirroringDatabase`."""
+        alike = self._run("SELECT name FROM sqlite_master WHERE name = ? COLLATE NOCASE AND name <> ?", table, table)
+        if alike:
+            raise _alike(f"the tables {alike[0][0]} and {table}")
         found = self.run(f"PRAGMA table_info({self.name(table)})")
         key = tuple(name for _, name in sorted((row[5], row[1]) for row in found if row[5]))
         return Form({row[1]: "" for row in found}, key) if found else None
@@ -248,11 +253,18 @@ class SQLiteTables:
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
         """See `MirroringDatabase`."""
+        seen: dict[str, str] = {}
+        for name in columns:
+            if (other := seen.setdefault(_folded(name), name)) != name:
+                raise _alike(f"the columns {other} and {name} of {table}")
         untyped = tuple((name, "") for name in columns)
         self.run(f"CREATE TABLE {self.name(table)} ({Table('', untyped, tuple(key)).definition()})")
 
     def add(self, table: str, column: str, kind: str) -> None:
         """See `MirroringDatabase`."""
+        there = [row[1] for row in self.run(f"PRAGMA table_info({self.name(table)})")]
+        if alike := [name for name in there if _folded(name) == _folded(column)]:
+            raise _alike(f"the columns {alike[0]} and {column} of {table}")
         self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(column)}")
 
     def widen(self, table: str, column: str, kind: str) -> None:
@@ -277,6 +289,22 @@ class SQLiteTables:
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """See `MirroringDatabase`."""
         return list(self._run(statement))
+
+
+def _folded(name: str) -> str:
+    """As SQLite compares it.
+
+    >>> _folded("Größe ÄB") == _folded("gRößE Äb"), _folded("Ä") == _folded("ä")
+    (True, False)
+    """
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
+def _alike(what: str) -> UsageError:
+    return UsageError(
+        f"{what} in the source differ by case only, which SQLite does not tell apart: rename one there, choose the tables "
+        "without it with 'tables' in [source], or put them into PostgreSQL"
+    )
 
 
 def _value(value: tuple[str, str | None] | None) -> Any:

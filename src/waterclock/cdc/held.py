@@ -1,0 +1,69 @@
+"""For which tables a position holds: of these everything that the log had stands in Kafka, from where each began on.
+
+Rule 1: `scope` are the patterns that were asked for, `opened` those of which the source brings tables that are made later.
+        A table that both have is held from its first row on, whenever it is made.
+Rule 2: `tables` are those that have something of their own to say: they began later than the capture, or the source brings
+        them one by one (a publication's list).
+Rule 3: what a newer version of this program stored is not guessed at: it is refused.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+EVERY = "*"
+
+
+class HeldTable(NamedTuple):
+    """A table of its own. `since`: the place from which on it is held, "" for where the capture began; `mark`: what the
+    source knows it by, which is another one after it was not brought for a while. (A snapshot's state belongs here.)"""
+
+    since: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is held. `server` says whose log it is, in the source's own words, `published` what the source brings. `is_told`
+    is False for a position of version 1, which says nothing of it.
+
+    >>> held = Held(("shop.*",), tables={"till.sale": HeldTable("0-1-7")})
+    >>> held.holds("shop.item"), held.holds("till.sale"), held.holds("till.item")
+    (True, True, False)
+    """
+
+    scope: tuple[str, ...] = (EVERY,)
+    opened: tuple[str, ...] = (EVERY,)
+    tables: Mapping[str, HeldTable] = field(default_factory=dict)
+    server: Mapping[str, str] = field(default_factory=dict)
+    published: str = ""
+    is_told: bool = True
+
+    def holds(self, table: str) -> bool:
+        return table in self.tables or (_has(self.scope, table) and _has(self.opened, table))
+
+    def as_fields(self) -> dict[str, Any]:
+        """What stands in Kafka: what is as it is by default is left out.
+
+        >>> Held.of_fields(Held(("shop.*",), tables={"a.b": HeldTable("0-1-7")}).as_fields()).tables
+        {'a.b': HeldTable(since='0-1-7', mark='')}
+        """
+        fields = asdict(self)
+        del fields["is_told"]
+        of_tables = {
+            name: {key: value for key, value in table._asdict().items() if value} for name, table in self.tables.items()
+        }
+        return {**fields, "tables": of_tables}
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> Held:
+        of_tables = {name: HeldTable(**table) for name, table in fields["tables"].items()}
+        server = {str(name): str(value) for name, value in fields["server"].items()}
+        return cls(tuple(fields["scope"]), tuple(fields["opened"]), of_tables, server, str(fields["published"]))
+
+
+def _has(patterns: tuple[str, ...], table: str) -> bool:
+    return any(fnmatch.fnmatchcase(table, pattern) for pattern in patterns)
