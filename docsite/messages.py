@@ -75,16 +75,25 @@ def of_code(code: str) -> Iterator[str]:
 
 
 class _Filled(ast.NodeTransformer):
-    """Puts a text of the module in the place of its name."""
+    """Puts a text of the module, or one that it imports from a module of ours, in the place of its name."""
 
     def __init__(self, tree: ast.Module) -> None:
-        assigned = [
-            each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
-        ]
-        self._texts = {_name(each.targets[0]): text for each in assigned if (text := _text(each.value)) is not None}
+        self._texts: dict[str, str] = {}
+        for each in tree.body:
+            file = SOURCE.parent.joinpath(*(getattr(each, "module", None) or "").split(".")).with_suffix(".py")
+            if isinstance(each, ast.ImportFrom) and file.is_relative_to(SOURCE) and file.is_file():
+                there = _texts_of(ast.parse(file.read_text(encoding="utf-8")))
+                self._texts |= {name.name: there[name.name] for name in each.names if name.name in there}
+        self._texts |= _texts_of(self.visit(tree))
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(self._texts[node.id]) if node.id in self._texts else node
+
+
+def _texts_of(tree: ast.Module) -> dict[str, str]:
+    """The texts of a module that have a name."""
+    assigned = [each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)]
+    return {_name(each.targets[0]): text for each in assigned if (text := _text(each.value)) is not None}
 
 
 def _texts(node: ast.AST) -> Iterator[str]:

@@ -7,6 +7,7 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -149,6 +150,16 @@ def test_every_file_that_a_document_names_is_there(file: Path) -> None:
     named = {word.rstrip("/") for word in words(file) if word.startswith(tuple(f"{folder}/" for folder in FOLDERS))}
     named |= {word for word in words(file) if re.fullmatch(r"[A-Z]+\.md", word)}
     assert [name for name in sorted(named) if "*" not in name and not (ROOT / name).exists()] == []
+
+
+def test_the_prose_of_the_documents_is_within_its_bounds() -> None:
+    """Samples and tables do not count: nobody reads those from one end to the other."""
+    words = []
+    for file in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = re.sub(r"^ *```.*?^ *```$", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
+        words.append(len(re.sub(r"^ *\|.*$", "", text, flags=re.M).split()))
+    assert (sum(words) <= 45_000, median(words) <= 900) == (True, True)
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 @cache

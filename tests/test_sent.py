@@ -72,7 +72,8 @@ def test_a_broker_that_refuses_fails_the_test_of_the_readme(tmp_path: Path) -> N
     pytest.importorskip("kio")
     pytest.importorskip("confluent_kafka")
     titled = {block.title: block.content for block in all_blocks(PAGES[0].read_text(encoding="utf-8"))}
-    (tmp_path / "test_orders.py").write_text(titled["test_orders.py"], encoding="utf-8")
+    patient = titled["test_orders.py"].replace("flush(10)", "flush(100)")  # on a machine that has other work
+    (tmp_path / "test_orders.py").write_text(patient, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(REFUSES, encoding="utf-8")
     asked = [sys.executable, "-m", "pytest", "-vv"]
     ran = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)

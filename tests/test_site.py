@@ -159,6 +159,16 @@ def test_an_error_an_exit_code_and_a_setting_of_the_broker_are_on_a_page() -> No
     assert [name for name in SETTINGS if f"| `{name}` |" not in settings] == []
 
 
+def test_a_text_that_a_module_imports_stands_in_its_messages() -> None:
+    """It was BEHIND_A_LOSS, in place of what to do."""
+    page = REFERENCE["reference/messages.md"]
+    assert (
+        page.count('are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = "')
+        == 1
+    )
+    assert "BEHIND_A_LOSS" not in page
+
+
 # Documents as pages --------------------------------------------------------------------------------------------
 
 

@@ -87,10 +87,16 @@ def free_name(path: AnyPath) -> str:
 
 
 def make_folder(folder: AnyPath) -> None:
-    """Have a folder, and those above it; the name of each that is new is durable. OSError if it cannot be made."""
-    if os.path.isdir(folder):
-        return
+    """Have a folder, and those above it; the name of each that is new is durable. OSError if it cannot be made.
+
+    The name of one that is there is flushed too: who made it may have died before, or the disk refused. Where the folder
+    above may not be read (/home, for many), its owner has seen to it.
+    """
     above = os.path.dirname(os.path.abspath(folder))
+    if os.path.isdir(folder):
+        with suppress(PermissionError):
+            flush_folder(above)
+        return
     make_folder(above)
     try:
         os.mkdir(folder)

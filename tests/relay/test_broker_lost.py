@@ -10,6 +10,7 @@ import pytest
 
 from tests.relay.test_kills import TURN, check, fill
 from tests.relay.world import World, step_quietly, step_until
+from waterclock.kafka import library
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.handlers.handler import Handler, HandlerOptions
 from waterclock.relay.owner.turn import Turn
@@ -34,6 +35,19 @@ def test_a_relays_clients_keep_the_coordinator_when_no_broker_answers_whatever_a
     handler.close()
     for each in found:
         assert (each["metadata.recovery.strategy"], each["reconnect.backoff.ms"]) == ("none", 70)
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 10_000), ({"socket.timeout.ms": 8_000}, 8_000)])
+def test_a_connection_that_died_without_a_word_is_given_up_soon_unless_a_user_says_otherwise(
+    world: World, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], expected: int
+) -> None:
+    """The simulation cut a cable: the group's consumer waited a minute for an answer, and all its partitions with it."""
+    made: list[Mapping[str, Any]] = []
+    real = library.Consumer
+    monkeypatch.setattr(library, "Consumer", lambda settings: (made.append(settings), real(settings))[1])
+    world.started(settings=given)
+    (member,) = [one for one in made if "session.timeout.ms" in one]
+    assert (member["socket.timeout.ms"], member["fetch.max.bytes"]) == (expected, 8 << 20)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@
     attack --minutes N --json FILE          seeds on all cores; --add FILE ...: what was found, added up
     hashes COUNT                            how many fresh processes give a seed one hash
     ledger                                  how soon each plant is found
+    reached                                 which rare branches of the product universes pass
 
 Rule 1: nothing of the broker is imported before the plants are in.
 """
@@ -18,7 +19,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import attack, hashes, ledger, planting
+from tests.simulation import attack, hashes, ledger, planting, reached
 from tests.simulation.plants import PLANTS
 
 if TYPE_CHECKING:
@@ -28,20 +29,27 @@ if TYPE_CHECKING:
     from tests.simulation.universe import Universe
 
 
+OTHERS: dict[str, Any] = {"attack": attack, "hashes": hashes, "ledger": ledger, "reached": reached}
+
+
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int, nargs="?", default=1)
-    parser.add_argument("--seconds", type=float, default=6, help="of faults; 0: each seed has its own")
+    parser.add_argument("--seconds", type=float, help="of faults; 0: each seed has its own")
     parser.add_argument("--cpu-seconds", type=float, default=float("inf"), help="no new universe after these")
     parser.add_argument("--pair", action="store_true", help="a leader and its follower")
     parser.add_argument("--plant", choices=[*PLANTS], help="a bug that is to be found")
+    parser.add_argument(
+        "--kind", help="of universe (kinds.py), seconds as the seed says; several with commas: by turns"
+    )
     parser.add_argument("--damaged", action="store_true", help="one broker, whose files are damaged in the end")
     parser.add_argument("--faults", help="only these kinds, with commas")
     parser.add_argument("--workloads", help="only these, with commas")
     parser.add_argument("--plan", help="a file with the plan of the one universe")
     parser.add_argument("--trace", help="a file for every line of its history")
     parser.add_argument("--shrink", metavar="FILE", help="cut the first failure down, and put its plan there")
+    parser.add_argument("--shrink-seconds", type=float, default=120, help="CPU seconds for that")
     parser.add_argument("--until-found", action="store_true")
     parser.add_argument("--hash", action="store_true", help="show each history's")
     parser.add_argument("--past-known", action="store_true", help="empty a follower that cannot follow, and go on")
@@ -50,12 +58,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["ledger"]:
-        return ledger.main(arguments[1:])
-    if arguments[:1] == ["attack"]:
-        return attack.main(arguments[1:])
-    if arguments[:1] == ["hashes"]:
-        return hashes.main(arguments[1:])
+    if arguments and (other := OTHERS.get(arguments[0])) is not None:
+        return int(other.main(arguments[1:]))
     return run(arguments)
 
 
@@ -79,22 +83,29 @@ def run(arguments: list[str]) -> int:
         ):
             break
     spent_s = round(time.process_time() - began_s, 2)
-    print(json.dumps({**sums.told(), "bad": [one["seed"] for one in sums.bad], "cpu_s": spent_s}))
+    bad, shown = [one["seed"] for one in sums.bad], sorted({kind for one in sums.bad for kind in one["kinds"]})
+    print(json.dumps({**sums.told(), "bad": bad, "shown": shown, "cpu_s": spent_s}))
     return 1 if sums.bad else 0
 
 
 def plans(told: argparse.Namespace) -> Iterator[Plan]:
     from tests.simulation import damaged, plan
+    from tests.simulation import kinds as universes
 
     if told.plan:
         yield plan.read(told.plan)
         return
     kinds = told.faults.split(",") if told.faults else ()
     seeds = range(told.seed, told.seed + told.count)
-    named = {"mixed": told.mixed, "past_known": told.past_known}
     names = tuple(told.workloads.split(",")) if told.workloads else ()
+    if told.kind:
+        for seed in seeds:
+            yield universes.draw(seed, universes.of(seed, told.kind.split(",")), told.seconds or 0, kinds, names)
+        return
+    named = {"mixed": told.mixed, "past_known": told.past_known}
     for seed in seeds:
-        drawn = plan.draw(seed, pair=told.pair, seconds=told.seconds, kinds=kinds, **named)
+        seconds = 6 if told.seconds is None else told.seconds
+        drawn = plan.draw(seed, pair=told.pair, seconds=seconds, kinds=kinds, **named)
         drawn = damaged.plan_of(drawn) if told.damaged else drawn
         yield drawn.only(names) if names else drawn
 
@@ -112,7 +123,7 @@ def _one(plan: Plan, told: argparse.Namespace, sums: Sums) -> list[str]:
     if kinds:
         print(report.short(one), flush=True)
     if kinds and told.shrink:
-        small = shrinking.shrink(plan, kinds)
+        small = shrinking.shrink(plan, kinds, told.shrink_seconds)
         small.save(told.shrink)
         print(report.of(small, told.shrink, told.plant), flush=True)
     return kinds

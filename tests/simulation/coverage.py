@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from tests.simulation.capture import marks as capture
+from tests.simulation.relay import marks as relay
+from tests.simulation.rules import marks as rules
+
 B = "waterclock.broker."
 _BY_MODULE: dict[str, dict[str, str]] = {
     "flusher": {
@@ -99,9 +103,9 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a transaction is complete": "            transaction.become(transaction.record.completed())\n",
     },
     "transactions.restart": {
-        "a decided end is marked at a start": "                _mark(partition, *record.id, record.commits",
+        "a decided end is marked at a start": "            coordinator.ending.mark(transaction, marked[transaction], ",
         "the store did not know a partition": "        transaction.become(transaction.record.joined_by((tp,)",
-        "nobody's transaction is aborted": "                _mark(partition, producer_id, epoch, False",
+        "nobody's transaction is aborted": "        coordinator.ending.abort(partition, producer, now_ms)\n",
     },
     "transactions.ledger": {
         "a step is taken back": "            self.record = self.record.without(joined, before",
@@ -158,33 +162,21 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a lease is lost": "        self._until_ns, self._lost = -1, True\n",
     },
 }
-_OF_CDC: dict[str, dict[str, str]] = {
-    "capture": {
-        "a capture commits a part": "            self._commit(self._source.position()._replace(rows",
-        "a capture keeps where it began": "                    publisher.commit(position)\n",
-        "a capture survives a break": "                self._lost(error)\n",
-        "a capture gives up": "                    raise ConnectionLost(str(error)) from None\n",
-        "a capture hears a signal": "                raise KeyboardInterrupt\n",
-        "a capture was within what is bad": "            return self._source.position().place\n",
-        "a capture delivers what is before": "                refusal, end, self._undelivered = error",
-        "a capture asks whether another is there": "            self._fenced.refuse_if_overtaken()\n",
-        "a capture puts letters aside": '            log.warning("%s put aside, unreadable',
-    },
-    "produce": {
-        "a capture makes a topic": "            self._admin.make(topic, wanted)\n",
-        "a capture meets a table": "            topic = self._names.of(database, table)\n",
-        "a capture truncates": "                chosen = range(partitions)\n",
-        "a capture cannot read its position": '        raise EnvironmentMissing(f"The position in',
-        "a capture is overtaken": "            raise UsageError(_overtaken(",
-        "a capture is fenced": "        return Fenced(",
-    },
+_TABLES = {B: _BY_MODULE, **{room.PACKAGE: room.BY_MODULE for room in (relay, capture, rules)}}
+"""A room of the simulation that has marks of its own has a marks.py with these two."""
+NO_FAULTS = tuple(room.PACKAGE + module for room in (capture, rules) for module in room.BY_MODULE)  # that aim at them
+MODULES = tuple(package + module for package, table in _TABLES.items() for module in table)
+OF_A_PAIR = tuple(module for module in MODULES if module.startswith((B + "replication", B + "follower")))
+OF_RELAYS = tuple(module for module in MODULES if module.startswith(relay.PACKAGE))
+MARKS = {
+    name: (package + module, line)
+    for package, table in _TABLES.items()
+    for module, marks in table.items()
+    for name, line in marks.items()
 }
-OF_CAPTURES = {
-    name: ("waterclock.cdc." + module, line) for module, marks in _OF_CDC.items() for name, line in marks.items()
-}
-OF_BROKERS = {name: (B + module, line) for module, marks in _BY_MODULE.items() for name, line in marks.items()}
-MARKS = OF_BROKERS | OF_CAPTURES
 """Each mark's module, and how the statement begins that it stands before."""
+TOLD = "a client is told"
+"""The one mark of the clients: an answer has come."""
 _passed: Counter[str] = Counter()
 _waiting: dict[str, list[Callable[[], None]]] = {}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Fault
     from tests.simulation.universe import Universe
 
-MARKS = sorted(coverage.OF_BROKERS)
+MARKS = sorted(name for name, (module, _) in coverage.MARKS.items() if module not in coverage.NO_FAULTS)
 RARE = (
     "rename", "rename after", "unlink", "truncate", "ftruncate", "fallocate", "mkdir", "open", "fsync before",
     "fsync after",
@@ -168,6 +168,7 @@ def _fill(strike: Strike, node: Node, least_ns: int, most_ns: int) -> None:
     if not node.disk.full:
         strike.tell("full disk", node.name, node.process)
         node.disk.full = True
+        node.fills(strike.world.now + most_ns)
         strike.later(least_ns, most_ns, node.has_room)
 
 
@@ -264,7 +265,7 @@ def _aim(strike: Strike, deed: Callable[[Strike, Node, Any], None]) -> None:
     def passing() -> None:
         nonlocal left
         process = strike.world.thread.process
-        node = next((one for one in strike.universe.nodes if one.process is process), None)
+        node = next((one for one in strike.universe.machines if one.process is process), None)
         left -= 1
         if left > 0 or node is None:
             coverage.wait(strike.fault.mark, passing)
@@ -289,7 +290,7 @@ def slow_call(strike: Strike) -> None:
     """A system call to come takes long, while the other threads go on."""
     node = strike.node()
     if node.alive:
-        node.process.doom_at = strike.rng.choice((None, *RARE))
+        node.process.doom_at = strike.rng.choice((None, "fsync before", "fsync before", *RARE))
         _doom(strike, node, _hold, strike.rng.choice((1, 3, 10, 30)))
 
 
@@ -314,13 +315,45 @@ def _standstill(strike: Strike, node: Node, process: Any, where: str) -> int:
     return ns
 
 
+def cut_when_told(strike: Strike) -> None:
+    """Power goes as a client hears its answer, the next one or one of those after it: what it was told has to hold."""
+    left = strike.rng.choice((1, 2, 5, 15))
+
+    def told() -> None:
+        nonlocal left
+        left -= 1
+        node = strike.node()
+        if left > 0:
+            coverage.wait(coverage.TOLD, told)
+        elif node.alive and not strike.universe.quiet:
+            most_ns = strike.rng.choice((2, 100 * US, 2 * MS))
+            strike.later(1, most_ns, _cut_power, strike, node, node.process, "as a client was told")
+
+    coverage.wait(coverage.TOLD, told)
+
+
+def flicker(strike: Strike) -> None:
+    """A disk without room, with some, without, ...: behind what is refused the next one is taken."""
+    node, until_ns = strike.node(), strike.world.now + strike.rng.randrange(100 * MS, 3 * NS)
+    most_ns = strike.rng.choice((2 * MS, 20 * MS, 200 * MS))
+    strike.tell("flickering disk", node.name, node.process)
+
+    def turn() -> None:
+        node.disk.full = strike.world.now < until_ns and not (node.disk.full or strike.universe.quiet)
+        node.fills(strike.world.now)
+        if strike.world.now < until_ns:
+            strike.later(1, most_ns, turn)
+
+    turn()
+
+
 def fill_at(strike: Strike) -> None:
     _aim(strike, lambda strike, node, process: _fill(strike, node, 1 * MS, 100 * MS))
 
 
 USUAL = (
     kill, cut_power, stop_cleanly, freeze, reset, fill_disk, slow_disk, break_flush, step_date, kill_client, freeze_client,
-    slow_net, slow_call, kill_at, cut_at, stall_at, fill_at,
+    slow_net, slow_call, kill_at, cut_at, stall_at, fill_at, cut_when_told, flicker,
 )  # fmt: skip
 OF_A_PAIR = (promote, promote, lose_leader, lose_leader, lose_both)
 KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill)}

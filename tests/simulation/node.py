@@ -32,6 +32,7 @@ class Node:
         self.role: Any = None
         self.up = False
         self.skew_ms = 0
+        self.explained_ns = 0  # until when a start may fail for want of room
 
     @property
     def alive(self) -> bool:
@@ -74,6 +75,10 @@ class Node:
         what = "last power cut" if cut else "last kill"
         self.universe.struck.append(Struck(0, self.world.now, what, self.name, ""))
         self.start()
+
+    def fills(self, until_ns: int) -> None:
+        """Its disk is full, until then at most: an end soon behind is explained."""
+        self.explained_ns = until_ns + NS
 
     def has_room(self) -> None:
         self.disk.full = False
@@ -131,4 +136,5 @@ class Node:
     @property
     def _may_fail(self) -> bool:
         """Whether its disk explains an end."""
-        return bool(self.disk.full or self.disk.broken_flush)
+        lately = self.world.now < self.explained_ns
+        return bool(self.disk.full or self.disk.broken_flush or lately)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.simulation import faults, knobs
+from tests.simulation import coverage, faults, knobs
 from tests.simulation.clients import WORKLOADS
 from waterclock.simulation.world import MS, NS
 
@@ -45,6 +46,10 @@ class Plan:
     mixed: bool = False  # clients of one transactional id differ in the protocol, as in a rolled back upgrade
     past_known: bool = False  # a follower that cannot follow is emptied, as an operator would do
     damaged: bool = False  # files are damaged in the end (damaged.py)
+    values: str = "all sizes"  # of knobs.VALUES; flushes and net: how fast they are, between faults
+    flushes: str = "usual"
+    net: str = "usual"
+    pace: str = "usual"  # of the clients
     salt: int = 0
 
     def stream(self, name: str) -> Random:
@@ -82,18 +87,32 @@ def stream(seed: int, name: str) -> Random:
     return Random(f"{seed}/plan/{name}")
 
 
-def draw(seed: int, *, pair: bool = False, seconds: float = 6, kinds: Iterable[str] = (), **named: bool) -> Plan:
-    """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults."""
-    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 2, 4, 8))
-    workloads = _workloads(seed)
+def draw(
+    seed: int,
+    *,
+    pair: bool = False,
+    seconds: float = 6,
+    kinds: Iterable[str] = (),
+    workloads: tuple[str, ...] = (),
+    **named: bool,
+) -> Plan:
+    """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults, `workloads`
+    likewise."""
+    pace = stream(seed, "pace").choice(("usual", *knobs.PACES))
+    seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 1.5) if pace == "eager" else (0.5, 1, 2, 3, 5))
+    workloads = workloads or _workloads(seed)
     return Plan(
         seed,
         pair,
         seconds,
-        {name: stream(seed, f"knob {name}").choice(choices) for name, choices in knobs.KNOBS.items()},
+        knobs.draw(partial(stream, seed)),
         {**_settings(seed, pair), **settings_of(workloads)},
         workloads,
-        _faults(seed, pair, seconds, tuple(kinds)),
+        _faults(seed, pair, seconds, tuple(kinds), workloads),
+        values=stream(seed, "values").choice([*knobs.VALUES]),
+        flushes=stream(seed, "flushes").choice(("usual", *knobs.FLUSHES)),
+        net=stream(seed, "net").choice(("usual", *knobs.NETS)),
+        pace=pace,
         **named,
     )
 
@@ -111,11 +130,30 @@ def settings_of(workloads: Iterable[str]) -> dict[str, str]:
 
 
 def _workloads(seed: int) -> tuple[str, ...]:
+    """Many of them, or up to three: then each has more of the broker, and there are more histories."""
+    rng = stream(seed, "few workloads")
+    if rng.random() < 0.4:
+        few = rng.choices([one.name for one in WORKLOADS], [one.share for one in WORKLOADS], k=rng.randrange(1, 4))
+        return tuple(one.name for one in WORKLOADS if one.name in few)
     drawn = tuple(one.name for one in WORKLOADS if stream(seed, f"workload {one.name}").random() < one.share)
     return drawn or tuple(one.name for one in WORKLOADS)
 
 
-def _faults(seed: int, pair: bool, seconds: float, kinds: tuple[str, ...]) -> tuple[Fault, ...]:
+def _marks(rng: Random, pair: bool, relays: bool) -> list[str]:
+    """What the aimed faults of a universe wait for: all marks of a module or two, so that they meet; or a few of any."""
+    absent = {*(() if pair else coverage.OF_A_PAIR), *(() if relays else coverage.OF_RELAYS), *coverage.NO_FAULTS}
+    modules = [module for module in coverage.MODULES if module not in absent]
+    if relays and rng.random() < 0.5:
+        modules = list(coverage.OF_RELAYS)
+    chosen = rng.sample(modules, rng.choice((1, 1, 2)))
+    if rng.random() < 0.3:
+        return rng.sample(faults.MARKS, 4)
+    return [name for name, (module, _) in coverage.MARKS.items() if module in chosen]
+
+
+def _faults(
+    seed: int, pair: bool, seconds: float, kinds: tuple[str, ...], workloads: tuple[str, ...]
+) -> tuple[Fault, ...]:
     """Each universe has faults of its own: a few kinds, often or seldom, and few marks that the aimed ones wait for."""
     rng, kinds = stream(seed, "faults"), kinds or faults.kinds(pair)
     chosen = rng.sample(kinds, rng.randrange(min(3, len(kinds)), len(kinds) + 1))
@@ -124,10 +162,12 @@ def _faults(seed: int, pair: bool, seconds: float, kinds: tuple[str, ...]) -> tu
         weights["cut_power"] = 4
     if pair and "lose_leader" in kinds:
         weights["lose_leader"] = 3
+    if rng.random() < 0.2:
+        weights |= {one: 4 for one in ("flicker", "fill_disk") if one in kinds}
     if rng.random() < 0.4:  # a universe of aimed ones
         weights |= {one: 3 for one in (*sorted(faults.AIMED), "slow_call") if one in kinds}
     calm_ns = rng.choice((300 * MS, 600 * MS, 2 * NS, 5 * NS))
-    marks = stream(seed, "marks").sample(faults.MARKS, 4)
+    marks = _marks(stream(seed, "marks"), pair, "relay" in workloads)
     found: list[Fault] = []
     at = 0
     while at < seconds * NS:

@@ -1,31 +1,20 @@
-"""Bugs planted in the broker's source as it is imported: what the simulation has to find. `--plant NAME`, `ledger`.
+"""Bugs planted in the product's source as it is imported: what the simulation has to find. `--plant NAME`, `ledger`.
 
-A test sees that each still applies to the source of today. Those under MENDED were there once, and were mended.
+A test sees that each still applies to the source of today. Those of mended.py were there once. A room of the simulation
+that has plants of its own has a plants.py: the PACKAGE that they are in, the KINDS of universes, the TABLE of edits:
+each (module, text that is there once, what stands there instead).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from tests.simulation.capture.plants import CAPTURE
+from tests.simulation.capture import plants as capture
+from tests.simulation.mended import MENDED
+from tests.simulation.plant import BROKER, Plant, one, shown_by
 from tests.simulation.planting import Edit
-from tests.simulation.relay.plants import RELAY
+from tests.simulation.relay import plants as relay
+from tests.simulation.rules import plants as rules
 
-B = "waterclock.broker."
-
-
-class Plant(NamedTuple):
-    """A bug, and what a universe needs to show it: two brokers, or clients that differ in their protocol."""
-
-    edits: tuple[Edit, ...]
-    pair: bool = False
-    mixed: bool = False
-    workloads: str = ""  # only universes of these
-
-
-def one(module: str, old: str, new: str = "") -> Plant:
-    return Plant((Edit(B + module, old, new),))
-
+ROOMS = (capture, relay, rules)
 
 USUAL: dict[str, Plant] = {
     # an acknowledgement that comes too early
@@ -40,8 +29,8 @@ USUAL: dict[str, Plant] = {
     "whole-unflushed": Plant((Edit("waterclock.disk", "        os.fsync(file.fileno())  # 2\n    # 3", "    # 3"),)),
     "end-at-the-end": Plant(
         (
-            Edit(B + "flusher", "flushed_ahead(self.end, *self", "flushed_ahead(self.partition.end, *self"),
-            Edit(B + "flusher", "flushed(self.end, self.files)", "flushed(self.partition.end, self.files)"),
+            Edit(BROKER + "flusher", "flushed_ahead(self.end, *self", "flushed_ahead(self.partition.end, *self"),
+            Edit(BROKER + "flusher", "flushed(self.end, self.files)", "flushed(self.partition.end, self.files)"),
         )
     ),
     "high-before-durable": one(
@@ -52,9 +41,11 @@ USUAL: dict[str, Plant] = {
     "half-unsettled": Plant(
         (
             Edit(
-                B + "log.write_ahead", "            _settle(self._unflushed[other])  # unless", "            # unless"
+                BROKER + "log.write_ahead",
+                "            _settle(self._unflushed[other])  # unless",
+                "            # unless",
             ),
-            Edit(B + "log.write_ahead", "        _settle(unflushed)\n", ""),
+            Edit(BROKER + "log.write_ahead", "        _settle(unflushed)\n", ""),
         )
     ),
     # transactions
@@ -68,9 +59,7 @@ USUAL: dict[str, Plant] = {
         "return self.high",
     ),
     "markers-forgotten": one(
-        "transactions.restart",
-        "[p for p in coordinator.ending.partitions(record) if _concerns(record, p)]\n            for",
-        "[]\n            for",
+        "transactions.restart", "[p for p in coordinator.ending.partitions(r) if _concerns(r, p)]", "list[Partition]()"
     ),
     "answer-before-markers": one("transactions.markers", "        self.wait(waits, durable)", "        durable()"),
     "offsets-without-transaction": one(
@@ -85,11 +74,11 @@ USUAL: dict[str, Plant] = {
     "row-unchecked": Plant(
         (
             Edit(
-                B + "log.index",
+                BROKER + "log.index",
                 "if check == base ^ at ^ latest ^ SALT ^ start and base >= start and at >= 0 else None",
                 "",
             ),
-            Edit(B + "log.index", "next(compress(count(), map(ne, sums, checks)), len(checks))", "len(checks)"),
+            Edit(BROKER + "log.index", "next(compress(count(), map(ne, sums, checks)), len(checks))", "len(checks)"),
         )
     ),
     "batch-unchecked": one("log.tail", "follows and crc32c(data[CHECKED:]) == batch.crc", "follows"),
@@ -106,93 +95,17 @@ USUAL: dict[str, Plant] = {
         "if self._snapshot is not None:",
     ),
 }
-MENDED: dict[str, Plant] = {
-    "short-write-put-back": one(
-        "log.replay", "            write_all(segment.fd, data, at)", "            os.pwrite(segment.fd, data, at)"
-    ),
-    "put-back-unflushed": one("log.replay", "    os.fdatasync(segment.fd)\n    return restored", "    return restored"),
-    "old-turn-put-back": one("log.replay", "[frame for frame in found if frame.first == first]", "found"),
-    "half-forgotten": one(
-        "log.write_ahead",
-        "            if half != self._half:\n                self._unflushed[half].clear()",
-        "            self._unflushed[half].clear()",
-    ),
-    "zombie-epoch": one(
-        "transactions.record", "if protocol == 2 and record.protocol == 2:", "if protocol == 2:"
-    )._replace(mixed=True),
-    "first-marker-only": one(
-        "transactions.markers", "list(self.partitions(decided)), now_ms", "list(self.partitions(decided))[:1], now_ms"
-    ),
-    "sent-again-appended": one(
-        "log.producers", "                return Error.NONE, sent\n", "                return Error.NONE, None\n"
-    ),
-    "part-of-a-frame": one("store.file", "            self._cut()\n            raise", "            raise"),
-    "cut-before-start": Plant(
-        (
-            Edit(
-                B + "log.removal",
-                "        segment.delete()\n        partition.segments.remove(segment)\n",
-                "        if segment is not partition.segments[0]:\n"
-                "            segment.delete()\n            partition.segments.remove(segment)\n",
-            ),
-            Edit(B + "log.memo", "or [(0, end)]", "or [self.epochs[0]]"),
-            Edit(
-                B + "api.fetch",
-                "end = partition.durable if self._request.replica >= 0 else partition.end",
-                "end = partition.end",
-            ),
-            Edit(B + "replication.replicas", "if state is None or offset > partition.durable:", "if state is None:"),
-            Edit(
-                B + "replication.fetcher",
-                "while partition.end > partition.memo.epochs[0][1]:",
-                "while partition.end > partition.start:",
-            ),
-            Edit(
-                B + "replication.fetcher",
-                "                return max(end, 0)",
-                "                return max(end, partition.start)",
-            ),
-            Edit(B + "replication.fetcher", "                return 0\n", "                return partition.start\n"),
-        ),
-        pair=True,
-    ),
-    "promotion-cut-short": Plant(
-        (
-            Edit(
-                B + "follower", "        await self._loop.run_in_executor(None, self.replica.begin, epoch)  # 4\n", ""
-            ),
-            Edit(
-                B + "follower",
-                '        await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 3\n',
-                "        await self._loop.run_in_executor(None, self.replica.begin, epoch)\n"
-                '        await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 3\n',
-            ),
-        ),
-        pair=True,
-    ),
-    "promotion-unfinished": one(
-        "core", "            begin_epoch([*self.topics.partitions(), journal], epoch)\n", "            pass\n"
-    )._replace(pair=True),
-    "high-without-follower": one(
-        "replication.replicas", "            high = min(high, state.end)\n", "            pass\n"
-    )._replace(pair=True),
-    "journal-alone": one(
-        "replication.replicas",
-        'return min(int(self._settings["min.insync.replicas"]), len(self.all())) > 1',
-        "return False",
-    )._replace(pair=True),
-    "copied-not-remembered": one(
-        "replication.replica",
-        'await self.keep([Entry("self", known, self._read)])',
-        "pass",
-    )._replace(pair=True),
+OF_ROOMS = {
+    name: Plant(tuple(Edit(room.PACKAGE + module, old, new) for module, old, new in edits), room.KINDS)
+    for room in ROOMS
+    for name, edits in room.TABLE.items()
 }
-OF_RELAYS = {
-    name: Plant((Edit("waterclock.relay." + module, old, new),), workloads="relay")
-    for name, (module, old, new) in RELAY.items()
+SHOWN_BY: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("epoch-unchecked", "answer-before-markers", "zombie-epoch", "first-marker-only"), ("transactions",)
+    ),
+    **dict.fromkeys(("markers-forgotten", "aborted-unflushed", "aborted-unnamed"), ("transactions", "readers")),
+    **dict.fromkeys(("batch-unchecked", "dedup-four", "sent-again-appended", "snapshot-early"), ("producers",)),
+    "refusal-half-told": ("transactions", "committer"),
 }
-OF_CAPTURES = {
-    name: Plant(tuple(Edit(f"waterclock.{module}", old, new) for module, old, new in edits), workloads="capture")
-    for name, edits in CAPTURE.items()
-}
-PLANTS = USUAL | MENDED | OF_RELAYS | OF_CAPTURES
+PLANTS = shown_by(USUAL | MENDED | OF_ROOMS, SHOWN_BY)

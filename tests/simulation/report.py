@@ -46,7 +46,8 @@ def steps(one: Universe) -> int:
 def _sizes(plan: Plan) -> list[str]:
     usual = knobs.defaults(plan.pair)
     given = {**plan.knobs, **{name: value for name, value in plan.settings.items() if usual.get(name) != value}}
-    return [f"{name} {value}" for name, value in given.items()]
+    words = {name: getattr(plan, name) for name, word in knobs.USUAL.items() if getattr(plan, name) != word}
+    return [f"{name} {value}" for name, value in {**given, **words}.items()]
 
 
 def _fault(one: Universe, struck: faults.Struck) -> str:

@@ -2,7 +2,7 @@
 
 1. What came after the problem goes: the seconds behind it, and the faults.
 2. Faults are left out, half of them, a quarter, one by one; then workloads, then clients.
-3. Knobs and settings become the product's own, all or one by one; those go that only a workload wanted which is gone.
+3. Knobs, settings, values and speeds become the usual ones; settings go that a workload wanted which is gone.
 And again, until nothing more can go.
 
 Rule 1: what is left has the same kind of problem. It need not be the same event: where something is left out, all that
@@ -92,6 +92,9 @@ def fewer_clients(plan: Plan, fails: Fails) -> Plan:
 def usual_sizes(plan: Plan, fails: Fails) -> Plan:
     """As few knobs and settings as may be that are not the product's own."""
     usual = knobs.defaults(plan.pair)
+    for name, word in knobs.USUAL.items():
+        if getattr(plan, name) != word and (found := fails(plan.but(**{name: word}))):
+            plan = found
     if plan.knobs and (found := fails(plan.but(knobs={}))):
         plan = found
     for name in sorted(plan.knobs):

@@ -72,6 +72,25 @@ def test_a_journal_keeps_the_first_operations_and_the_front_or_some_sectors_of_t
     assert all(sector == b"a" * SECTOR for sector in sectors[whole + 1 :])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_system_may_write_back_file_by_file_each_with_its_name_or_not_at_all(seed: int) -> None:
+    scene, names = Scene(seed), [f"/data/file-{number}" for number in range(4)]
+    scene.done(lambda: [put(name, b"x" * SECTOR, at) for at in (0, SECTOR) for name in names])
+    scene.disk.cut_power("files")
+    there = [f"/data/{name}" for name in scene.disk.walk("/data").names]
+    assert {bytes_of(scene.disk, name) for name in there} <= {b"x" * 2 * SECTOR}
+
+
+def test_whole_files_are_lost_beside_others_that_are_kept() -> None:
+    left = set()
+    for seed in range(20):
+        scene = Scene(seed)
+        scene.done(lambda: [put(f"/data/file-{number}", b"x") for number in range(4)])
+        scene.disk.cut_power("files")
+        left.add(len(scene.disk.walk("/data").names))
+    assert len(left) > 2
+
+
 def test_any_of_the_operations_may_be_kept_each_torn_at_a_sector() -> None:
     seen = set()
     for seed in range(60):

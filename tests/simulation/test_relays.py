@@ -37,12 +37,3 @@ def test_a_seed_with_relays_has_one_history() -> None:
 def test_what_is_planted_in_the_relay_is_found(plant: str) -> None:
     found = run("1000", "40", "--plant", plant, "--until-found")
     assert found.returncode == 1, found.stdout
-
-
-@pytest.mark.parametrize(
-    ("seed", "more"), [("3068", []), ("12", ["--pair", "--past-known"])],
-    ids=["a clock that is set", "a start while a follower is promoted"],
-)  # fmt: skip
-def test_a_seed_that_failed_does_not_fail_again(seed: str, more: list[str]) -> None:
-    found = run(seed, *more)
-    assert found.returncode == 0, found.stdout

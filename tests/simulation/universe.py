@@ -24,7 +24,7 @@ from tests.simulation.promises import History
 from waterclock.simulation import install
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
-from waterclock.simulation.world import MS, NS, US, World
+from waterclock.simulation.world import MS, NS, World
 
 BEGINS_S, PEACE_S = 60, 200
 
@@ -44,6 +44,7 @@ class Universe:
     """What a plan says, in one world."""
 
     rng: Random  # of the workload that begins or is verified
+    relays: Any = None  # relay/workload.py
 
     def __init__(self, plan: Plan, trace: IO[str] | None = None) -> None:
         self.plan = plan
@@ -68,6 +69,11 @@ class Universe:
     @property
     def workloads(self) -> list[Workload]:
         return [one for one in WORKLOADS if one.name in self.plan.workloads]
+
+    @property
+    def machines(self) -> list[Any]:
+        """Brokers' and relays'."""
+        return [*self.nodes, *(self.relays.nodes if self.relays is not None else ())]
 
     @property
     def ends_rise(self) -> bool:
@@ -124,10 +130,10 @@ class Universe:
         self.world.log("FAULT", what)
 
     def usual_disk(self) -> None:
-        self.world.fsync_ns = (200 * US, 4 * MS)
+        self.world.fsync_ns = knobs.FLUSHES[self.plan.flushes]
 
     def usual_net(self) -> None:
-        self.network.delay = (20 * US, 2 * MS)
+        self.network.delay = knobs.NETS[self.plan.net]
 
     def _strike(self, fault: Fault) -> None:
         if not self.quiet:
@@ -164,14 +170,15 @@ class Universe:
             await one.begin(self)
         kafka.close()
         self.began_ns = self.world.now
+        self.usual_disk()
+        self.usual_net()
         for fault in self.plan.faults:
             self.world.at(self.world.now + fault.at_ns, self._strike, fault)
 
     def _make_peace(self) -> None:
         self.quiet, self.peace_ns = True, self.world.now
         self.world.log("peace")
-        self.usual_disk()
-        self.usual_net()
+        self.world.fsync_ns, self.network.delay = knobs.FLUSHES["usual"], knobs.NETS["usual"]
         for node in self.nodes:
             node.have_peace()
         self._process("verifier", self._verify)

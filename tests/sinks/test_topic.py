@@ -10,11 +10,12 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType
 from confluent_kafka.admin import ResourceType as Kind
 
@@ -85,6 +86,56 @@ def test_a_topic_that_is_deleted_while_the_pipeline_runs_ends_it_although_the_br
             apply_once(sink, batch(1))
         with pytest.raises(UsageError, match=rf"the topic '{name}' at .* was deleted while the pipeline ran.*--fresh"):
             apply_once(sink, batch(1))
+
+
+def test_what_the_broker_does_not_know_just_now_is_not_taken_for_empty(
+    store: TopicStore, sink: TopicSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # one that has just started may not know its topics yet: nothing was applied, it seemed, and batch 0 stood there twice
+    apply_once(sink, batch(0))
+    sink.rollback()
+    sink._let_go()
+    monkeypatch.setattr(sink._asking(), "ends", lambda places: {})
+    with pytest.raises(SinkLost, match=r"does not know the topic '.*results_batches'"):
+        apply_once(sink, batch(0))
+    monkeypatch.undo()
+    assert apply_once(sink, batch(0)) is False
+    assert everything(store) == of_batches(0)
+
+
+def test_a_first_start_that_was_killed_leaves_nothing_that_keeps_the_next_one_away(store: TopicStore) -> None:
+    # what it had begun was thrown away, and the offsets that were left looked like the records of somebody else, for ever
+    for part in ("", "_dead_letters", "_batches"):
+        store.admin().make(
+            store.named("results") + part, 1, {"cleanup.policy": "compact"} if part == "_batches" else {}
+        )
+    settings = {"bootstrap.servers": store.servers, "transactional.id": f"waterclock-sink-{store.named('results')}"}
+    killed, next_one = Producer(settings), Producer(settings)
+    killed.init_transactions(10)
+    killed.begin_transaction()
+    killed.produce(store.named("results_batches"), b"[]", b"columns")
+    killed.flush(10)
+    next_one.init_transactions(10)  # it begins, so the other's is thrown away, and is killed too
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        assert apply_once(sink, batch(0)) is True
+    assert everything(store) == of_batches(0)
+
+
+def test_of_two_that_begin_at_once_neither_takes_the_others_columns_for_a_strangers_records(
+    store: TopicStore, sink: TopicSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = store.sink()
+    look, looks = other._look, []
+
+    def look_before_the_first_one_has_written() -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            look()
+
+    monkeypatch.setattr(other, "_look", look_before_the_first_one_has_written)
+    with closing(other):
+        assert other.look(SCHEMA) == []
 
 
 def test_who_reads_what_is_not_committed_sees_more(store: TopicStore, sink: TopicSink) -> None:
@@ -170,6 +221,26 @@ def test_a_result_that_is_too_large_is_put_aside_whole_and_the_others_go_on(stor
     assert "bytes are too many for a record of " in letter["reason"]
     assert "x" * 1_048_500 in letter["text"]
     assert sink.totals() == {**COUNTERS, "dead_letters": 1}
+
+
+def test_results_go_in_batches_that_the_topic_takes(store: TopicStore) -> None:
+    # each was small enough, and a hundred of them in one batch of librdkafka's were not: refused at every start
+    store.admin().make(store.named("results"), 1, {"max.message.bytes": "20000"})
+    rows = [{**row, "source_id": token_hex(200)} for row in results(0, 500).to_pylist()]
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        assert apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=SCHEMA))) is True
+    assert [row["source_id"] for _, row in store.records()] == [row["source_id"] for row in rows]
+
+
+def test_what_a_segment_does_not_take_is_put_aside(store: TopicStore) -> None:
+    store.admin().make(store.named("results"), 1, {"segment.bytes": "1048576", "max.message.bytes": "3000000"})
+    rows = results(0, 100).to_pylist()
+    rows[1]["event"]["case"] = token_hex(600_000)
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        assert apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=SCHEMA))) is True
+    assert [row["event_n"] for _, row in store.records()] == [0, *range(2, 100)]
 
 
 # Topics

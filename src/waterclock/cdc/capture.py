@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Fenced, Publisher
+from waterclock.cdc.produce import NameLost, Publisher
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
@@ -93,14 +93,15 @@ class Capture:
             before = self._statistics.commits
             try:
                 self._pass(end)
-            except (ConnectionLost, EnvironmentMissing, Fenced) as error:
+            except (ConnectionLost, EnvironmentMissing, NameLost) as raised:
                 if not self._began:
                     raise
+                error = ConnectionLost(_LATE) if isinstance(raised, NameLost) else raised
                 if self._statistics.commits > before:
                     backoff.succeeded()
                 if backoff.attempts == len(_PAUSES_S):
-                    raise error if isinstance(error, Fenced) else ConnectionLost(str(error)) from None
-                self._lost(ConnectionLost(_LATE) if isinstance(error, Fenced) else error)
+                    raise ConnectionLost(str(error)) from None
+                self._lost(error)
             except Unreadable as error:
                 if self._undelivered is None:
                     raise
@@ -134,7 +135,7 @@ class Capture:
                     raise
             finally:
                 source.close()
-        except Fenced:
+        except NameLost:
             self._fenced = publisher
             raise
         finally:

@@ -221,7 +221,7 @@ def _records(consumer: library.Consumer, patience_s: float) -> Iterator[bytes]:
             raise KafkaException(message.error())
 
 
-class Fenced(UsageError):
+class NameLost(UsageError):
     """Kafka takes no more of this process. Rule 7: it may go on if `Publisher.refuse_if_overtaken` does not say no."""
 
 
@@ -306,7 +306,7 @@ def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
             "the topic's max.message.bytes higher, and start again: nothing was left out."
         )
     if meaning is Meaning.FENCED:
-        return Fenced(_overtaken(name))
+        return NameLost(_overtaken(name))
     return ConnectionLost(f"Kafka did not take the changes: {words_of(error)}.")
 
 

@@ -73,7 +73,7 @@ class Engine:
                 self.counters.heartbeats += 1
                 continue
             self.counters.events += 1
-            if self._duplicates is not None and self._duplicates.seen(key, event.id, event.time):
+            if self._duplicates is not None and self._duplicates.seen(key, event.id, event.time, self.watermark):
                 self.duplicate()
             elif event.time >= self.watermark:
                 self._order.accept(key, event)
@@ -243,7 +243,7 @@ class Engine:
 # Duplicates ----------------------------------------------------------------------------------------------------
 
 
-_GENERATIONS = 8  # an id outlives its horizon by at most an eighth of it, while its key is awake
+_GENERATIONS = 8  # an id is kept for an eighth of its horizon longer at most, while its key is awake
 
 
 class Duplicates:
@@ -256,13 +256,14 @@ class Duplicates:
         self._keys_of: dict[int, set[Key]] = {}
         self._forget_at: int | None = None
 
-    def seen(self, key: Key, event_id: str, time_us: int) -> bool:
-        """True for a duplicate; otherwise the id is remembered."""
+    def seen(self, key: Key, event_id: str, time_us: int, watermark: int) -> bool:
+        """True for a duplicate; otherwise the id is remembered. One that is past its horizon at `watermark` counts as
+        forgotten, whether its generation has gone or not."""
         ids = self._seen.get(key)
         if ids is None:
             ids = self._seen[key] = {}
         first = ids.get(event_id)
-        if first is not None and time_us <= first + self._within_us:
+        if first is not None and max(time_us, watermark) <= first + self._within_us:
             return True
         ids[event_id] = time_us
         self._remember(key, time_us // self._width_us)

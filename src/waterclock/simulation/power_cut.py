@@ -4,19 +4,20 @@
     all         everything had reached the disk
     prefix      as a journal does: the first so many of all operations of the disk, the last of them torn
     any         any of the operations, in their order, each write torn at a sector: what POSIX allows
+    files       all that was done to a file and to its name, or nothing of it: the system writes back file by file
 
 Rule 1: a write that is torn leaves some of its sectors, or its front; its length may be there without its bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
 from waterclock.simulation.nodes import SECTOR, File, Names, Node, Op, Resize, Write, set_name, set_size
 
-MODES: Final = ("nothing", "all", "prefix", "prefix", "any", "any")
+MODES: Final = ("nothing", "all", "prefix", "prefix", "any", "any", "files", "files")
 SHARES: Final = (0.2, 0.5, 0.8, 0.95)
 
 
@@ -38,7 +39,7 @@ def power_cut(nodes: Iterable[Node], rng: Random, mode: str | None = None) -> Po
     order = sorted(ops)
     for number in reversed(order):
         _undo(*ops[number])
-    kept = _kept(order, mode, rng)
+    kept = _files_kept(ops, order, rng) if mode == "files" else _kept(order, mode, rng)
     for number in kept:
         torn = (mode == "any" and rng.random() < 0.3) or (mode == "prefix" and number == kept[-1])
         _redo(*ops[number], rng if torn else None)
@@ -52,6 +53,20 @@ def _kept(order: list[int], mode: str, rng: Random) -> list[int]:
         return order[: rng.randrange(len(order) + 1)]
     share = rng.choice(SHARES)
     return [number for number in order if rng.random() < share]
+
+
+def _files_kept(ops: Mapping[int, tuple[Node, Op]], order: list[int], rng: Random) -> list[int]:
+    kept: dict[int, bool] = {}
+    share, found = rng.choice(SHARES), []
+    for number in order:
+        node, op = ops[number]
+        named = next((after or before for _, _, before, after in op.changes), None) if isinstance(op, Names) else None
+        file = (named or node).number
+        if file not in kept:
+            kept[file] = rng.random() < share
+        if kept[file]:
+            found.append(number)
+    return found
 
 
 def _undo(node: Node, op: Op) -> None:

@@ -57,6 +57,7 @@ class Database:
         self._burst = rng.choice((1, 1, 4))
 
     def begin(self) -> None:
+        self._began_ns = self.world.now
         for _ in range(self.rng.choice((0, 3))):
             self._commit()
         self.world.at(self.world.now + 1, self._work)
@@ -69,7 +70,7 @@ class Database:
         """Clients of the database commit something, now and then much at once."""
         if self.universe.quiet:
             return
-        if self.is_up:
+        if self.is_up and self._value < 100 + 25 * (self.world.now - self._began_ns) // NS:  # what slow networks carry
             for _ in range(self.rng.randrange(self._burst) + 1):
                 self._commit()
         self.world.at(self.world.now + self.rng.randrange(self._pause_ns) + MS, self._work)

@@ -85,7 +85,8 @@ class Steps(Publisher):
 
     def __init__(self, process: CaptureProcess, target: Target) -> None:
         self._process, self._promises = process, process.node.promises
-        super().__init__(target, NAME, clock=Clock(process))
+        self._storing: Position | None = None
+        super().__init__(target, NAME, {"batch.size": process.node.batch_bytes}, Clock(process))
         self._promises.began(process, self.stored)
 
     def fence(self) -> None:
@@ -107,7 +108,8 @@ class Steps(Publisher):
         self._process.step("finish")
         asked_ns = world().now
         super().finish()
-        self._promises.committed(self._process, self._storing, asked_ns)
+        if self._storing is not None:
+            self._promises.committed(self._process, self._storing, asked_ns)
         self._process.step("finished")
 
 
@@ -122,6 +124,7 @@ class CaptureNode:
         self.once, self.begin, self.target = once, begin, target
         self.rng = self.world.stream(f"node {name}")
         self.process: CaptureProcess | None = None
+        self.batch_bytes = self.rng.choice((500, 10_000))  # no more than the smallest segment takes
         self.starts = 0
         self.is_wanted = True
 

@@ -9,7 +9,8 @@ SENDS, KEPT = (
     "self.__dict__.setdefault('_kept', [])",
 )
 STORED = "            position = publisher.stored or"
-CAPTURE: dict[str, tuple[tuple[str, str, str], ...]] = {
+PACKAGE, KINDS = "waterclock.", ("capture",)
+TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "capture-position-apart": ((
         KAFKA, BOTH, f"        if self._producer.is_open:\n            self.finish()\n{BOTH}"),),
     "capture-position-first": (
@@ -22,9 +23,8 @@ CAPTURE: dict[str, tuple[tuple[str, str, str], ...]] = {
         (KAFKA, "        self.fence()\n        self.stored = last_position(settings, self._state_topic)  # 2\n",
             "        self.stored = last_position(settings, self._state_topic)\n        self.fence()\n"),
     ),
-    "capture-epoch-unchecked": ((
-        "broker.transactions.record",
-        "    if record.epoch != producer.epoch and not again:\n        return Error.PRODUCER_FENCED\n", ""),),
+    "capture-id-of-its-own": ((
+        KAFKA, 'f"waterclock-cdc-{name}", partial', 'f"waterclock-cdc-{name}-{clock.monotonic_ns()}", partial'),),
     "capture-sent-again": (
         (ENDS, "self._ask(self.producer.commit_transaction, math.inf)",
             "self._ask(self.producer.commit_transaction, 0)"),

@@ -93,7 +93,7 @@ class Promises:
             why = self._unreadable(process, said)
         elif kind == "Forgotten":
             why = "" if self.database.has_forgotten_too_much else "the log has all that Kafka lacks"
-        elif kind == "UsageError":
+        elif kind == "UsageError" or (kind == "NameLost" and not process.has_begun):
             is_last = bool(self._owners) and self._owners[-1][0] is process
             why = "it says no remedy" if OVERTAKEN not in said or "--name" not in said else ""
             why = why or ("nobody has overtaken it" if is_last else "")

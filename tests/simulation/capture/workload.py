@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.simulation import coverage
-from tests.simulation.capture import nodes
+from tests.simulation.capture import marks, nodes
 from tests.simulation.capture.database import Database
 from tests.simulation.capture.nodes import NAME, CaptureNode
 from tests.simulation.capture.promises import Found, Options, Promises
@@ -21,7 +21,8 @@ from waterclock.simulation.world import MS, NS
 
 FAULTS = ("kill", "cut_power", "stop", "freeze", "cut_off", "overtake", "restart", "cut", "fall_silent", "forget")
 PATIENCE_NS = 150 * NS
-MARKS = sorted(coverage.OF_CAPTURES)
+MARKS = sorted(name for of_one in marks.BY_MODULE.values() for name in of_one)
+PAUSES_S = capture._PAUSES_S
 KNOBS = (
     (capture, "LARGEST", (1_000_000, 10, 3)), (capture, "MOST", (20_000, 20, 3)), (capture, "LONGEST_MS", (200, 0, 2_000)),
     (capture, "POSITION_EVERY_MS", (1_000, 100)), (produce, "_FIRST_LOOK", (64, 2)),
@@ -37,6 +38,7 @@ class Captures:
         self.rng = rng = universe.plan.stream("captures")
         for module, name, values in KNOBS:
             setattr(module, name, rng.choice(values))
+        capture._PAUSES_S = universe.plan.stream("captures' pauses").choice((PAUSES_S, (0.05,) * len(PAUSES_S)))
         capture.StopSignal = nodes.Stop
         self.database = Database(universe)
         order, count, letters = rng.choice(("key", "key", "global")), rng.randrange(1, 4), rng.choice(("", "till.dead"))

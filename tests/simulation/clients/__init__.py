@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from tests.simulation.capture import workload as capture
 from tests.simulation.clients import compaction, groups, lives, log, rights, trimming
 from tests.simulation.kafka import Kafka
 from tests.simulation.relay import workload as relay
+from tests.simulation.rules import workload as rules
 
 
 @dataclass(frozen=True)
@@ -37,5 +39,6 @@ WORKLOADS = (
     Workload("rights", 0.15, rights.begin, rights.verify, rights.SETTINGS),
     Workload("groups", 0.25, groups.begin, groups.verify, groups.SETTINGS),
     Workload("capture", 0.1, capture.begin, capture.verify),
+    *([Workload("rules", 0.1, rules.begin, rules.verify)] if find_spec("pyspark") else []),
     Workload("relay", 0.1, relay.begin, relay.verify),  # the last one: the date jumps
 )

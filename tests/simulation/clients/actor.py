@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation import coverage
 from tests.simulation.kafka import Gone, Kafka
 from tests.simulation.kafka.codes import RETRIABLE
+from tests.simulation.knobs import PACES, VALUES
 
 if TYPE_CHECKING:
     from tests.simulation.promises import History, Write
@@ -39,12 +41,17 @@ class Actor:
     async def pause(self, least: float = 0.01, most: float = 0.3) -> None:
         await asyncio.sleep(self.rng.uniform(least, most))
 
+    async def between(self, most: float) -> None:
+        """Two pieces of work: who is eager goes on almost at once."""
+        await self.pause(0.0002, most * PACES[self.universe.plan.pace])
+
     def data(self, write: Write) -> tuple[bytes, bytes | None]:
-        size = self.rng.choice((0, 10, 100, 100, 1500, 5000))
+        size = self.rng.choice(VALUES[self.universe.plan.values])
         return (b"k%d" % (write.value % 5), b"%d." % write.value + b"x" * size)
 
     def tell(self, *what: object) -> None:
         self.world.log(self.process.name, *what)
+        coverage.passed(coverage.TOLD)
 
     async def run(self) -> None:
         while not self.over:

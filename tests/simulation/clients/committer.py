@@ -28,4 +28,4 @@ class Committer(Actor):
             self.kafka.elsewhere(error)
             if not error:
                 history.holds_offset(group, tp, offset, floor)
-        await self.pause(0.001, 0.2)
+        await self.between(0.2)

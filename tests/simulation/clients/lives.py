@@ -54,7 +54,7 @@ class Lives(Actor):
             if self.rng.random() < 0.8:
                 await self.known("delete", self.delete)
                 await self.look()
-        await self.pause(0.001, 0.3)
+        await self.between(0.3)
 
     async def known(self, what: str, deed: Any) -> None:
         """Make or delete it; where the outcome is not known the name is left."""

@@ -57,7 +57,8 @@ async def readers(universe: Any) -> None:
 
 async def committer(universe: Any) -> None:
     await topics(universe)
-    universe.spawn(Committer, "committer")
+    for number in range(universe.rng.choice((1, 1, 2, 3))):  # what one commits goes to the disk with what others do
+        universe.spawn(Committer, f"committer-{number}")
 
 
 async def members(universe: Any) -> None:

@@ -38,7 +38,7 @@ class Producer(Actor):
             self.left: dict[Place, list[tuple[list[Write], int, list[KeyAndValue]]]] = {}
         self.fill()
         await self.round()
-        await self.pause(0.001, 0.2)
+        await self.between(0.2)
         return None
 
     def fill(self) -> None:

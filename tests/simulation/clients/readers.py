@@ -46,7 +46,7 @@ class Reader(Actor):
                 self.history.told_end(tp, "high", one.high, floors[tp, "high"])
                 self.history.told_end(tp, "stable", one.stable, floors[tp, "stable"])
             self.take(self.sessions[tp], one)
-        await self.pause(0.001, 0.1)
+        await self.between(0.1)
 
     async def fetch(self, wants: list[tuple[Place, int, int]], wait_ms: int, most: int) -> dict[Place, Fetched]:
         session = self.incremental

@@ -50,7 +50,7 @@ class Guard(Actor):
         self.rights.denied[name] = denied
         for kafka in (self.kafka, self.other):
             judge(name, denied, await produced(kafka, (name, 0)), self.world.problem)
-        await self.pause(0.001, 0.3)
+        await self.between(0.3)
         return None
 
     async def run(self) -> None:

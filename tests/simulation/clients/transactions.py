@@ -55,7 +55,7 @@ class Transactions(Actor):
         commits = self.rng.random() < 0.75
         if not await self.whole(txn, lambda: self.filled_and_ended(txn, commits)):
             await self.pause()
-        await self.pause(0.001, 0.2)
+        await self.between(0.2)
 
     async def whole(self, txn: Txn, pass_through: Callable[[], Awaitable[bool]]) -> bool:
         """Go through a transaction; where it comes to nothing, the next one has a new owner."""

@@ -65,4 +65,12 @@ class Transformer(Transactions):
                 if write.offset is not None:
                     self.history.at_least(OUTPUT, "stable", write.offset + 1)
         self.history.told_offset("transform", INPUT, after)
+        if self.universe.ends_rise and self.rng.random() < 0.4:
+            await self.look(self.history.highs.get((OUTPUT, "stable"), 0))
         return True
+
+    async def look(self, floor: int) -> None:
+        """A reader that asks after the answer finds the records, whoever else is slow."""
+        error, end = await self.kafka.end_offset(OUTPUT, True)
+        if not error:
+            self.history.told_end(OUTPUT, "stable", end, floor)

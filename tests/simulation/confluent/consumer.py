@@ -11,9 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tests.simulation.confluent.admin import listed
 from tests.simulation.confluent.group import Membership
@@ -66,6 +67,9 @@ class Consumer:
     def incremental_unassign(self, places: Iterable[TopicPartition]) -> None:
         for one in places:
             self._places.pop((one.topic, one.partition), None)
+
+    def unassign(self) -> None:
+        self._places.clear()
 
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*place) for place in self._places]
@@ -206,10 +210,10 @@ class Consumer:
     def list_topics(self, topic: str | None = None, timeout: float = -1.0) -> Any:
         return listed(self._process, self._asking, topic, timeout)
 
-    def offsets_for_times(self, places: Sequence[TopicPartition], timeout: float = -1.0) -> list[TopicPartition]:
+    def offsets_for_times(self, places: Sequence[TopicPartition], timeout: float = -1.0) -> list[Any]:
         return [self._offset(one.topic, one.partition, one.offset, timeout) for one in places]
 
-    def _offset(self, topic: str, number: int, when: int, timeout_s: float) -> TopicPartition:
+    def _offset(self, topic: str, number: int, when: int, timeout_s: float) -> Any:
         future = begun(self._process, offset_of(self._asking, (topic, number), when, self._is_committed))
         try:
             code, offset = future.result(timeout_s)
@@ -217,20 +221,16 @@ class Consumer:
             raise raised(KafkaError._TRANSPORT, retriable=True) from None
         if code in AWAY:
             raise raised(KafkaError._TIMED_OUT, retriable=True)
-        made = TopicPartition(topic, number, offset)
-        if code:
-            made.error = error(code)
-        return made
+        if code:  # only librdkafka's own code gives a place its error
+            return SimpleNamespace(topic=topic, partition=number, offset=offset, error=error(code))
+        return TopicPartition(topic, number, offset)
 
     def get_watermark_offsets(
         self, one: TopicPartition, timeout: float = -1.0, cached: bool = False
     ) -> tuple[int, int]:
         if not cached:
-            low, high = (self._offset(one.topic, one.partition, when, timeout) for when in (-2, -1))
-            for found in (low, high):
-                if found.error is not None:
-                    raise KafkaException(found.error)
-            return low.offset, high.offset
+            low, high = (self._offset(one.topic, one.partition, when, timeout).offset for when in (-2, -1))
+            return low, high
         position = self._places.get((one.topic, one.partition))
         return (-1001, -1001) if position is None else (position.low, position.high)
 

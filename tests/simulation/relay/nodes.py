@@ -63,7 +63,7 @@ class RelayNode:
         self.disk = disk.Disk(name)
         self.rng = self.world.stream(f"node {name}")
         self.process: RelayProcess | None = None
-        self.skew_ms = self.starts = 0
+        self.skew_ms = self.starts = self.explained_ns = 0
 
     @property
     def alive(self) -> bool:
@@ -94,7 +94,8 @@ class RelayNode:
             self.world.log(self.name, "closed")
         except (EnvironmentMissing, OSError) as error:
             self.world.log(self.name, "ends", type(error).__name__, error)
-            if not isinstance(error, EnvironmentMissing) and not self.disk.full and not self.disk.broken_flush:
+            lately = self.world.now < self.explained_ns or self.disk.full or self.disk.broken_flush
+            if not isinstance(error, EnvironmentMissing) and not lately:
                 self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error}")
         except Exception as error:
             self.world.problem("ended", f"{self.name}: {type(error).__name__}: {error} at {_place(error)}")
@@ -105,6 +106,10 @@ class RelayNode:
 
     def _down(self, process: RelayProcess) -> None:
         process.kill()
+        self.goes_down()
+
+    def goes_down(self) -> None:
+        """It is dead, and comes back."""
         self.world.at(self.world.now + self.rng.choice((20 * MS, 300 * MS, 2 * NS, 8 * NS)), self.start)
 
     # Faults
@@ -161,10 +166,15 @@ class RelayNode:
         self.universe.count("relay's disk full")
         self.disk.full = True
         until_ns = self.world.now + self.rng.randrange(NS, 5 * NS)
-        self.promises.no_room(until_ns)
-        self.world.at(until_ns, self._free)
+        self.fills(until_ns)
+        self.world.at(until_ns, self.has_room)
 
-    def _free(self) -> None:
+    def fills(self, until_ns: int) -> None:
+        """Its disk is full, until then at most: what is due is late for it, and an end soon behind is explained."""
+        self.promises.no_room(until_ns)
+        self.explained_ns = until_ns + NS
+
+    def has_room(self) -> None:
         self.disk.full = False
 
     def break_flush(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TURN, OWNER, START = "owner.turn", "owner.owner", "owner.take_over"
 RESULT = "            ended.result()\n"
-RELAY: dict[str, tuple[str, str, str]] = {
+PACKAGE, KINDS = "waterclock.relay.", ("relay",)
+_EDITS: dict[str, tuple[str, str, str]] = {
     "relay-settled-forgotten": (
         TURN, '(State.DELIVERED, self._rows["origin"]), *', '(State.DELIVERED, self._rows["origin"][:0]), *'),
     "relay-fenced-late": (START, "self.ask, self.fence, self.find_ends,", "self.ask, self.find_ends, self.fence,"),
@@ -24,4 +25,5 @@ RELAY: dict[str, tuple[str, str, str]] = {
     "relay-standby-ahead": (
         "standby.follower", "checkpoint_steps(self.position,", "checkpoint_steps(self.position + 1,"),
 }  # fmt: skip
+TABLE = {name: (edit,) for name, edit in _EDITS.items()}
 """(module of the relay, text that is there once, what stands there instead)."""

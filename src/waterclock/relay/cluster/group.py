@@ -36,6 +36,11 @@ SESSION_MS: Final = 6_000
 HEARTBEAT_MS: Final = 300  # who lives hears so soon that another is gone, and that something is to be given back
 LEAVING_POLLS: Final = 100  # two seconds
 CLOSING_S: Final = 10.0
+_SILENT: Final = {  # unless the user sets it: a connection that has died without a word is given up in ten seconds, not in
+    # a minute; an answer is so small that a slow link carries it in this time
+    "socket.timeout.ms": 10_000,
+    "fetch.max.bytes": 8 << 20,
+}
 _CONSUMER: Final = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -145,7 +150,7 @@ def join(
 ) -> library.Consumer:
     """A consumer of the topic, in the group; `name`: a static member's."""
     member = {} if name is None else {"group.instance.id": name}
-    consumer = library.Consumer({**settings, **_CONSUMER, **member, "group.id": group})
+    consumer = library.Consumer({**_SILENT, **settings, **_CONSUMER, **member, "group.id": group})
     consumer.subscribe([topic], on_assign=on_given, on_revoke=on_taken, on_lost=on_taken)
     return consumer
 

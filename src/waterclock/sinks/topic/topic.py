@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError, WaterclockError
+from waterclock.kafka import Offsets
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client, Remedies, committed
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
 
 _ALL: Final = -1  # partitions: as many as the broker gives a new topic
 _LIMIT: Final = "max.message.bytes"
+_BATCH: Final = "batch.size"
+_USUAL_BATCH: Final = 1_000_000  # librdkafka's own
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 # the end of a topic's name -> whether it has one partition only, and its settings if it is made
 _PARTS: Final[Mapping[str, tuple[bool, Mapping[str, str]]]] = {
@@ -110,7 +113,7 @@ class TopicSink:
             if self._name(part) not in there:
                 admin.make(self._name(part), 1 if is_one else self._partitions, settings)
         self._ids = {self._name(part): admin.topic_id(self._name(part)) for part in _PARTS}
-        self._limits = {part: int(admin.settings(self._name(part))[_LIMIT]) for part in ("", DEAD_LETTERS)}
+        self._limits = {part: _largest(admin.settings(self._name(part))) for part in _PARTS}
         self._look()
         if self._marks.columns is None:
             self._begin_anew()
@@ -129,8 +132,9 @@ class TopicSink:
         sink wrote to stay: who made them wants them."""
         admin = Admin(self._settings)
         there = admin.topics()
-        if not self._is_ours(there):
-            if others := self._of_others(there):
+        is_ours, others = self._whose(there)
+        if not is_ours:
+            if others:
                 raise UsageError(f"{self._place(others[0])} is none that waterclock wrote to, so it is not removed")
             return
         self._let_go()
@@ -217,7 +221,8 @@ class TopicSink:
 
     def _faults(self, admin: Admin, there: Mapping[str, int], wanted: Columns) -> Iterator[str]:
         """What is wrong with what is there."""
-        if self._is_ours(there):
+        is_ours, others = self._whose(there)
+        if is_ours:
             for part in (part for part in _PARTS if self._name(part) not in there):
                 yield (
                     f"{self._place(part)} is gone, and {self._name(BATCHES)!r} says that it was written to. Make it again, "
@@ -226,13 +231,21 @@ class TopicSink:
             assert self._marks.columns is not None, "that is how ours are known"
             yield from unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic")
         else:
-            for part in self._of_others(there):
+            for part in others:
                 yield (
                     f"{self._place(part)} holds records, and no sink of waterclock wrote to it: it is left alone. Name "
                     "another topic in [sink]."
                 )
         if self._name(BATCHES) in there:
             yield from sentences_of(partial(self._refuse_forgetful, admin.settings(self._name(BATCHES))))
+
+    def _whose(self, there: Mapping[str, int]) -> tuple[bool, list[str]]:
+        """Whether the topics are ours; and of those that are not, the parts that hold something."""
+        if self._is_ours(there):
+            return True, []
+        others = self._of_others(there)
+        # a sink that began meanwhile has written its columns before all else
+        return (True, []) if others and self._is_ours(there) else (False, others)
 
     def _is_ours(self, there: Mapping[str, int]) -> bool:
         """Whether a sink wrote to these topics; the columns are what it writes first."""
@@ -243,12 +256,21 @@ class TopicSink:
         return self._marks.columns is not None
 
     def _of_others(self, there: Mapping[str, int]) -> list[str]:
-        """Of topics that are not ours, those that hold something."""
+        """Of topics that are not ours, those that hold a record. Offsets alone do not tell: what a sink began that was
+        killed at its first start is thrown away, and leaves nothing but them."""
         client = self._asking()
         partitions = {
             part: [(name, n) for n in range(there.get(name, 0))] for part in _PARTS if (name := self._name(part))
         }
-        return [part for part, some in partitions.items() if client.starts(some) != client.ends(some)]
+        return [part for part, some in partitions.items() if self._hold(client.starts(some), client.ends(some))]
+
+    def _hold(self, starts: Offsets, ends: Offsets) -> bool:
+        """Whether a committed record stands between offsets of partitions."""
+        return any(
+            True
+            for place in sorted(starts.keys() & ends.keys())
+            for _ in committed(self._reading, place, starts[place], ends[place], self._clock)
+        )
 
     def _refuse_made_anew(self) -> None:
         admin = Admin(self._settings)
@@ -280,7 +302,11 @@ class TopicSink:
     def _look(self) -> None:
         """Step 2."""
         name, marks = self._name(BATCHES), self._marks
-        end = self._asking().ends([(name, 0)]).get((name, 0), 0)
+        end = self._asking().ends([(name, 0)]).get((name, 0))
+        if end is None and self._ids:
+            # such as one that has just started: what it does not know of is not empty
+            raise SinkLost(f"the broker that answers at {self._servers} does not know the topic {name!r}")
+        end = end or 0
         for message in committed(self._reading, (name, 0), marks.position, end, self._clock):
             marks.take(message.key(), message.value(), f"{name}-0-{message.offset()}")
         marks.position = max(marks.position, end)
@@ -290,10 +316,21 @@ class TopicSink:
         self._let_go()
         self._refuse_made_anew()
         name = f"waterclock-sink-{self._topic}"
-        producer = TransactionalProducer({**self._settings, **_TRANSACTION}, name, self._error_of)
+        sending = {**self._settings, **_TRANSACTION, **self._batches_that_fit()}
+        producer = TransactionalProducer(sending, name, self._error_of)
         producer.fence()
-        self._producer, self._marks = producer, Marks()
-        self._look()
+        self._marks = Marks()
+        try:
+            self._look()
+        except BaseException:
+            producer.close()
+            raise
+        self._producer = producer  # only now: who has one does not look again
+
+    def _batches_that_fit(self) -> dict[str, int]:
+        """Kafka's limits are those of a batch, and librdkafka fills one up to what it is told, whatever a topic takes."""
+        given = int(self._settings.get(_BATCH, _USUAL_BATCH))
+        return {_BATCH: max(1, min(given, *self._limits.values()) - _AROUND)} if self._limits else {}
 
     def _fenced(self) -> TransactionalProducer:
         assert self._producer is not None, "begin comes first"
@@ -345,6 +382,11 @@ class TopicSink:
                 f"{name} --add-config {_LIMIT}={2 * len(value)}"
             )
         producer.send(name, value)
+
+
+def _largest(settings: Mapping[str, str]) -> int:
+    """How many bytes a batch of records may have, or a record alone: a segment takes none that is larger than it."""
+    return min(int(settings[_LIMIT]), int(settings.get("segment.bytes", settings[_LIMIT])))
 
 
 def _columns(results: pa.Schema) -> Columns:

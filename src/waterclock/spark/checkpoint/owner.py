@@ -81,8 +81,10 @@ class Lease:
             holder = {**self._mine, "lineage": lineage}
             if not self._file(last + 1).create_new(_encoded(holder)):  # 2
                 raise self._refused(_read(self._file(last + 1)))
-            self._epoch, self._ended = Epoch(lineage, last + 1), Event()
-            self._renewing = Thread(target=self._renew, args=(holder,), name="lease of the checkpoint", daemon=True)
+            epoch = self._epoch = Epoch(lineage, last + 1)
+            ended = self._ended = Event()
+            renew = (epoch, ended, holder)  # its own: it may begin when the lease is let go again
+            self._renewing = Thread(target=self._renew, args=renew, name="lease of the checkpoint", daemon=True)
             self._renewing.start()  # 3
             with suppress(WaterclockError, OSError):  # the next one forgets them
                 self._forget_before(last)
@@ -140,10 +142,9 @@ class Lease:
             "wait for its end, or stop it. Two at once would write over each other's state"
         )
 
-    def _renew(self, holder: Mapping[str, Any]) -> None:
-        epoch, beat = self._epoch, 0
-        assert epoch is not None
-        while not self._ended.wait(RENEW_S):
+    def _renew(self, epoch: Epoch, ended: Event, holder: Mapping[str, Any]) -> None:
+        beat = 0
+        while not ended.wait(RENEW_S):
             beat += 1
             try:
                 if self._largest() > epoch.number:

@@ -1,7 +1,7 @@
 /* Ids seen for each key: waterclock/rules/engine.py over texts.
  *
- * Rule 1: an id is forgotten with its generation, an eighth of the horizon. One that came in this very step is not: the
- *         plain engine forgets when the watermark moves, which is before and after the events of a step.
+ * Rule 1: an id counts as forgotten once the watermark is past its horizon. It goes with its generation, an eighth of the
+ *         horizon; whether it has gone shows in what is stored, and nowhere else.
  */
 #ifndef WATERCLOCK_SEEN_H
 #define WATERCLOCK_SEEN_H
@@ -17,7 +17,6 @@ class Seen {
         uint32_t key, hash;
         int64_t time;
         int32_t next; /* of the same key; -1 behind the last */
-        bool is_of_this_step;
     };
     std::vector<Id> all;
 
@@ -27,21 +26,19 @@ class Seen {
     bool seen(uint32_t key, View id, int64_t time) {
         size_t at = place(key, id);
         if (!table[at]) {
-            put(at, key, id, time, true);
+            put(at, key, id, time);
             return false;
         }
         Id &known = all[table[at] - 1];
-        bool is_known = known.is_of_this_step || !is_gone(known);
-        if (is_known && time <= plus(known.time, within))
+        if (std::max(time, core.watermark) <= plus(known.time, within))
             return true;
         known.time = time;
-        known.is_of_this_step = true;
         return false;
     }
     void wake(uint32_t key, View id, int64_t time) {
         size_t at = place(key, id);
         if (!table[at])
-            put(at, key, id, time, false);
+            put(at, key, id, time);
     }
     bool is_gone(const Id &one) const {
         return floored(one.time) <= floored(plus(core.watermark, -within)) - 1;
@@ -66,8 +63,8 @@ class Seen {
         }
         return at;
     }
-    void put(size_t at, uint32_t key, View id, int64_t time, bool is_of_this_step) {
-        all.push_back(Id{id, key, hash(key, id), time, -1, is_of_this_step});
+    void put(size_t at, uint32_t key, View id, int64_t time) {
+        all.push_back(Id{id, key, hash(key, id), time, -1});
         table[at] = uint32_t(all.size());
         More &more = core.more(key);
         int32_t made = int32_t(all.size()) - 1;

@@ -1,0 +1,40 @@
+"""The kinds of universes: what of a plan each kind has, beside what the seed draws.
+
+    one       one broker                              damaged   one broker, whose files are damaged in the end
+    pair      a leader and its follower               relay     one broker, and relays on it
+    mixed     one broker, clients of one transactional id by both protocols
+    capture   one broker, and captures of a database         rules     one broker, and pipelines on it
+
+Rule 1: where several kinds are named a seed has one of them, by turns: a seed and its kind repeat a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.simulation import damaged, plan
+from tests.simulation.plan import Plan
+
+KINDS: dict[str, dict[str, Any]] = {
+    "one": {},
+    "mixed": {"mixed": True},
+    "pair": {"pair": True, "past_known": True},
+    "damaged": {"damaged": True},
+    "relay": {"workloads": ("relay",)},
+    "capture": {"workloads": ("capture",)},
+    "rules": {"workloads": ("rules",)},
+}
+
+
+def of(seed: int, kinds: Sequence[str]) -> str:
+    """The one that the seed has."""
+    return kinds[seed % len(kinds)]
+
+
+def draw(seed: int, kind: str, seconds: float = 0, faults: Sequence[str] = (), workloads: Sequence[str] = ()) -> Plan:
+    """A universe of the kind; `seconds`: 0 for as many as the seed says."""
+    words = dict(KINDS[kind])
+    is_damaged = words.pop("damaged", False)
+    drawn = plan.draw(seed, seconds=seconds, kinds=faults, **{"workloads": tuple(workloads), **words})
+    return damaged.plan_of(drawn) if is_damaged else drawn

@@ -1,0 +1,82 @@
+"""The sinks of a simulated pipeline: the product's own, with a point between any two of a batch's numbered steps where the
+process may die, stand still, or let the others go on.
+
+    topic     on the simulated broker
+    sqlite    a real file. That what was committed stays, and the rest is rolled back, is taken from SQLite as it is: who
+              is killed loses its connection. Another one's lock is waited for in virtual time
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from waterclock.simulation.world import MS, NS, US, world
+from waterclock.sinks import SQLiteSink, TopicSink
+
+RESULTS = "rule-results"
+WAIT_S = 30  # as sqlite.py says, where time is real
+
+
+def made(kind: str, path: Path, partitions: int) -> Any:
+    """A sink for a run, and how its machine forgets it."""
+    if kind == "topic":
+        return Stepped(TopicSink("simulated:9092", RESULTS, partitions=partitions), lambda: None, lambda: None)
+    sink: Any = SQLiteSink(path)
+    return Stepped(sink, lambda: _until_free(sink), sink.db.db.close)
+
+
+def _until_free(sink: Any) -> None:
+    """Wait for whoever writes to the file."""
+    until, here = world().now + WAIT_S * NS, world()
+    while True:
+        try:
+            sink.db.begin("", may_be_taken_over=True)
+        except sqlite3.OperationalError:
+            if here.now >= until:
+                raise
+            here.sleep(20 * MS)
+        else:
+            return sink.db.rollback()
+
+
+class Stepped:
+    """A sink of which each verb is a system call or two."""
+
+    def __init__(self, sink: Any, until_free: Callable[[], None], die: Callable[[], None]) -> None:
+        self._sink, self._until_free, self.die = sink, until_free, die
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+    def open(self, results: Any) -> None:
+        self._until_free()
+        self._sink.open(results)
+
+    def fence(self, epoch: Any) -> None:
+        world().breathe("opened", 0.5, 10 * US, 20 * MS)
+        self._until_free()
+        self._sink.fence(epoch)
+        world().breathe("fenced", 0.5, 10 * US, 20 * MS)
+
+    def begin(self) -> None:
+        world().breathe("taken", 0.5, 10 * US, 20 * MS)
+        self._until_free()
+        self._sink.begin()
+        world().breathe("begun", 0.5, 10 * US, 20 * MS)
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        found = self._sink.is_applied(query_id, batch_id)
+        world().breathe("looked", 0.5, 10 * US, 20 * MS)
+        return bool(found)
+
+    def write(self, batch: Any) -> Any:
+        written = self._sink.write(batch)
+        world().breathe("written", 0.5, 10 * US, 20 * MS)
+        return written
+
+    def commit(self) -> None:
+        self._sink.commit()
+        world().breathe("committed", 0.5, 10 * US, 20 * MS)

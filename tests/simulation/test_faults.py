@@ -1,0 +1,40 @@
+"""Faults placed where they matter: as a client hears its answer, at a mark, on a disk that has room now and then."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("greenlet")
+
+from tests.simulation import plan
+
+ROOT = Path(__file__).parents[2]
+
+
+def faults_of(kinds: str, *more: str) -> dict[str, int]:
+    """What befell three universes without any problem."""
+    words = ("1", "3", "--seconds", "2", "--faults", kinds, *more)
+    command = [sys.executable, "-m", "tests.simulation", *words]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    faults: dict[str, int] = json.loads(told.stdout.splitlines()[-1])["faults"]
+    return faults
+
+
+def test_power_goes_as_a_client_hears_its_answer() -> None:
+    assert faults_of("cut_when_told", "--workloads", "producers,committer").keys() == {"power cut"}
+
+
+def test_a_disk_has_room_now_and_then_and_nothing_is_lost() -> None:
+    assert faults_of("flicker", "--workloads", "producers,committer")["flickering disk"] >= 3
+
+
+def test_a_fault_that_waits_for_a_mark_meets_a_relay_too(tmp_path: Path) -> None:
+    waiting = tuple(plan.Fault(number, 0, "kill_at", "a turn is applied") for number in range(1, 5))
+    plan.draw(1, seconds=3, workloads=("relay",)).but(faults=waiting).save(tmp_path / "plan.json")
+    assert faults_of("", "--plan", str(tmp_path / "plan.json"))["kill"] >= 1

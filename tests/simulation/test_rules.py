@@ -1,0 +1,53 @@
+"""A pipeline under the simulation keeps its promises, a seed has one history, and the checker notices what is planted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("confluent_kafka")
+pytest.importorskip("greenlet")
+
+PAIR = ["--pair", "--past-known"]
+
+
+def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.simulation", *arguments, "--workloads", "rules"]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.parametrize("more", [[], PAIR], ids=["one broker", "a pair"])
+def test_what_rules_make_of_a_topic_is_in_every_sink_once_in_order_and_on_time(more: list[str]) -> None:
+    found = run("1", "8", *more)
+    assert found.returncode == 0, found.stdout
+
+
+def test_a_seed_with_rules_has_one_history_alone_and_among_others() -> None:
+    first, second = (run("10", "3", "--hash", hash_seed=one).stdout for one in ("1", "2"))
+    alone = run("12", "1", "--hash").stdout
+    hashes = [[line for line in told.splitlines() if line.startswith("hash")] for told in (first, second, alone)]
+    assert hashes[0] == hashes[1]
+    assert hashes[0][2:] == hashes[2]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    ["rules-applied-unseen", "rules-watermark-early", "rules-mark-in-another-transaction", "rules-aborted-read"],
+)
+def test_what_is_planted_in_a_pipeline_is_found(plant: str) -> None:
+    found = run("1000", "40", "--plant", plant, "--until-found")
+    assert found.returncode == 1, found.stdout
+
+
+@pytest.mark.parametrize(
+    ("seed", "more"), [("100", []), ("1002", PAIR), ("1030", PAIR)],
+    ids=["results that are too large together", "late events that come twice", "two that begin at once"],
+)  # fmt: skip
+def test_a_seed_that_failed_does_not_fail_again(seed: str, more: list[str]) -> None:
+    found = run(seed, "--seconds", "0", *more)
+    assert found.returncode == 0, found.stdout
