@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import groupby
 
 from tests.simulation import faults, knobs, universe
 from tests.simulation.plan import Plan
@@ -28,7 +29,8 @@ def of(plan: Plan, path: str, plant: str | None = None) -> str:
     return "\n".join((
         f"seed {plan.seed}, {'a pair' if plan.pair else 'one broker'}, {plan.seconds} s of faults, workloads "
         f"{', '.join(plan.workloads)}{', without ' + ', '.join(plan.absent) if plan.absent else ''}",
-        f"sizes: {_sizes(plan) or 'the usual'}",
+        f"sizes: {', '.join(_sizes(plan)) or 'the usual'}",
+        f"steps: {steps(one)}, of faults, workloads, clients and sizes",
         "broken:", *(f"  {kind}: {story[:240]}" for kind, story in one.world.problems[:3]),
         "faults:", *(_fault(one, struck) for struck in one.struck),
         "asked:", *_asked(one, lines),
@@ -36,11 +38,16 @@ def of(plan: Plan, path: str, plant: str | None = None) -> str:
     ))  # fmt: skip
 
 
-def _sizes(plan: Plan) -> str:
+def steps(one: Universe) -> int:
+    """How much there is to understand."""
+    return len(one.plan.faults) + len(one.plan.workloads) + len(one.working) + len(_sizes(one.plan))
+
+
+def _sizes(plan: Plan) -> list[str]:
     usual = knobs.defaults(plan.pair)
     given = {**plan.knobs, **{name: value for name, value in plan.settings.items() if usual.get(name) != value}}
     words = {name: getattr(plan, name) for name, word in knobs.USUAL.items() if getattr(plan, name) != word}
-    return ", ".join(f"{name} {value}" for name, value in {**given, **words}.items())
+    return [f"{name} {value}" for name, value in {**given, **words}.items()]
 
 
 def _fault(one: Universe, struck: faults.Struck) -> str:
@@ -59,6 +66,8 @@ def _asked(one: Universe, lines: list[str]) -> list[str]:
     names = set(NAMES.findall(one.world.problems[0][1])) or {""}
     told = [line for line in lines if " is up " in line or any(name in line for name in names)]
     told = [line for line in told if " fsync " not in line and " PROBLEM " not in line]
+    alike = groupby(told, lambda line: line.partition(" ")[2])  # asked again and again, and answered alike
+    told = [next(lines) for _, lines in alike]
     return [f"  {_line(one, line)}" for line in told[-MOST:]]
 
 

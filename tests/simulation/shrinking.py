@@ -2,7 +2,7 @@
 
 1. What came after the problem goes: the seconds behind it, and the faults.
 2. Faults are left out, half of them, a quarter, one by one; then workloads, then clients.
-3. Knobs, settings, values and speeds become the usual ones, all or one by one.
+3. Knobs, settings, values and speeds become the usual ones; settings go that a workload wanted which is gone.
 And again, until nothing more can go.
 
 Rule 1: what is left has the same kind of problem. It need not be the same event: where something is left out, all that
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 
 from tests.simulation import knobs, universe
-from tests.simulation.plan import Plan
+from tests.simulation.plan import Plan, settings_of
 from waterclock.simulation.world import NS
 
 SALTS = 6
@@ -100,8 +100,12 @@ def usual_sizes(plan: Plan, fails: Fails) -> Plan:
     for name in sorted(plan.knobs):
         if found := fails(plan.but(knobs={key: size for key, size in plan.knobs.items() if key != name})):
             plan = found
-    for name in sorted(plan.settings):
-        changed = {**plan.settings, name: usual.get(name, plan.settings[name])}
+    needed = settings_of(plan.workloads)
+    for name in sorted(plan.settings.keys() - needed.keys()):
+        changed = {
+            **{key: text for key, text in plan.settings.items() if key != name},
+            **({name: usual[name]} if name in usual else {}),
+        }
         if changed != plan.settings and (found := fails(plan.but(settings=changed))):
             plan = found
     return plan

@@ -60,6 +60,7 @@ def test_a_history_that_fails_is_cut_down_and_told_in_thirty_lines(tmp_path: Pat
     story = found.stdout[found.stdout.index(", workloads") :].splitlines()[:-1]
     plan = json.loads(Path(small).read_text())
     assert len(plan["faults"]) + len(plan["workloads"]) <= 5
+    assert int(re.search(r"^steps: (\d+),", found.stdout, re.MULTILINE)[1]) < 30  # type: ignore[index]
     assert len(story) <= 32
     assert simulated("0", "--plan", small, "--plant", "ahead-unflushed").returncode == 1
     assert simulated("0", "--plan", small).returncode == 0

@@ -1,0 +1,54 @@
+"""The attack deals each seed once, and adds up what its files say."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import pytest
+
+pytest.importorskip("greenlet")
+pytest.importorskip("kio")
+
+from tests.simulation.attack import BLOCK, LONG, SHORT, Sort, deal, sum_of
+
+
+def told(first: int, name: str = "short", **more: Any) -> dict[str, Any]:
+    """What a block's file might say."""
+    figures = {"histories": BLOCK, "cpu_s": 2.5, "virtual_s": 86_400.0, "faults": {"kill": 2}}
+    sort = {"command": "--seconds 1", "seeds": [[first, first + BLOCK - 1]], **figures}
+    return {**figures, "violations": [], "passed": {"a torn end": 1}, "sorts": {name: sort}, **more}
+
+
+def test_no_seed_is_dealt_twice() -> None:
+    sorts = (*SHORT, *LONG, Sort("seldom", "", every=4))
+    blocks = list(islice(deal(sorts, 1_000_000), 400))
+    assert len({first for _, first in blocks}) == 400
+    assert all(first % BLOCK == 0 for _, first in blocks)
+
+
+def test_a_sort_that_is_seldom_leaves_no_gap_in_its_seeds() -> None:
+    seldom = Sort("seldom", "", every=4)
+    firsts = [first for sort, first in islice(deal((*SHORT, seldom), 0), 90) if sort is seldom]
+    assert firsts == [2_000_000 + BLOCK * number for number in range(10)]
+
+
+def test_what_files_say_is_added_up_by_sort_with_seeds_that_touch_as_one_range() -> None:
+    bad = {"seed": 7, "kinds": ["lost"]}
+    whole = sum_of([told(100), told(0, violations=[bad]), told(25), told(0, "other")])
+    assert whole["histories"] == 4 * BLOCK
+    assert whole["faults"] == {"kill": 8}
+    assert whole["violations"] == [bad]
+    assert whole["virtual_days"] == 4
+    assert whole["sorts"]["short"]["seeds"] == [[0, 49], [100, 124]]
+    assert whole["sorts"]["short"]["cpu_s"] == 7.5
+    assert whole["sorts"]["other"]["histories"] == BLOCK
+
+
+def test_sums_are_added_up_once_more() -> None:
+    assert sum_of([sum_of([told(0), told(25)]), told(50)]) == sum_of([told(0), told(25), told(50)])
+
+
+def test_a_seed_that_two_files_have_run_is_no_second_history() -> None:
+    with pytest.raises(SystemExit, match="seeds were run twice: 0 to 24, and 20 to 44"):
+        sum_of([told(0), told(20)])
