@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--table", action="store_true", help="show what stands in the file")
     told = parser.parse_args(arguments)
     path = Path(told.json) if told.json else None
-    rows: dict[str, Row] = {one["plant"]: one for one in json.loads(path.read_text())} if path and path.exists() else {}
+    rows = read(path) if path and path.exists() else {}
     searches = Searches()
     if told.check:
         rows = {name: one for name, one in rows.items() if name in PLANTS and holds(one, searches)}
@@ -49,11 +49,21 @@ def main(arguments: list[str]) -> int:
             rows[name] = row(name, told.seed, told.cpu_seconds, searches, None if told.again else rows.get(name))
             print(line(rows[name]), flush=True)
             if path:
-                path.write_text(json.dumps([rows[one] for one in PLANTS if one in rows], indent=1) + "\n")
+                write(path, rows)
     searches.close()
     if told.table or not told.names:
         print(table([rows[name] for name in PLANTS if name in rows]))
     return 0 if all(rows[name]["seed"] is not None for name in told.names or PLANTS if name in rows) else 1
+
+
+def read(path: Path) -> dict[str, Row]:
+    return {one["plant"]: one for one in json.loads(path.read_text())["figures"]["plants"]}
+
+
+def write(path: Path, rows: dict[str, Row]) -> None:
+    told = {"benchmark": "simulation-plants", "command": f"{COMMAND} ledger --json {path}"}
+    plants = [rows[one] for one in PLANTS if one in rows]
+    path.write_text(json.dumps({**told, "figures": {"plants": plants}}, indent=1) + "\n")
 
 
 def open_ones(names: list[str], rows: dict[str, Row], cpu_s: float, again: bool) -> list[str]:

@@ -65,6 +65,7 @@ def _asked(one: Universe, lines: list[str]) -> list[str]:
         return ["  nothing is broken"]
     names = set(NAMES.findall(one.world.problems[0][1])) or {""}
     told = [line for line in lines if " is up " in line or any(name in line for name in names)]
+    told = told if len(told) > 2 else lines  # it names nothing that anybody asked for
     told = [line for line in told if " fsync " not in line and " PROBLEM " not in line]
     alike = groupby(told, lambda line: line.partition(" ")[2])  # asked again and again, and answered alike
     told = [next(lines) for _, lines in alike]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -65,11 +64,11 @@ def test_a_file_has_each_plant_as_soon_as_it_is_found(tmp_path: Path, monkeypatc
     path = tmp_path / "plants.json"
     monkeypatch.setattr(ledger, "Searches", lambda: Found(1002))
     assert ledger.main([NAME, "--json", str(path)]) == 0
-    assert [one["plant"] for one in json.loads(path.read_text())] == [NAME]
-    assert f"| `{NAME}` | 3 |" in ledger.table(json.loads(path.read_text()))
+    assert [*ledger.read(path)] == [NAME]
+    assert f"| `{NAME}` | 3 |" in ledger.table([*ledger.read(path).values()])
     monkeypatch.setattr(ledger, "Searches", lambda: Found(10**6))  # nobody asks for it again
     assert ledger.main([NAME, "--json", str(path)]) == 0
-    assert json.loads(path.read_text())[0]["seed"] == 1002
+    assert ledger.read(path)[NAME]["seed"] == 1002
 
 
 def test_what_universes_pass_is_kept_with_the_first_that_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,4 +89,4 @@ def test_the_kept_marks_and_the_kept_plants_are_there() -> None:
     assert reached.read()["marks"].keys() <= coverage.MARKS.keys()
     record = Path(__file__).parents[2] / "bench" / "results" / "simulation-plants.json"
     if record.exists():
-        assert {one["plant"] for one in json.loads(record.read_text())} <= PLANTS.keys()
+        assert ledger.read(record).keys() <= PLANTS.keys()
