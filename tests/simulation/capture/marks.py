@@ -8,7 +8,7 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "a capture commits a part": "            self._commit(self._source.position()._replace(rows",
         "a capture keeps where it began": "                    publisher.commit(position)\n",
         "a capture survives a break": "                self._lost(",
-        "a capture gives up": "                    raise error if isinstance(error, NameLost)",
+        "a capture gives up": "                    raise ConnectionLost(str(error)) from None\n",
         "a capture hears a signal": "                raise KeyboardInterrupt\n",
         "a capture was within what is bad": "            return self._source.position().place\n",
         "a capture delivers what is before": "                refusal, end, self._undelivered = error",
