@@ -143,7 +143,7 @@ def unstopped(said: object) -> str:
     """An error, or what a server says, for a sentence of ours: one line, without a full stop. An error without words says
     what it is.
 
-    >>> unstopped(OSError("The binlog\nwas purged.")), unstopped(TimeoutError())
+    >>> unstopped(OSError("The binlog  was purged.")), unstopped(TimeoutError())
     ('The binlog was purged', 'TimeoutError')
     """
     words = " ".join(str(said).split()).rstrip(". ")

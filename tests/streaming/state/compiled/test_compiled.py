@@ -149,9 +149,14 @@ STORIES: dict[str, tuple[Rules, list[tuple[list[Row], int]], list[str]]] = {
         ],
         ["e3", "e4", "e5", "e6", "e2", "e1"],
     ),
-    "an id that came in this step is known in it, however old its event is": (
+    "an id behind its horizon is forgotten, in the step that brought it too": (
         RULES.deduplicate(8),
         [([Row("a", 1, "e1", 1), Row("a", 1, "e1", 1)], 1000)],
+        ["e1", "e1"],
+    ),
+    "one within it is known": (
+        RULES.deduplicate(8),
+        [([Row("a", 1, "e1", 1), Row("a", 1, "e1", 1)], 9)],
         ["e1"],
     ),
 }
