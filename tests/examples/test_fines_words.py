@@ -46,4 +46,5 @@ def test_for_programs_it_prints_the_answer_and_nothing_else(
     told = capfd.readouterr()
 
     assert json.loads(told.out) == found
-    assert told.err == ""
+    # librdkafka's threads of other tests in this process write lines that begin so; the demo has no Kafka
+    assert [line for line in told.err.splitlines() if not line.startswith("%3|")] == []
