@@ -48,6 +48,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
+def command(slot: ReplicationSlot, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What captures the slot's database, up to now. Its server is reached by a socket, which no address names."""
+    monkeypatch.setattr("psycopg.conninfo.make_conninfo", lambda **given: slot.conninfo)
+    to = ["--to", f"kafka://{broker.bootstrap}/{slot.name}", "--slot", slot.name, "--publication", slot.publication]
+    return ["cdc", f"postgres://postgres@localhost/{slot.name}", *to, "--order", "global", "--once"]
+
+
+@pytest.fixture
 def database(mariadb: MariaServer) -> Iterator[str]:
     name = f"shop{next(_numbers)}"
     mariadb.run(f"create database {name}")

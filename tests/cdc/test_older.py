@@ -87,14 +87,6 @@ def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
 
 
 @pytest.fixture
-def command(slot: ReplicationSlot, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tests' server is reached by a socket, which no address of the command names."""
-    monkeypatch.setattr("psycopg.conninfo.make_conninfo", lambda **given: slot.conninfo)
-    to = ["--to", f"kafka://{broker.bootstrap}/{slot.name}", "--slot", slot.name, "--publication", slot.publication]
-    return ["cdc", f"postgres://postgres@localhost/{slot.name}", *to, "--order", "global", "--once"]
-
-
-@pytest.fixture
 def filled(slot: ReplicationSlot) -> None:
     run(slot.conninfo, "create table item (id int primary key)", "insert into item select generate_series(1, 999)")
     run(slot.conninfo, "create table empty (id int primary key)", "create table other (id int primary key)")

@@ -26,14 +26,6 @@ SLOTS = "select slot_name from pg_replication_slots where slot_name = '{}'"
 
 
 @pytest.fixture
-def command(slot: ReplicationSlot, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tests' server is reached by a socket, which no address of the command names."""
-    monkeypatch.setattr("psycopg.conninfo.make_conninfo", lambda **given: slot.conninfo)
-    to = ["--to", f"kafka://{broker.bootstrap}/{slot.name}", "--slot", slot.name, "--publication", slot.publication]
-    return ["cdc", f"postgres://postgres@localhost/{slot.name}", *to, "--order", "global", "--once"]
-
-
-@pytest.fixture
 def two(slot: ReplicationSlot) -> None:
     run(slot.conninfo, *[f"create table {name} (id int primary key, c int)" for name in "tu"])
 
