@@ -335,10 +335,9 @@ class Partition:
 
     def resume(self, offset: int) -> None:
         """Go on at `offset`, behind the end of what is durable; before it nothing is left at the leader either."""
-        if (
-            len(self.segments) == 1 and not self.active.size
-        ):  # the log begins with what is lost: readers may stand there
-            self.memo.lost = self.start, offset  # says nothing until a segment begins at `offset`
+        if len(self.segments) == 1 and not self.active.size:
+            # the log begins with what is lost, and readers may stand there. It says nothing until a segment begins so
+            self.memo.lost = self.start, offset
             self.memo.save()
         following = Segment(self.folder, offset)  # first: a full disk leaves all as it was
         if self.active.size:
