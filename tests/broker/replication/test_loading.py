@@ -15,6 +15,7 @@ pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
 from tests.broker.replication.campaign import FETCHED
+from tests.broker.replication.frozen import replicas_needed
 from tests.broker.replication.pairs import Pair, client, pair, until
 from tests.broker.replication.test_alone import commit, commit_soon, committed, journal, promote, waiting
 from tests.broker.transactions.client import Client, Id, batch
@@ -94,3 +95,19 @@ def _decided_alone(both: Pair, version: int) -> Id:
         until(lambda: waiting(both) > before, "the decision is in the store")
     assert journal(both).partition.end > 0
     return producer
+
+
+def test_a_leader_whose_follower_is_gone_serves_groups_once_it_counts_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pair(tmp_path, {"min.insync.replicas": "2", "replica.lag.time.max.ms": "300"}) as both:
+        assert commit(both, 1)
+        both.two.close()
+        again(both)
+        until(lambda: both.one.statistics().replication.in_sync == 0, "the follower is out of sync")
+        assert fetched(both)[0] is Error.COORDINATOR_LOAD_IN_PROGRESS
+        with client(both.one) as raw:
+            assert replicas_needed(raw, 1)
+        until(lambda: fetched(both) == (Error.NONE, 1), "one is enough")
+    said = [record.message for record in caplog.records if "groups and transactions" in record.message]
+    assert [one.startswith("groups and transactions are served once replica") for one in said] == [True, False]

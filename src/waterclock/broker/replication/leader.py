@@ -120,6 +120,10 @@ class Leader:
             self.replicas.expect(self.journal.partition, 0)
             self.loading = True
             self.journal.when_copied(0, self._loaded)
+            log.warning(
+                "groups and transactions are served once replica %d has what the store held at this start, or counts no "
+                "more", known["node"],
+            )  # fmt: skip
 
     def when_loaded(self, deed: Callable[[], object]) -> None:
         """Run `deed` once the follower has all that stood in the store at the start, or now if there is none."""
@@ -130,6 +134,7 @@ class Leader:
 
     def _loaded(self) -> None:
         self.loading = False
+        log.warning("groups and transactions are served")
         for deed in self._when_loaded:
             deed()
 
