@@ -45,26 +45,40 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
     start = "where the first run begins: start (all that the log still has), now, or a GTID (default: %(default)s)"
     parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
-    here = "let the first run begin although there are rows older than the log, which do not come"
-    parser.add_argument("--from-here", action="store_true", help=here)
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these tables, as patterns of a shell such as shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
-    new = (
-        "what to do if a table is asked for of which the stored position does not hold: ask (count its rows, and stop), or "
-        "from-now (begin with it at the position; its older rows do not come) (default: %(default)s)"
-    )
-    parser.add_argument("--new-tables", choices=["ask", "from-now"], default="ask", help=new)
     skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
     parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
     aside = "put a record that cannot be read into this topic, and go on (default: stop, and name the ways on)"
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
+    _add_older(parser)
     _add_databases(parser)
     parser.add_argument("--password-file", metavar="FILE", help="a file with the password (or: MYSQL_PWD, PGPASSWORD)")
     client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
+
+
+def _add_older(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("rows that are older than the log").add_argument
+    here = "let the first run begin although there are rows older than the log, which do not come"
+    add("--from-here", action="store_true", help=here)
+    older = (
+        "older rows that come beside the log: initial (a first start brings all that is older than the log), when-needed "
+        "(those of tables too asked for and not held), or never (default: initial; with --from or --from-here never)"
+    )
+    add("--snapshot", choices=["initial", "when-needed", "never"], help=older)
+    only = "end when all that is older than the log is in Kafka"
+    add("--snapshot-only", action="store_true", help=only)
+    rate = "so many older rows a second at most (default: no limit)"
+    add("--snapshot-rate", type=int, default=0, metavar="N", help=rate)
+    new = (
+        "what to do if a table is asked for of which the stored position does not hold: ask (count its rows, and stop), or "
+        "from-now (begin with it at the position; its older rows do not come) (default: %(default)s)"
+    )
+    add("--new-tables", choices=["ask", "from-now"], default="ask", help=new)
 
 
 def _add_databases(parser: ArgumentParser) -> None:
@@ -95,6 +109,7 @@ def run(arguments: Namespace) -> int:
     from waterclock.cdc import origin as origins
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher, Target
+    from waterclock.cdc.snapshot import WholePlace
     from waterclock.cdc.statistics import prometheus
     from waterclock.clock import SystemClock
     from waterclock.kafka.settings import from_text
@@ -117,7 +132,8 @@ def run(arguments: Namespace) -> int:
         _say_what_is_missing(origin, arguments.once, by_database=not arguments.tables)
         refused = False
         try:
-            capture.run(origin.end() if arguments.once else None)
+            once = WholePlace(origin.end()) if arguments.once else None
+            capture.run(WholePlace() if arguments.snapshot_only else once)
         except WaterclockError:
             refused = not capture.statistics().commits  # of nothing there are no figures
             raise

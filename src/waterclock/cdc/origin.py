@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from waterclock.cdc.agreement import Terms
+from waterclock.cdc.agreement import INITIAL, NEVER, Terms
 from waterclock.cdc.position import Position
+from waterclock.cdc.snapshot import beside
 from waterclock.cdc.source import Source, TableFilter, put_aside, stop
-from waterclock.clock import Clock
+from waterclock.clock import WallClock
 from waterclock.errors import UsageError, unstopped
 from waterclock.outside import os
 
 if TYPE_CHECKING:
+    from waterclock.cdc.mysql.server import MySqlLogin
     from waterclock.cdc.postgres.session import ReplicationSlot
 
 SCHEMES = {"mysql": "mysql", "mariadb": "mysql", "postgres": "postgres", "postgresql": "postgres"}
@@ -98,26 +100,24 @@ class Origin:
     unseen: Callable[[], list[str]] = list
 
 
-def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
     from waterclock.cdc.mysql.beginning import begun
+    from waterclock.cdc.mysql.chunks import BinlogChunks
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, MySqlLogin, answer, inspected, tables, unseen
+    from waterclock.cdc.mysql.server import OWN, answer, inspected, tables, unseen
 
     terms = terms_of(arguments, where)
-    server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
-    login = MySqlLogin(
-        where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls
-    )
+    overrides, comes = types_of(arguments.type), terms.snapshot != NEVER
+    login = login_of(arguments, where, name)
     wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    overrides = types_of(arguments.type)
     skip = transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
     refusal = put_aside if arguments.dead_letters else stop
 
     def begin() -> Position:
-        return begun(login, wanted, arguments.begin == "now", arguments.from_here)
+        return begun(login, wanted, arguments.begin == "now", arguments.from_here, comes)
 
     def source(position: Position) -> Source:
-        return BinlogReader(
+        reader = BinlogReader(
             login,
             position,
             wanted,
@@ -127,6 +127,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
             refusal=refusal,
             terms=terms,
         )
+        return beside(reader, lambda: BinlogChunks(reader, login, clock, overrides), clock, arguments.snapshot_rate)
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     return Origin(
@@ -139,8 +140,18 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
     )
 
 
-def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+def login_of(arguments: Namespace, where: Database, name: str) -> MySqlLogin:
+    """Who asks a server of MySQL or MariaDB; the capture's number as a replica comes of its name."""
+    from waterclock.cdc.mysql.server import MySqlLogin
+
+    server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
+    password = password_of(arguments, "MYSQL_PWD")
+    return MySqlLogin(where.host, where.port, where.user, password, server_id, arguments.tls)
+
+
+def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
     from waterclock.cdc.postgres.beginning import Older, begun, refuse_older
+    from waterclock.cdc.postgres.chunks import SlotChunks
     from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
     from waterclock.cdc.postgres.slot import OWN, SlotReader, current, tables
 
@@ -157,13 +168,17 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     def begin() -> Position:
         asked = (
             None
-            if arguments.begin == "now"
+            if arguments.begin == "now" or terms.snapshot != NEVER
             else Older(wanted, lambda rows, there: refuse_older(slot, rows, there, arguments.from_here))
         )
         return begun(slot, listed, asked, lambda found: found.refuse(wanted, None, terms.as_published))
 
+    def source(position: Position) -> Source:
+        reader = SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal, terms=terms)
+        return beside(reader, lambda: SlotChunks(reader, slot, clock), clock, arguments.snapshot_rate)
+
     return Origin(
-        lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal, terms=terms),
+        source,
         begin,
         lambda: current(slot),
         lambda: wanted.absent(tables(slot)),
@@ -200,7 +215,10 @@ def terms_of(arguments: Namespace, where: Database) -> Terms:
         raise UsageError(f"{', '.join(wrong)}: only for {kind}. Leave it out.{instead}")
     if arguments.skip_to and not _LSN.fullmatch(arguments.skip_to):
         raise UsageError(f"--skip-to {arguments.skip_to}: write an LSN, such as 0/16B3748.")
-    return Terms(arguments.new_tables, arguments.as_published, arguments.skip_to)
+    if arguments.snapshot_rate < 0:
+        raise UsageError(f"--snapshot-rate {arguments.snapshot_rate}: write rows a second, 1 or more; 0 sets no limit.")
+    begins = INITIAL if arguments.begin == "start" and not arguments.from_here else NEVER
+    return Terms(arguments.new_tables, arguments.as_published, arguments.skip_to, arguments.snapshot or begins)
 
 
 def password_of(arguments: Namespace, variable: str) -> str:

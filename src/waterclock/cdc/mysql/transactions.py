@@ -93,6 +93,15 @@ class Transactions:
         """Where the last COMMITTED was."""
         return Position(str(self._place), self._settled, held=self._holds)
 
+    def is_between(self) -> bool:
+        """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
+        return not self._gtid and not self._open and self._held is None and not self._done
+
+    def numbered(self) -> int:
+        """Between two transactions: a sequence of its own, from which the next one counts on."""
+        self._sequence = self._settled = self._settled + 1
+        return self._settled
+
     def covers(self, target: MariaGtidList | MySqlGtidSet) -> bool:
         """Whether everything up to `target` was taken."""
         return self._place.covers(target)  # type: ignore[arg-type]

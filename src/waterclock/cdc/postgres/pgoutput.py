@@ -56,6 +56,8 @@ class Decoder:
         unknown: Callable[[str, str], str] = lambda schema, table: "",
     ) -> None:
         self.lsn = lsn_number(position.place)
+        self.xid = 0  # of the transaction in hand, or of the last one: 32 of its 64 bits
+        self._is_open = False
         self._settled = self._sequence = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._unknown = unknown
@@ -93,8 +95,17 @@ class Decoder:
     def position(self) -> Position:
         return Position(lsn_text(self.lsn), self._settled, held=self._holds)
 
+    def is_between(self) -> bool:
+        """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
+        return not self._is_open and not self._done
+
+    def numbered(self) -> int:
+        """Between two transactions: a sequence of its own, from which the next one counts on."""
+        self._sequence = self._settled = self._settled + 1
+        return self._settled
+
     def _begin(self, message: bytes) -> Iterator[Item]:
-        commit_lsn, microseconds, _ = struct.unpack_from(">QqI", message, 1)
+        commit_lsn, microseconds, self.xid = struct.unpack_from(">QqI", message, 1)
         self._done_before = commit_lsn < self.lsn  # a commit's end lies behind its beginning
         self._ts = _EPOCH_S + microseconds // 1_000_000
         self._gtid = lsn_text(commit_lsn)
@@ -102,6 +113,7 @@ class Decoder:
         self._passed, self._given = self._done_before or self._gtid in self._skip, 0
         if self._done_before:
             return iter(())
+        self._is_open = True
         self._sequence = next_sequence(self._sequence, self._ts)
         if self._passed:
             self._large.forget_all()
@@ -119,7 +131,7 @@ class Decoder:
             yield from self._let_go(0)
         self.lsn = struct.unpack_from(">Q", message, 10)[0]
         self._done = 0
-        self._settled = self._sequence
+        self._settled, self._is_open = self._sequence, False
         yield SourceMark.COMMITTED
 
     def _relation(self, message: bytes) -> Iterator[Item]:

@@ -47,7 +47,7 @@ class Relation(NamedTuple):
 
     def as_json(self, name: str, printed: str | None) -> str:
         """The JSON text of a column's value that PostgreSQL printed."""
-        return "null" if printed is None else _json(self.types[self.names.index(name)], printed)
+        return "null" if printed is None else json_text(self.types[self.names.index(name)], printed)
 
 
 def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
@@ -66,8 +66,13 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
         types.append(struct.unpack_from(">I", message, at)[0])
         key += [name] if is_key else []
         at += 8
-    kinds = {name: _KINDS[kind] for name, kind in zip(names, types, strict=True) if kind in _KINDS}
+    kinds = kinds_of(dict(zip(names, types, strict=True)))
     return Relation(number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds), tuple(key)
+
+
+def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
+    """The columns whose values do not say it all: of JSON, and of numbers that may be none."""
+    return {name: _KINDS[kind] for name, kind in types.items() if kind in _KINDS}
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
@@ -81,7 +86,7 @@ def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
         if how == ord("t"):
             (length,) = struct.unpack_from(">I", message, at)
             at += 4 + length
-            row[name] = _json(kind, message[at - length : at].decode())
+            row[name] = json_text(kind, message[at - length : at].decode())
     return row, at
 
 
@@ -95,7 +100,8 @@ def _text(message: bytes, at: int) -> tuple[str, int]:
     return message[at:end].decode(), end + 1
 
 
-def _json(kind: int, text: str) -> str:
+def json_text(kind: int, text: str) -> str:
+    """The JSON text of what PostgreSQL prints of a value of this type."""
     if kind in _NUMBERS:
         return text if text[-1].isdigit() else quoted(text)  # NaN, Infinity
     if kind == _BOOLEAN:

@@ -129,6 +129,22 @@ class SlotReader:
     def position(self) -> Position:
         return self._decoding.position()
 
+    def is_between(self) -> bool:
+        """Whether it stands between two transactions."""
+        return self._decoding.is_between()
+
+    def numbered(self) -> int:
+        """Between two transactions: a sequence of its own, from which the next one counts on."""
+        return self._decoding.numbered()
+
+    def lsn(self) -> int:
+        """All that was committed before it was given out."""
+        return self._decoding.lsn
+
+    def xid(self) -> int:
+        """The number, in 32 bits, of the transaction that is given out."""
+        return self._decoding.xid
+
     def reached(self, end: str) -> bool:
         return self._decoding.lsn >= lsn_number(end)
 
@@ -200,7 +216,9 @@ class SlotReader:
             return older_rows(self._asking, self._slot, lambda schema, table: f"{schema}.{table}" in names)
 
         there = [table.name for table in publication.there if table.schema not in OWN]
-        return agreed(position, publication.asked(wanted, server), there, older, self._terms)
+        asked = publication.asked(wanted, server)
+        first = [name for name in publication.tables if wanted(*name.split(".", 1))]
+        return agreed(position, asked, there, older, self._terms, lambda: first)
 
     def _unknown(self, schema: str, name: str) -> str:
         """Why the rows of a table that the log brings must not be passed on: nobody has said that it begins here."""

@@ -1,0 +1,57 @@
+"""Tables that are older than the log come whole beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cdc.mariadb import MariaServer
+from tests.cdc.postgres import run
+from tests.kafka.reader import committed
+from waterclock import cli
+from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.testing import Broker
+
+
+def came(broker: Broker, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(value) for _, value in committed(broker, topic)[0]]
+
+
+@pytest.mark.postgres
+def test_a_first_start_brings_all_that_a_slot_of_postgresql_does_not(
+    command: list[str], slot: ReplicationSlot, broker: Broker
+) -> None:
+    run(slot.conninfo, "create table item (id int primary key, n numeric)", "create table empty (id int primary key)")
+    run(slot.conninfo, "insert into item select n, n * 1.10 from generate_series(1, 2999) n")
+    assert cli.main(command) == 0
+    found = came(broker, slot.name)
+    assert [row["data"]["id"] for row in found] == [*range(1, 3000)]
+    assert {row["type"] for row in found} == {"bootstrap-insert"}
+    positions = [(row["sequence"], row["xoffset"]) for row in found]
+    assert positions == sorted(set(positions))
+    run(slot.conninfo, "update item set n = 0 where id = 7")
+    assert cli.main(command) == 0
+    (last,) = came(broker, slot.name)[2999:]
+    assert (last["type"], last["sequence"] > found[-1]["sequence"]) == ("update", True)
+
+
+@pytest.mark.mariadb
+def test_a_first_start_brings_all_that_the_binlogs_of_mariadb_no_longer_have(
+    mariadb: MariaServer, broker: Broker, database: str
+) -> None:
+    mariadb.run(f"create table {database}.item (id int primary key, n decimal(9,2))")
+    mariadb.run(f"use {database}", "insert into item select seq, seq * 1.10 from seq_1_to_2999")
+    command = ["cdc", f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--order", "global", "--once"]
+    command += ["--to", f"kafka://{broker.bootstrap}/{database}", "--from", "now", "--snapshot", "initial"]
+    assert cli.main(command) == 0
+    found = came(broker, database)
+    assert [row["data"]["id"] for row in found] == [*range(1, 3000)]
+    assert {row["type"] for row in found} == {"bootstrap-insert"}
+    positions = [(row["sequence"], row["xoffset"]) for row in found]
+    assert positions == sorted(set(positions))
+    mariadb.run(f"update {database}.item set n = 0 where id = 7")
+    assert cli.main(command) == 0
+    (last,) = came(broker, database)[2999:]
+    assert (last["type"], last["sequence"] > found[-1]["sequence"]) == ("update", True)
