@@ -202,7 +202,9 @@ def test_a_deadline_that_waited_behind_a_held_gap_fires_when_the_gap_is_filled_a
 
 def test_of_deadlines_that_waited_behind_a_gap_and_those_that_its_end_makes_the_earlier_fires_first() -> None:
     """They fired in front of all that the end of the gap made, whichever was due: a simulation of pipelines found it."""
-    rules = NUMBERED.order(wait=100, on_gap="hold").delay(after="a", by=40, emit="first").delay(after="b", by=5, emit="b")
+    rules = (
+        NUMBERED.order(wait=100, on_gap="hold").delay(after="a", by=40, emit="first").delay(after="b", by=5, emit="b")
+    )
     events = numbered(1, 0, type="a"), numbered(3, 5, type="b"), numbered(1, 150, key="z"), numbered(2, 150)
     assert [r.due for r in rules.run(events) if r.kind == "emit"] == [10, 40]
 
