@@ -42,7 +42,19 @@ MAY_IMPORT = {
     },
     "broker": {"purgatory", "timer", "web", "arguments", "clock", "disk", "errors", "lazily", "outside", "ports"},
     "kafka": {"clock", "errors", "outside"},
-    "cdc": {"changes", "web", "arguments", "clock", "errors", "kafka", "outside", "signals", "wording"},
+    "cdc": {
+        "changes",
+        "web",
+        "arguments",
+        "clock",
+        "disk",
+        "errors",
+        "kafka",
+        "lazily",
+        "outside",
+        "signals",
+        "wording",
+    },
     "relay": {
         "arguments",
         "clock",
@@ -196,6 +208,7 @@ ONLY_IN = {
         "broker/worker.py",
         "broker/store/store.py",
         "cdc/postgres/beginning.py",
+        "cdc/door/",
         "broker/log/write_ahead.py",
     ),
     "asyncio": (

@@ -64,10 +64,10 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
-    parser.set_defaults(password=None)  # of a program's (door/), never on a command line
 
 
 def _add_databases(parser: ArgumentParser) -> None:
+    parser.set_defaults(password=None)  # of a program's (door/), never on a command line
     add = parser.add_argument_group("MySQL and MariaDB").add_argument
     types = (
         "the type of a column, if MariaDB's binlog lacks it: uuid, inet6, inet4, binary, json or text; may be repeated"
