@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from waterclock.cdc.agreement import Terms
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter, put_aside, stop
-from waterclock.clock import Clock
+from waterclock.clock import WallClock
 from waterclock.errors import EnvironmentMissing, UsageError, unstopped
 from waterclock.outside import os
 
@@ -125,7 +125,7 @@ def say_what_is_missing(origin: Origin, waits: bool, say: Callable[[str], object
         say(sentence)
 
 
-def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
     from waterclock.cdc.mysql.beginning import begun
     from waterclock.cdc.mysql.reader import BinlogReader
     from waterclock.cdc.mysql.server import OWN, MySqlLogin, answer, inspected, tables, unseen
@@ -166,7 +166,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
     )
 
 
-def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
     from waterclock.cdc.postgres.beginning import Older, begun, refuse_older
     from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
     from waterclock.cdc.postgres.slot import OWN, SlotReader, current, tables

@@ -56,6 +56,7 @@ class Decoder:
         unknown: Callable[[str, str], str] = lambda schema, table: "",
     ) -> None:
         self.lsn = lsn_number(position.place)
+        self.is_inside = False  # between a transaction's beginning and its commit
         self._settled = self._sequence = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._unknown = unknown
@@ -93,8 +94,15 @@ class Decoder:
     def position(self) -> Position:
         return Position(lsn_text(self.lsn), self._settled, held=self._holds)
 
+    def moved(self, lsn: int) -> Iterator[Item]:
+        """Everything up to there was sent, and taken."""
+        if not self.is_inside and lsn > self.lsn:
+            self.lsn = lsn
+            yield SourceMark.COMMITTED
+
     def _begin(self, message: bytes) -> Iterator[Item]:
         commit_lsn, microseconds, _ = struct.unpack_from(">QqI", message, 1)
+        self.is_inside = True
         self._done_before = commit_lsn < self.lsn  # a commit's end lies behind its beginning
         self._ts = _EPOCH_S + microseconds // 1_000_000
         self._gtid = lsn_text(commit_lsn)
@@ -112,6 +120,7 @@ class Decoder:
         return iter(())
 
     def _commit(self, message: bytes) -> Iterator[Item]:
+        self.is_inside = False
         if self._done_before:
             return
         if self._held:
