@@ -214,6 +214,7 @@ ONLY_IN = {
     "asyncio": (
         "outside.py",
         "simulation/",
+        "cdc/door/async_stream.py",
         "relay/client/async_delays.py",
         "timer/loop.py",
         "timer/manual_loop.py",

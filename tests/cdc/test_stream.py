@@ -68,20 +68,20 @@ def test_the_end_of_a_record_that_fills_its_page_is_reached_on_a_server_that_wri
 ) -> None:
     """The server names the next record's place, behind the next page's header: what is read never ends there."""
     start = begun(slot, [])
-    inserted, emitted = (
-        "select pg_current_wal_insert_lsn()::text",
-        "select pg_logical_emit_message(false, '', repeat('x', ",
-    )
-    for _ in range(50):
-        before = lsn_number(run(slot.conninfo, inserted)[0][0])
-        run(slot.conninfo, f"{emitted}4000))")
-        overhead = lsn_number(run(slot.conninfo, inserted)[0][0]) - before - 4000
-        at = lsn_number(run(slot.conninfo, inserted)[0][0]) % 8192
-        run(slot.conninfo, f"{emitted}{max(8, 8192 - at - overhead)}))")
-        if lsn_number(run(slot.conninfo, inserted)[0][0]) % 8192 == 24:
-            break
-    else:
-        pytest.skip("no record ended with its page")
+    with psycopg.connect(slot.conninfo, autocommit=True) as connection:
+
+        def written(letters: int) -> int:
+            connection.execute("select pg_logical_emit_message(false, '', repeat('x', %s))", (letters,))
+            return lsn_number(str(connection.execute("select pg_current_wal_insert_lsn()").fetchall()[0][0]))
+
+        for _ in range(50):
+            before = written(8)
+            record = written(1000) - before - 1000  # but for its text; more if it went over a page's end
+            at = written(8) % 8192
+            if written(8192 - at - record if at < 7000 else 1000) % 8192 == 24:
+                break
+        else:
+            pytest.fail("no record ended with its page")
     end = current(slot)
     assert lsn_number(end) % 8192 == 0
     with closing(reader_of(slot, start)) as reader:

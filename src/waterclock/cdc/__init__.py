@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING
 from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
+    from waterclock.cdc.door.async_stream import AsyncChangeStream
     from waterclock.cdc.door.batch import Batch, Change
     from waterclock.cdc.door.store import FilePosition, PositionStore, SqlPosition
     from waterclock.cdc.door.stream import ChangeStream, changes
 
-__all__ = ["Batch", "Change", "ChangeStream", "FilePosition", "PositionStore", "SqlPosition", "changes"]
+__all__ = [
+    "AsyncChangeStream",
+    "Batch",
+    "Change",
+    "ChangeStream",
+    "FilePosition",
+    "PositionStore",
+    "SqlPosition",
+    "changes",
+]
 
 _HOME = {
+    "AsyncChangeStream": "waterclock.cdc.door.async_stream",
     "Batch": "waterclock.cdc.door.batch",
     "Change": "waterclock.cdc.door.batch",
     "ChangeStream": "waterclock.cdc.door.stream",

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import logging
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
@@ -103,11 +103,12 @@ class ChangeStream:
         self._waits = by_names and not once
         self._clock = SystemClock()
         self._closing = threading.Event()
-        self._at = Position("")
+        self._at = Position("")  # from where the source reads
+        self._stored: Position | None = None
         self._source: Source | None = None  # that reads now
         self._handed: Batch | None = None
         self._end: str | None = None
-        self._batches: Iterator[BatchAhead] | None = None
+        self._batches: Generator[BatchAhead] | None = None
 
     def __enter__(self) -> Self:
         self.open()
@@ -122,93 +123,118 @@ class ChangeStream:
         """Take the position, and look at the database: what a first start has to ask is raised here."""
         if self._batches is not None:
             return
+        self.claim()
+        self.begin(self.look())
+
+    def claim(self) -> None:
+        """Step 1, of the store."""
         with _own_words():
-            stored = self._store.claim()
+            self._stored = self._store.claim()
+
+    def look(self) -> BatchAhead | None:
+        """Step 1, of the database; what of it is to be kept."""
+        with _own_words():
             try:
                 origin.say_what_is_missing(self._origin, self._waits, log.warning)
                 begin = self._origin.begin
-                self._at = stored or (begin if isinstance(begin, Position) else begin())
+                self._at = self._stored or (begin if isinstance(begin, Position) else begin())
                 self._end = self._origin.end() if self._once else None
-                source = self._opened(stored)
+                return self._connected()
             except BaseException:
                 self._store.release()
                 raise
-            self._batches = self._read(source)
+
+    def begin(self, agreed: BatchAhead | None) -> None:
+        """Keep it: nothing is read before."""
+        self._batches = self._read()
+        if agreed is not None:
+            self.handed(agreed)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
-        while (gathered := self.gathered()) is not None:
-            if (batch := self.handed(gathered)) is not None:
+        self.open()
+        while (ahead := self.ahead()) is not None:
+            if (batch := self.handed(ahead)) is not None:
                 return batch
         raise StopIteration
 
-    def gathered(self) -> BatchAhead | None:
-        """What comes next, which nobody has been handed yet; None at the end. The only call that waits for the source."""
-        self.open()
+    def ahead(self) -> BatchAhead | None:
+        """Step 2: what comes next; None at the end. This alone waits for the source."""
         if self._handed is not None and not self._handed.is_committed:
             raise UsageError("The batch before is not committed: call its commit() when its changes are safe.")
         assert self._batches is not None
         with _own_words():
-            return next(self._batches, None)
+            found = next(self._batches, None)
+        if found is None and self._closing.is_set():
+            self._store.release()
+        return found
 
-    def handed(self, gathered: BatchAhead) -> Batch | None:
+    def handed(self, ahead: BatchAhead) -> Batch | None:
         """It as a batch; None if the position alone moved on: then that is kept here."""
-        keep = partial(self._keep, gathered.position)
-        if not gathered.records:
+        keep = partial(self._keep, ahead.position)
+        if not ahead.records:
             keep()
             return None
-        letters = [record for record in gathered.records if isinstance(record, DeadLetter)]
-        rows = [Change(record) for record in gathered.records if not isinstance(record, DeadLetter)]
-        self._handed = Batch(rows, letters, gathered.position, keep)
+        letters = [record for record in ahead.records if isinstance(record, DeadLetter)]
+        rows = [Change(record) for record in ahead.records if not isinstance(record, DeadLetter)]
+        self._handed = Batch(rows, letters, ahead.position, keep)
         return self._handed
 
     def close(self) -> None:
         """End it; again is the same. Called by another thread than the one that reads, it ends that one's wait."""
-        self._closing.set()
+        self.stop()
         try:
-            if self._batches is not None:
-                self._batches.close()  # type: ignore[attr-defined]  # it is a generator
+            self.shut()
         except ValueError:  # another thread is in it, and ends it now
             return
+        self.leave()
+
+    def stop(self) -> None:
+        """Who waits for a batch gets none any more."""
+        self._closing.set()
+
+    def shut(self) -> None:
+        """Close the source; ValueError if a thread reads from it."""
+        if self._batches is not None:
+            self._batches.close()
+        if self._source is not None:  # nothing was read from it
+            self._source.close()
+            self._source = None
+
+    def leave(self) -> None:
+        """Give the position back."""
         if self._handed is not None and not self._handed.is_committed:
             self._store.abandon()
+            self._handed = None
         self._store.release()
 
     def _keep(self, position: Position) -> None:
         self._store.commit(position)  # 4
-        self._at = position
+        self._at = self._stored = position
         if self._source is not None:
             self._source.stored(position)  # 5
 
-    def _opened(self, stored: Position | None) -> Source:
-        """A source at the position; what a start agreed to is kept before anything is read from it."""
-        source = self._origin.source(self._at)
-        try:
-            begun = source.position()
-            at = self._at._replace(held=begun.held) if begun.place == self._at.place else begun
-            if at != stored:
-                self._store.commit(at)
-                source.stored(at)
-            self._at = at
-            return source
-        except BaseException:
-            source.close()
-            raise
+    def _connected(self) -> BatchAhead | None:
+        """Make a source at the position; what it agreed to is handed out to be kept, before anything is read from it."""
+        self._source = self._origin.source(self._at)
+        begun = self._source.position()
+        at = self._at._replace(held=begun.held) if begun.place == self._at.place else begun
+        return None if at == self._stored else BatchAhead([], at)
 
-    def _read(self, source: Source) -> Iterator[BatchAhead]:
+    def _read(self) -> Generator[BatchAhead]:
         backoff = Backoff(_PAUSES_S, self._clock)
-        opened: Source | None = source
         while True:
             before = self._at
             try:
-                with closing(opened or self._opened(self._at)) as self._source:
-                    opened, rows = None, self._at.rows
-                    reading = BatchReader(
-                        self._source, self._clock, self._bounds, rows, self._end, self._closing.is_set
-                    )
-                    yield from reading.batches()
+                if self._source is None and (agreed := self._connected()) is not None:
+                    yield agreed
+                assert self._source is not None
+                source, rows = self._source, self._at.rows
+                yield from BatchReader(
+                    source, self._clock, self._bounds, rows, self._end, self._closing.is_set
+                ).batches()
                 return
             except (ConnectionLost, EnvironmentMissing) as error:
                 if self._at != before:
@@ -217,7 +243,9 @@ class ChangeStream:
                     raise
                 log.warning("%s Trying again.", error)
             finally:
-                self._source = None
+                if self._source is not None:
+                    self._source.close()
+                    self._source = None
             if self._closing.wait(backoff.failed()):
                 return
 

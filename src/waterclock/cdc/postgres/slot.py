@@ -65,8 +65,6 @@ class SlotReader:
         self._slot, self._terms = slot, terms or Terms()
         with ExitStack() as opened, errors_of_postgres(slot):
             self._asking = opened.enter_context(connected(slot))
-            if self._asking.info.parameter_status("server_encoding") == "SQL_ASCII":
-                self._asking.execute("set client_encoding to 'SQL_ASCII'")
             self._check(position)
             self._before = position.held
             begun = self._skipped(position._replace(held=self._agreed(position, wanted)))

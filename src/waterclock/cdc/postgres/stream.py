@@ -58,7 +58,10 @@ class ReplicationStream:
     def next(self, wait_s: float) -> bytes | int | None:
         """A message of pgoutput; or the place up to which everything was sent; or None if nothing came for so long."""
         while True:
-            length, data = self._libpq.get_copy_data(1)
+            try:
+                length, data = self._libpq.get_copy_data(1)
+            except psycopg.OperationalError:  # the server had ended it when something was said to it
+                length, data = -1, None
             if length > 0 and data is not None:
                 self._heard_s = self._clock.monotonic_s()
                 if data[:1] == _DATA:
@@ -126,8 +129,9 @@ class ReplicationStream:
     def _say(self, wants_answer: bool = False) -> None:
         time_us = (self._clock.wall_ms() - _EPOCH_MS) * 1000
         told = struct.pack(">cQQQq?", b"r", self._confirmed, self._confirmed, self._confirmed, time_us, wants_answer)
-        self._libpq.put_copy_data(told)
-        self._libpq.flush()
+        with suppress(psycopg.OperationalError):  # the next reading says what the server had to say
+            self._libpq.put_copy_data(told)
+            self._libpq.flush()
 
     def _ended(self) -> None:
         result = self._libpq.get_result()
