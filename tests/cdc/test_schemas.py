@@ -23,7 +23,8 @@ def test_what_is_known_already_is_not_new() -> None:
     first = keeper.new(schema(1, "id", "price"))
     assert numbers(first) == {"id": 1, "price": 2}
     assert keeper.new(schema(5, "id", "price")) is None
-    assert first is not None and SchemaKeeper(SchemaHistory([first])).new(schema(9, "id", "price")) is None
+    assert first is not None
+    assert SchemaKeeper(SchemaHistory([first])).new(schema(9, "id", "price")) is None
 
 
 def test_a_renamed_column_keeps_its_number() -> None:
@@ -53,7 +54,8 @@ def test_a_rename_is_not_guessed_where_the_source_does_not_know(names: str, aske
     keeper = SchemaKeeper(SchemaHistory())
     keeper.new(schema(1, "a", "b"))
     found = keeper.new(schema(2, *names, unsure=True))
-    assert found is not None and found.unsure is asked
+    assert found is not None
+    assert found.unsure is asked
 
 
 def test_a_schema_that_comes_a_second_time_is_passed_over() -> None:

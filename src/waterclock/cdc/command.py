@@ -10,13 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from waterclock.arguments import describe
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, unstopped
+from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.signals import heard
 from waterclock.web import option
 from waterclock.wording import counted
 
 if TYPE_CHECKING:
-    from waterclock.cdc.origin import Origin
     from waterclock.cdc.statistics import CaptureStatistics
     from waterclock.clock import Clock
 
@@ -82,6 +81,7 @@ def _add_older(parser: ArgumentParser) -> None:
 
 
 def _add_databases(parser: ArgumentParser) -> None:
+    parser.set_defaults(password=None)  # of a program's (door/), never on a command line
     add = parser.add_argument_group("MySQL and MariaDB").add_argument
     types = (
         "the type of a column, if MariaDB's binlog lacks it: uuid, inet6, inet4, binary, json or text; may be repeated"
@@ -115,7 +115,7 @@ def run(arguments: Namespace) -> int:
     from waterclock.kafka.settings import from_text
 
     where, clock = origins.database(arguments.source), SystemClock()
-    _check_names(arguments.tables)
+    origins.check_names(arguments.tables)
     servers, topic = origins.kafka(arguments.to)
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
@@ -129,7 +129,8 @@ def run(arguments: Namespace) -> int:
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
-        _say_what_is_missing(origin, arguments.once, by_database=not arguments.tables)
+        waits = bool(arguments.tables) and not arguments.once
+        origins.say_what_is_missing(origin, waits, lambda said: print(f"waterclock: {said}", file=sys.stderr))
         refused = False
         try:
             once = WholePlace(origin.end()) if arguments.once else None
@@ -141,31 +142,6 @@ def run(arguments: Namespace) -> int:
             if not refused:
                 shown.end(capture.statistics())
     return 0
-
-
-def _check_names(tables: list[str]) -> None:
-    """Refuse a name that no table has: nothing would come, and nobody would hear of it."""
-    for name in tables:
-        if not set(name) & set(".*?["):
-            raise UsageError(
-                f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
-            )
-
-
-def _say_what_is_missing(origin: Origin, once: bool, by_database: bool) -> None:
-    """EnvironmentMissing for a database that is not there, and for a table that is not waited for; else it may be made
-    later."""
-    if absent := origin.absent():
-        missing = f"there is no table {', '.join(absent)}, or this user may not see it"
-        if once or by_database:
-            raise EnvironmentMissing(
-                f"{missing}: nothing of it would come. Mend the name (a database's in SOURCE, a table's in "
-                "--tables), or give the user SELECT on it. Of what was dropped the log may still have changes: to have "
-                "them, leave the name out."
-            )
-        print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
-    for sentence in origin.unseen():
-        print(f"waterclock: {sentence}", file=sys.stderr)
 
 
 class CaptureProgress:

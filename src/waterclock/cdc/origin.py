@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 import zlib
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from waterclock.cdc.agreement import INITIAL, NEVER, Terms
 from waterclock.cdc.position import Position
 from waterclock.cdc.snapshot import beside
 from waterclock.cdc.source import Source, TableFilter, put_aside, stop
 from waterclock.clock import WallClock
-from waterclock.errors import UsageError, unstopped
+from waterclock.errors import EnvironmentMissing, UsageError, unstopped
 from waterclock.outside import os
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def database(text: str) -> Database:
     except ValueError as error:
         raise UsageError(f"{text!r} is no address: {unstopped(error)}.") from None
     kind = SCHEMES.get(parts.scheme)
-    if kind is None or not parts.hostname or not parts.username:
+    # libpq's way to name the folder of a server's socket: postgresql://user@/shop?host=/run/postgresql
+    folder = parse_qs(parts.query).get("host", [""])[0] if kind == "postgres" else ""
+    host = folder or parts.hostname
+    if kind is None or not host or not parts.username:
         raise UsageError(
             f"{text!r} is no address of a database: write mysql://user@host:3306/shop, or postgres://user@host/shop."
         )
@@ -72,7 +75,16 @@ def database(text: str) -> Database:
         raise UsageError(
             f"{text!r} names no database, and PostgreSQL is read one database at a time. Write postgres://user@host/shop."
         )
-    return Database(kind, parts.hostname, port or _PORTS[kind], unquote(parts.username), name)
+    return Database(kind, host, port or _PORTS[kind], unquote(parts.username), name)
+
+
+def check_names(tables: Sequence[str]) -> None:
+    """Refuse a name that no table has: nothing would come, and nobody would hear of it."""
+    for name in tables:
+        if not set(name) & set(".*?["):
+            raise UsageError(
+                f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
+            )
 
 
 def kafka(text: str) -> tuple[str, str]:
@@ -98,6 +110,21 @@ class Origin:
     end: Callable[[], str]
     absent: Callable[[], list[str]]
     unseen: Callable[[], list[str]] = list
+
+
+def say_what_is_missing(origin: Origin, waits: bool, say: Callable[[str], object]) -> None:
+    """EnvironmentMissing for a database or a table that is not there, unless the capture `waits` for it to be made."""
+    if absent := origin.absent():
+        missing = f"there is no table {', '.join(absent)}, or this user may not see it"
+        if not waits:
+            raise EnvironmentMissing(
+                f"{missing}: nothing of it would come. Mend the name (a database's in SOURCE, a table's in "
+                "--tables), or give the user SELECT on it. Of what was dropped the log may still have changes: to have "
+                "them, leave the name out."
+            )
+        say(f"{missing}: nothing will come of it until there is.")
+    for sentence in origin.unseen():
+        say(sentence)
 
 
 def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
@@ -222,6 +249,9 @@ def terms_of(arguments: Namespace, where: Database) -> Terms:
 
 
 def password_of(arguments: Namespace, variable: str) -> str:
+    """Given by a program, in a file, or in the variable of the database's own clients."""
+    if arguments.password is not None:
+        return str(arguments.password)
     if arguments.password_file is None:
         return os.environ.get(variable, "")
     return read_file("--password-file", arguments.password_file).rstrip("\r\n")

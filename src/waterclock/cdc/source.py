@@ -38,6 +38,7 @@ from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
 COUNTED = 100_000
+POSITIONS = "waterclock_position"  # the table in which a program's positions lie (door/store.py)
 
 
 class DeadLetter(NamedTuple):
@@ -124,6 +125,7 @@ class Source(Protocol):
 
 class TableFilter:
     """Whose rows the capture wants: patterns of `database.table`, as in a shell; none stands for all but the server's own.
+    Nobody's are those of POSITIONS: each commit of a position would be a change, and bring the next one.
 
     >>> wanted = TableFilter(["shop.*"])
     >>> wanted("shop", "orders"), wanted("mysql", "user")
@@ -148,6 +150,8 @@ class TableFilter:
         return [pattern for pattern in self.patterns if not fnmatch.filter(names, pattern)]
 
     def __call__(self, database: str, table: str) -> bool:
+        if table == POSITIONS:
+            return False
         if not self.patterns:
             return database not in self.own
         return any(fnmatch.fnmatchcase(f"{database}.{table}", pattern) for pattern in self.patterns)

@@ -57,7 +57,7 @@ class Decoder:
     ) -> None:
         self.lsn = lsn_number(position.place)
         self.xid = 0  # of the transaction in hand, or of the last one: 32 of its 64 bits
-        self._is_open = False
+        self.is_inside = False  # between a transaction's beginning and its commit
         self._settled = self._sequence = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._unknown = unknown
@@ -97,15 +97,22 @@ class Decoder:
 
     def is_between(self) -> bool:
         """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
-        return not self._is_open and not self._done
+        return not self.is_inside and not self._done
 
     def numbered(self) -> int:
         """Between two transactions: a sequence of its own, from which the next one counts on."""
         self._sequence = self._settled = self._settled + 1
         return self._settled
 
+    def moved(self, lsn: int) -> Iterator[Item]:
+        """Everything up to there was sent, and taken."""
+        if not self.is_inside and lsn > self.lsn:
+            self.lsn = lsn
+            yield SourceMark.COMMITTED
+
     def _begin(self, message: bytes) -> Iterator[Item]:
         commit_lsn, microseconds, self.xid = struct.unpack_from(">QqI", message, 1)
+        self.is_inside = True
         self._done_before = commit_lsn < self.lsn  # a commit's end lies behind its beginning
         self._ts = _EPOCH_S + microseconds // 1_000_000
         self._gtid = lsn_text(commit_lsn)
@@ -113,7 +120,6 @@ class Decoder:
         self._passed, self._given = self._done_before or self._gtid in self._skip, 0
         if self._done_before:
             return iter(())
-        self._is_open = True
         self._sequence = next_sequence(self._sequence, self._ts)
         if self._passed:
             self._large.forget_all()
@@ -124,6 +130,7 @@ class Decoder:
         return iter(())
 
     def _commit(self, message: bytes) -> Iterator[Item]:
+        self.is_inside = False
         if self._done_before:
             return
         if self._held:
@@ -131,7 +138,7 @@ class Decoder:
             yield from self._let_go(0)
         self.lsn = struct.unpack_from(">Q", message, 10)[0]
         self._done = 0
-        self._settled, self._is_open = self._sequence, False
+        self._settled = self._sequence
         yield SourceMark.COMMITTED
 
     def _relation(self, message: bytes) -> Iterator[Item]:
@@ -200,7 +207,7 @@ class Decoder:
         number = self._xoffset
         self._xoffset = number + 1
         where = (relation.schema, relation.table, kind, self._ts, self._gtid, self._sequence, number, False)
-        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.kinds))
+        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.kinds, relation.sorts))
         if not self._lacking or len(self._held) >= AT_ONCE:
             yield from self._let_go(1)
 

@@ -10,13 +10,19 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from waterclock.cdc import typed
 from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
 _JSON, _BOOLEAN = {114, 3802}, 16
 _KINDS = {**dict.fromkeys(_JSON, JSON), **dict.fromkeys((700, 701, 1700), NUMBER)}  # whose values do not say it all
+_SORTS = {
+    700: typed.FLOAT, 701: typed.FLOAT, 1700: typed.DECIMAL, 1082: typed.DATE, 1083: typed.TIME, 1114: typed.TIMESTAMP,
+    1184: typed.MOMENT, 17: typed.HEX, 2950: typed.UUID, 114: typed.JSON, 3802: typed.JSON,
+}  # fmt: skip
 UNTOUCHED = ""  # no JSON text is empty
 
 Row = dict[str, str]
@@ -35,6 +41,7 @@ class Relation(NamedTuple):
     full: bool
     kinds: Mapping[str, str]
     unsure: str = ""
+    sorts: Mapping[str, str] = MappingProxyType({})
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
@@ -66,8 +73,12 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
         types.append(struct.unpack_from(">I", message, at)[0])
         key += [name] if is_key else []
         at += 8
-    kinds = kinds_of(dict(zip(names, types, strict=True)))
-    return Relation(number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds), tuple(key)
+    of = dict(zip(names, types, strict=True))
+    sorts = {name: _SORTS[kind] for name, kind in of.items() if kind in _SORTS}
+    relation = Relation(
+        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts
+    )
+    return relation, tuple(key)
 
 
 def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
