@@ -1,4 +1,4 @@
-"""A program that reads changes is killed at each step: each change is once in its tables, SQLite's and PostgreSQL's."""
+"""A program that reads changes is killed at each step: every change is once in its own tables, in SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
