@@ -1,7 +1,7 @@
 """Which schema of a table is a new one, and which of its columns is which of the former schema's.
 
 A source says what its log and its catalog say: a table's columns before the first change that has them (a `TableSchema`),
-and the columns that a statement renamed (`Renamed`). What stands in NAME.schema already is compared with it here.
+and the columns that a statement renamed (`RenamedColumn`). What stands in NAME.schema already is compared with it here.
 
 Rule 1: a schema is new if anything of it but its position is. It goes out in the Kafka transaction of its first change.
 Rule 2: PostgreSQL numbers its columns for good (attnum). A table map does not: a column has the number of the one with its
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
 
 
-class Renamed(NamedTuple):
+class RenamedColumn(NamedTuple):
     """A statement at `since` gave columns of a table other names: former name -> new one."""
 
     database: str
@@ -33,12 +33,12 @@ class SchemaKeeper:
     def __init__(self, history: SchemaHistory) -> None:
         self._history = history
 
-    def new(self, said: TableSchema | Renamed) -> TableSchema | None:
+    def new(self, said: TableSchema | RenamedColumn) -> TableSchema | None:
         """The schema that is to be stored, its columns numbered; None if all of it is known."""
         last = self._history.last(f"{said.database}.{said.table}")
         if last is not None and said.since < last.since:  # read a second time, after a break
             return None
-        if isinstance(said, Renamed):
+        if isinstance(said, RenamedColumn):
             made = _renamed(last, said) if last is not None else None
         else:
             made = self._numbered(said, last)
@@ -64,7 +64,7 @@ class SchemaKeeper:
         return said._replace(columns=tuple(columns), unsure=said.unsure and bool(gone and came))
 
 
-def _renamed(last: TableSchema, said: Renamed) -> TableSchema:
+def _renamed(last: TableSchema, said: RenamedColumn) -> TableSchema:
     def called(column: ColumnSchema) -> ColumnSchema:
         return column._replace(name=said.names.get(column.name, column.name))
 

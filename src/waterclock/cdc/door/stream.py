@@ -51,6 +51,8 @@ class SourceOptions(TypedDict, total=False):
     begin: str  # --from
     from_here: bool
     new_tables: str
+    snapshot: str
+    snapshot_rate: int
     skip: Sequence[str]
     types: Mapping[str, str]
     queries: bool
