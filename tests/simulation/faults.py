@@ -195,6 +195,23 @@ def break_reads(strike: Strike) -> None:
             _at_some_call(strike, node, _kill)  # a start meets it too
 
 
+def slow_file(strike: Strike) -> None:
+    """The flushes of some files take longer than all others, as where each lies on a disk of its own; in half of the times
+    power is cut meanwhile: what leans on the order of two files shows."""
+    node, rng = strike.node(), strike.rng
+    kinds: dict[str, list[str]] = {}
+    for path in node.disk.files("/data"):
+        kinds.setdefault(path.rpartition("/")[2].lstrip("0123456789"), []).append(path)
+    if kinds:
+        kind = rng.choice(sorted(kinds))
+        slower_ns = rng.choice((5 * MS, 40 * MS, 300 * MS))
+        strike.tell("slow files", f"{node.name} {kind}")
+        node.disk.slower_ns = dict.fromkeys((node.disk.file(path).number for path in kinds[kind]), slower_ns)
+        strike.later(200 * MS, 2 * NS, node.disk.slower_ns.clear)
+        if rng.random() < 0.5:
+            strike.later(slower_ns // 2, 4 * slower_ns, _cut_power, strike, node, node.process, "while files are slow")
+
+
 def slow_disk(strike: Strike) -> None:
     strike.tell("slow disk")
     strike.world.fsync_ns = strike.rng.choice(((20 * MS, 400 * MS), (5 * MS, 50 * MS), (50 * US, 100 * US)))
@@ -371,7 +388,7 @@ USUAL = (
     slow_net, slow_call, kill_at, cut_at, stall_at, fill_at, cut_when_told, flicker,
 )  # fmt: skip
 OF_A_PAIR = (promote, promote, lose_leader, lose_leader, lose_both)
-KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill, break_reads)}
+KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill, break_reads, slow_file)}
 AIMED = {deed.__name__ for deed in (kill_at, cut_at, stall_at, fill_at)}
 
 

@@ -3,7 +3,8 @@
     one       one broker                              damaged   one broker, whose files are damaged in the end
     pair      a leader and its follower               relay     one broker, and relays on it
     mixed     one broker, clients of one transactional id by both protocols
-    unreadable  one broker, whose files cannot be read for a while
+    unreadable   one broker, whose files cannot be read for a while
+    uneven    one broker, where flushes of some files take longer
     capture   one broker, and captures of a database         rules     one broker, and pipelines on it
 
 Rule 1: where several kinds are named a seed has one of them, by turns: a seed and its kind repeat a history.
@@ -23,6 +24,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "pair": {"pair": True, "past_known": True},
     "damaged": {"damaged": True},
     "unreadable": {"kinds": (*faults.kinds(pair=False), "break_reads")},
+    "uneven": {"kinds": (*faults.kinds(pair=False), "slow_file")},
     "relay": {"workloads": ("relay",)},
     "capture": {"workloads": ("capture",)},
     "rules": {"workloads": ("rules",)},

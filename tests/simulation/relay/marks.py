@@ -22,7 +22,7 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "the log was cut behind the files": "            store.skip_to(low)\n",
         "a snapshot is restored": "                restore(self._store, snapshot)\n",
         "a move is read": "            self.log_span.moved(record)\n",
-        "what one owner learned goes to the next": "            refused, letters, owner.pace, owner.reports_each = self._last\n",
+        "what one owner learned goes to the next": "            refused, letters, owner.pace, owner.reports_each =",
     },
     "owner.turn": {
         "a turn looks ahead": "            self.owner.look_ahead()\n",
