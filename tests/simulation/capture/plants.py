@@ -5,7 +5,7 @@ from __future__ import annotations
 LOOP, KAFKA, ENDS = "cdc.capture", "cdc.produce", "kafka.transactions"
 BOTH = "        self.store(position)\n        self.finish()\n        self.stored = position\n"
 SENDS, KEPT = (
-    "                self._producer.send(topic, value, key, partition)\n",
+    "                self._send(topic, value, key, partition)\n",
     "self.__dict__.setdefault('_kept', [])",
 )
 STORED = "            position = publisher.stored or"
