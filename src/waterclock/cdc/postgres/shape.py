@@ -24,7 +24,10 @@ _COLUMNS = """
     from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
     where a.attrelid = %s and a.attnum > 0 order by a.attnum
 """
-_TYPES = "select format_type(kind, brackets) from unnest(%s::bigint[], %s::int[]) with ordinality as t (kind, brackets, n) order by n"
+_TYPES = """
+    select format_type(kind, brackets)
+    from unnest(%s::bigint[], %s::int[]) with ordinality as t (kind, brackets, place) order by place
+"""
 
 
 def shape(asking: psycopg.Connection[Any], relation: Relation, message: bytes, since: tuple[int, int]) -> TableSchema:
