@@ -65,11 +65,11 @@ def test_a_table_is_made_with_the_types_of_its_source(store: Store, monkeypatch:
         learn(schema(1, ID, PRICE, when, tag, own))
         give(sink, 0, insert(2, 1, price="12.50", at="2024-01-02 03:04:05.678+00", tag=uuid, mood="glad"))
     if isinstance(store, PostgresStore):
-        kinds = "format_type(atttypid, atttypmod)"
+        kinds = "attnum, format_type(atttypid, atttypmod)"
         of_item = "pg_attribute where attrelid = 'shop.item'::regclass and attnum > 0"
         types = store.look(kinds, of_item)
         words = ["bigint", "numeric(10,2)", "timestamp(3) with time zone", "uuid", "text"]
-        assert [word for (word,) in types] == words
+        assert [word for _, word in types] == words
     assert found(store, "id, price, tag, mood") == [("1", "12.50", uuid, "glad")]
 
 
