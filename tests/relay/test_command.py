@@ -231,7 +231,7 @@ def test_programs_are_told_the_same_as_json(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int, tmp_path: Path) -> None:
     first = start(tmp_path / "data")
-    run(first, "send", "reminders", "hello", "--delay", "1 s")
+    run(first, "send", "reminders", "hello", "--delay", "3 s")
     code, out, err = end(first, number)
     assert (code, err) == (0, "")
     assert re.search(r"^0 delivered, [01] pending in \d partitions", out), out

@@ -31,6 +31,8 @@ Rule 7: who is fenced may go on under the name if nobody else has got anything d
         that was open for longer than it waits (the broker or this machine was away).
 Rule 8: two tables whose topics Kafka takes for one (`.` and `_` are the same in names of metrics) are refused, and so is
         a name that is too long: never are two tables in one topic.
+Rule 9: Kafka's limits are those of a batch, and librdkafka fills one up to what it is told, whatever a topic takes. Where
+        that is less, no more is on its way to the topic than it takes.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
+from waterclock.kafka.patience import CALL_S
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import BY_KEY, TransactionalProducer
 
@@ -64,7 +67,10 @@ ONE, PER_TABLE = "one", "per-table"
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST = 249
 _PATIENCE_S = 30.0
+_USUAL_BATCH = 1_000_000  # librdkafka's own
+_AROUND = 200  # bytes of a record and its batch beside key and value
 _FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
+_LIMITS = ("max.message.bytes", "segment.bytes")
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
 
 
@@ -161,6 +167,7 @@ class CaptureTopics:
         self._schemas = schemas
         self._names = TopicNames(target.topic, (state, target.dead_letters, schemas))
         self._known: dict[tuple[str, str], tuple[str, int]] = {}
+        self._limits: dict[str, int] = {}
         self._one = None if target.topics == PER_TABLE else (target.topic, self._of_changes(target.topic))
 
     def of(self, database: str, table: str) -> tuple[str, int]:
@@ -180,6 +187,13 @@ class CaptureTopics:
             self._admin.make(self._schemas, 1, _COMPACTED)
             self._there[self._schemas] = 1
         return was_there
+
+    def limit(self, topic: str) -> int:
+        """How many bytes a batch for a topic may have: a segment takes none that is larger than it."""
+        if topic not in self._limits:
+            settings = self._admin.settings(topic)
+            self._limits[topic] = min(int(settings[name]) for name in _LIMITS if name in settings)
+        return self._limits[topic]
 
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"
@@ -255,6 +269,8 @@ class Publisher:
         self._schemas: SchemaKeeper | None = None  # made with the first schema
         self._topics = CaptureTopics(settings, target, self._state_topic, f"{name}.schema", clock)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
+        self._batch = int(settings.get("batch.size", _USUAL_BATCH))
+        self._sent: dict[str, int] = {}  # to topics that take less, in bytes: what may be on its way
         self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock)
         self.uncommitted = 0
         self.fence()
@@ -274,7 +290,7 @@ class Publisher:
             self.begin()
         key, value = record.as_key(), record.as_json()
         if isinstance(record, DeadLetter):
-            self._producer.send(self._target.dead_letters, value, key)
+            self._send(self._target.dead_letters, value, key)
         else:
             topic, partitions = self._topics.of(record.database, record.table)
             chosen: Iterable[int] = (BY_KEY,)
@@ -283,7 +299,7 @@ class Publisher:
             elif record.type == TRUNCATE:
                 chosen = range(partitions)
             for partition in chosen:
-                self._producer.send(topic, value, key, partition)
+                self._send(topic, value, key, partition)
         self.uncommitted += 1
 
     def learn(self, said: TableSchema | ColumnsAltered) -> None:
@@ -294,7 +310,19 @@ class Publisher:
             self._schemas = SchemaKeeper(SchemaHistory(TableSchema.parsed(each.value()) for each in found))
         if (new := self._schemas.new(said)) is not None:
             self.begin()
-            self._producer.send(topic, new.as_json(), new.as_key(), 0)
+            self._send(topic, new.as_json(), new.as_key(), 0)
+
+    def _send(self, topic: str, value: bytes, key: bytes, partition: int = BY_KEY) -> None:
+        """Rule 9."""
+        limit = self._topics.limit(topic)
+        if limit < self._batch:
+            size = len(key) + len(value) + _AROUND
+            if self._sent.get(topic, 0) + size > limit:
+                while self._sent and not self._producer.arrive(CALL_S):  # what is refused meanwhile, the commit tells
+                    pass
+                self._sent.clear()
+            self._sent[topic] = self._sent.get(topic, 0) + size
+        self._producer.send(topic, value, key, partition)
 
     def store(self, position: Position) -> None:
         """Step 5."""
@@ -304,6 +332,7 @@ class Publisher:
     def finish(self) -> None:
         """Step 6; when it returns, Kafka has it all."""
         self._producer.commit()
+        self._sent.clear()
         self.uncommitted = 0
 
     def commit(self, position: Position) -> None:

@@ -151,12 +151,13 @@ class SchemaFollower:
             raise UsageError(
                 f"columns of {table} went and others came, and nothing says whether one was renamed: "
                 f"({', '.join(column.name for column in then.columns)}) became "
-                f"({', '.join(column.name for column in last.columns)}). Begin with an empty target (--fresh)"
+                f"({', '.join(column.name for column in last.columns)}). Drop the table in the target, and begin "
+                "with --fresh"
             )
         if then.key != last.key:
             raise UsageError(
                 f"the primary key of {table} was ({', '.join(then.key)}) and is ({', '.join(last.key)}): positions are "
-                "kept under its names. Begin with an empty target (--fresh)"
+                "kept under its names. Drop the table in the target, and begin with --fresh"
             )
 
 
