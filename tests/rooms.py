@@ -153,7 +153,7 @@ INSIDE_SINKS: dict[str, set[str]] = {
     "tables": {"base"},
     "catalog": {"base", "destination"},
     "files": {"base", "destination", "tables"},
-    "mirrors": {"tables"},
+    "mirrors": {"destination", "tables"},
     "following": {"mirrors", "tables"},
     "topic": {"base", "destination", "ledger", "tables"},
     "iceberg": {"base", "destination", "files", "ledger", "tables"},

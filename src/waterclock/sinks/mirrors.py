@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
+from waterclock.sinks.destination import SinkTable
 from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, POSITIONS, Table, listed, quoted
 
 _ASKED = 500  # keys in one question
@@ -39,31 +40,20 @@ STAGED = tuple(f"_waterclock_{name}" for name in ("key", "position", "gone", "wh
 KEY, POSITION, GONE, WHOLE = STAGED
 
 
-class GivenText(Protocol):
-    """What a record of [sink] reads here."""
-
-    def text(self, name: str, default: str | None = None) -> str: ...
-
-    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Replica:
     """Given to a sink as `mirror`: its batches are changes, and it mirrors each table that they name. `schemas` is the
-    topic of their schemas, kafka://host:9092/NAME.schema, or ""; `on_drop` what becomes of a column that the source
-    dropped (following.py)."""
+    topic of their schemas, or ""; `on_drop` what becomes of a column that the source dropped (following.py)."""
 
     schemas: str = ""
     on_drop: str = "keep"
 
     @classmethod
-    def from_table(cls, given: GivenText) -> Replica:
+    def from_table(cls, given: SinkTable) -> Replica:
         """What [sink] says; UsageError if that cannot be."""
         schemas, on_drop = given.text("schemas", ""), given.one_of("on_drop", ON_DROP, "keep")
         if schemas and not re.fullmatch(r"kafka://[^/@]+/[^/]+", schemas):
-            raise UsageError(
-                f"[sink]: schemas = {schemas!r} is no address of a topic: write kafka://host:9092/NAME.schema"
-            )
+            raise UsageError(f"[sink]: schemas = {schemas!r}: write kafka://host:9092/NAME.schema")
         return cls(schemas, on_drop)
 
 
@@ -171,11 +161,8 @@ def _reduced_row(key: str, changes: Sequence[PackedChange]) -> ReducedRow:
 # Into the tables -----------------------------------------------------------------------------------------------
 
 
-class Follower(Protocol):
-    """Gives tables the forms that the source's have (following.py)."""
-
+class Follower(Protocol):  # following.py
     def mapped(self, changes: pa.Table) -> pa.Table: ...
-
     def follow(self, place: Any, positions: str, table: str, form: Form | None) -> Form | None: ...
 
 
