@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from waterclock.cdc.schemas import RenamedColumn, SchemaKeeper
+from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
 
 
@@ -30,7 +30,7 @@ def test_what_is_known_already_is_not_new() -> None:
 def test_a_renamed_column_keeps_its_number() -> None:
     keeper = SchemaKeeper(SchemaHistory())
     keeper.new(schema(1, "id", "price"))
-    renamed = keeper.new(RenamedColumn("shop", "item", (2, 0), {"price": "cost"}))
+    renamed = keeper.new(ColumnsAltered("shop", "item", (2, 0), {"price": "cost"}))
     assert numbers(renamed) == {"id": 1, "cost": 2}
     assert keeper.new(schema(3, "id", "cost")) is None
 
@@ -38,7 +38,7 @@ def test_a_renamed_column_keeps_its_number() -> None:
 def test_two_columns_that_change_names_change_them() -> None:
     keeper = SchemaKeeper(SchemaHistory())
     keeper.new(schema(1, "id", "a", "b"))
-    renamed = keeper.new(RenamedColumn("shop", "item", (2, 0), {"a": "b", "b": "a"}))
+    renamed = keeper.new(ColumnsAltered("shop", "item", (2, 0), {"a": "b", "b": "a"}))
     assert numbers(renamed) == {"id": 1, "b": 2, "a": 3}
 
 
@@ -68,7 +68,7 @@ def test_a_schema_that_comes_a_second_time_is_passed_over() -> None:
 def test_a_change_finds_the_present_name_of_its_columns() -> None:
     keeper = SchemaKeeper(SchemaHistory())
     history = SchemaHistory(filter(None, (keeper.new(schema(1, "a", "b", "c")),)))
-    for said in (RenamedColumn("shop", "item", (2, 0), {"b": "z"}), schema(3, "a", "z", "b")):
+    for said in (ColumnsAltered("shop", "item", (2, 0), {"b": "z"}), schema(3, "a", "z", "b")):
         new = keeper.new(said)
         assert new is not None
         history.add(new)

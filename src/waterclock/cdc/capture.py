@@ -25,8 +25,10 @@ from dataclasses import replace
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import NameLost, Publisher
+from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
+from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
 from waterclock.kafka.patience import Backoff
@@ -191,6 +193,8 @@ class _Pass:
                 may_wait = not self._publisher.uncommitted and self._age_ms() < POSITION_EVERY_MS
                 if self._ended and not self._inside and not may_wait:
                     self._commit(self._source.position())
+            elif isinstance(item, TableSchema | ColumnsAltered):
+                self._publisher.learn(item)
             elif item is not SourceMark.COMMITTED:
                 self._record(item)
             elif self._committed(end):

@@ -32,7 +32,9 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from waterclock.cdc.position import Position
+from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.changes.maxwell import MaxwellMessage, quoted
+from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import Unreadable, UsageError
 from waterclock.wording import counted
 
@@ -102,7 +104,8 @@ class SourceMark(Enum):
 
 
 Record = MaxwellMessage | DeadLetter
-Item = Record | SourceMark
+# what is said of a table's columns comes before the first change that has them, and is no record: it has no number
+Item = Record | TableSchema | ColumnsAltered | SourceMark
 
 
 class Source(Protocol):

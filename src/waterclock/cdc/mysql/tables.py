@@ -85,7 +85,7 @@ class TablePlan:
         self.names = [column.name for column in columns]
         self.kinds = {column.name: JSON for column in columns if column.type == types.JSON or column.declared == JSON}
         self.sorts = {column.name: sort for column in columns if (sort := sort_of(column))}
-        self._columns = columns
+        self.columns = columns
         try:
             self.readers = [reader(column) for column in columns]
         except Unreadable as refusal:
@@ -94,7 +94,7 @@ class TablePlan:
     @cached_property
     def lenient_readers(self) -> list[Reader]:
         """The same for rows with a value that cannot be read: it comes as base64."""
-        return [raw_reader(column) for column in self._columns]
+        return [raw_reader(column) for column in self.columns]
 
 
 class Tables:

@@ -73,6 +73,7 @@ class Decoder:
         self._large = LargeValues(catalog)
         self._held: deque[MaxwellMessage] = deque()  # one, since it may be the last; more while some lack values
         self._lacking: list[tuple[Relation, Row]] = []  # of those that are held
+        self._messages: dict[int, bytes] = {}  # of the relations whose schemas were not given out yet
         self._passed = False  # whether the transaction stands in Kafka already, or is to be left out
         self._done_before = False  # the first of the two
         self._takes: dict[int, Callable[[bytes], Iterator[Item]]] = {
@@ -152,6 +153,7 @@ class Decoder:
             except Unreadable as reason:
                 key, unsure = (), str(reason)
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure)
+        self._messages[relation.number] = message
         return iter(())
 
     def _row_change(self, message: bytes) -> Iterator[Item]:
@@ -163,6 +165,8 @@ class Decoder:
         except (Unreadable, UnicodeError) as reason:
             yield from self._put_aside(relation, message, reason)
             return
+        if (described_by := self._messages.pop(relation.number, None)) is not None:
+            yield self._catalog.shape(relation, described_by, (self._sequence, self._xoffset))
         for kind, data, old in changes:
             self._note(relation, kind, data, len(message))
             yield from self._hold(relation, kind, data, old)
