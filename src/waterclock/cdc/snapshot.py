@@ -30,7 +30,8 @@ from collections.abc import Callable, Iterator
 
 from waterclock.cdc.chunks import Chunk, ChunkReader
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Item, Source, SourceMark
+from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import Clock
 from waterclock.kafka.patience import Backoff
 
@@ -75,7 +76,7 @@ class SnapshotSource:
         """Changes and marks, without end."""
         items = self._source.items()
         for item in items:
-            if self._rest and not isinstance(item, SourceMark):
+            if self._rest and isinstance(item, MaxwellMessage | DeadLetter):
                 self._reader.saw(item, self._chunk)
             yield item
             if self._rest and isinstance(item, SourceMark) and self._reader.is_between():

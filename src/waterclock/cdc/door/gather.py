@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Record, Source, SourceMark
+from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, Unreadable, WaterclockError
 
@@ -70,7 +71,7 @@ class BatchReader:
                 elif item is SourceMark.QUIET:
                     if self._position is not None and (self._whole or self._is_time_to_move()):
                         yield self._taken()
-                elif not isinstance(item, SourceMark):
+                elif isinstance(item, MaxwellMessage | DeadLetter):  # a table's schema is no change
                     yield from self._record(item)
                 if self._ended():
                     return
