@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
     relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)
-    _beside("examples")(commands.add_parser("demo", help="show the main job, or a lesson"))
+    _beside("examples")(commands.add_parser("demo", help="run an example: the main job, a lesson, kills"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
     doctor.add_to(commands.add_parser("doctor", help="see what works on this machine, and what is missing"))
     _beside("bench")(commands.add_parser("bench", help="measure beside others"))
