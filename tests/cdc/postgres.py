@@ -10,7 +10,7 @@ import psycopg
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.postgres.slot import OWN, SlotReader, current
-from waterclock.cdc.source import TableFilter
+from waterclock.cdc.source import DeadLetter, SourceMark, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
 
@@ -35,7 +35,7 @@ def items(slot: ReplicationSlot, start: Position, *tables: str, **options: Any) 
     end, found = current(slot), []
     with closing(SlotReader(slot, start, TableFilter(tables, OWN), SystemClock(), **options)) as reader:
         for item in reader.items():
-            found.append(item)
+            found += [item] if isinstance(item, MaxwellMessage | DeadLetter | SourceMark) else []
             if reader.reached(end):
                 return found
     raise AssertionError

@@ -31,7 +31,7 @@ def of_maria(source: MariaSource, position: Any, **options: Any) -> ChangeStream
 
 
 def of_postgres(slot: ReplicationSlot, position: Any, **options: Any) -> ChangeStream:
-    named = {"slot": slot.name, "publication": slot.publication, "once": True}
+    named = {"slot": slot.name, "publication": slot.publication, "once": True, "snapshot": "never"}
     return changes(slot.conninfo, position=position, **{**named, **options})
 
 
