@@ -296,6 +296,7 @@ def test_of_a_slot_that_a_killed_start_left_the_rows_are_asked_for_again(
     assert rows(broker, slot) == [("insert", 1000)]
 
 
+@pytest.mark.usefixtures("two")
 def test_after_a_first_start_that_was_killed_before_it_had_a_position_all_rows_come(
     command: list[str], slot: ReplicationSlot, broker: Broker
 ) -> None:
