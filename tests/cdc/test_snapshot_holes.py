@@ -20,7 +20,7 @@ from waterclock.cdc.postgres.chunks import SlotChunks
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.postgres.slot import OWN, SlotReader
 from waterclock.cdc.snapshot import SnapshotSource, WholePlace
-from waterclock.cdc.source import SourceMark, TableFilter
+from waterclock.cdc.source import Item, SourceMark, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
 
@@ -30,11 +30,11 @@ KINDS = [pytest.param("maria", marks=pytest.mark.mariadb), pytest.param("postgre
 Make = Callable[[], SnapshotSource]
 
 
-def told(source: SnapshotSource, enough: Callable[[list[Change]], bool]) -> list[Change]:
-    """What is said of the row 1, until that is enough."""
+def told(items: Iterator[Item], enough: Callable[[list[Change]], bool]) -> list[Change]:
+    """What is said of the row 1, until that is enough. A source is gone through once."""
     found: list[Change] = []
     end = time.monotonic() + 20
-    for item in source.items():
+    for item in items:
         if isinstance(item, MaxwellMessage) and item.data["id"] == "1":
             found.append((item.type, int(item.data["v"])))
         if enough(found):
@@ -45,7 +45,7 @@ def told(source: SnapshotSource, enough: Callable[[list[Change]], bool]) -> list
 
 def whole(source: SnapshotSource, count: int) -> list[Change]:
     """What is said of it until all that is older has come, and so many changes of it."""
-    return told(source, lambda found: len(found) >= count and source.reached(WholePlace()))
+    return told(source.items(), lambda found: len(found) >= count and source.reached(WholePlace()))
 
 
 @pytest.fixture
@@ -127,40 +127,25 @@ def test_no_row_is_from_the_future(
     assert found == (right[::-1] if wrong else right)
 
 
-Hold = Callable[[bool], None]
-
-
-@pytest.fixture
-def hold(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Hold]]:
-    """What holds every commit where the log has it and no query sees it: until a replica says that it has it, which never
-    comes (synchronous replication; semi-sync AFTER_SYNC). It is let go at the end."""
-    made: list[Hold] = []
-
-    def of(kind: str) -> Hold:
-        def postgres(on: bool) -> None:
-            url = request.getfixturevalue("logical").url()
-            what = "set synchronous_standby_names = 'nobody'" if on else "reset synchronous_standby_names"
-            run(url, "set synchronous_commit = local", f"alter system {what}", "select pg_reload_conf()")
-            asked = "show synchronous_standby_names"
-            while (run(url, asked)[0][0] == "nobody") is not on:
-                time.sleep(0.05)
-
-        def maria(on: bool) -> None:
-            names = ("wait_no_slave = 1", "timeout = 60000", "wait_point = AFTER_SYNC", f"enabled = {int(on)}")
-            request.getfixturevalue("source").run(*[f"set global rpl_semi_sync_master_{name}" for name in names])
-
-        made.append(maria if kind == "maria" else postgres)
-        return made[-1]
-
-    yield of
-    for each in made:
-        each(False)
+def hold(request: pytest.FixtureRequest, kind: str, on: bool) -> None:
+    """Every commit stays where the log has it and no query sees it: until a replica says that it has it, which never comes
+    (synchronous replication; semi-sync AFTER_SYNC)."""
+    if kind == "maria":
+        names = ("wait_no_slave = 1", "timeout = 60000", "wait_point = AFTER_SYNC", f"enabled = {int(on)}")
+        request.getfixturevalue("source").run(*[f"set global rpl_semi_sync_master_{name}" for name in names])
+        return
+    url, setting = request.getfixturevalue("logical").url(), "synchronous_standby_names"
+    what = f"set {setting} = 'nobody'" if on else f"reset {setting}"
+    run(url, "set synchronous_commit = local", f"alter system {what}", "select pg_reload_conf()")
+    end = time.monotonic() + 10
+    while (run(url, f"show {setting}")[0][0] == "nobody") is not on:
+        assert time.monotonic() < end
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wrong", [False, True], ids=["right", "every view is accepted"])
 def test_a_commit_that_the_log_has_and_no_query_sees_is_waited_for(
-    wrong: bool, kind: str, request: pytest.FixtureRequest, hold: Callable[[str], Hold], monkeypatch: pytest.MonkeyPatch
+    wrong: bool, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot by marks of the log ends with the old row after the new one, for good."""
     chunks, go = (BinlogChunks if kind == "maria" else SlotChunks), threading.Event()
@@ -172,21 +157,22 @@ def test_a_commit_that_the_log_has_and_no_query_sees_is_waited_for(
         none = property(lambda self: set(), lambda self, value: None)
         monkeypatch.setattr(chunks, "_unseen", none, raising=False)
     source: SnapshotSource = request.getfixturevalue(kind)()
-    held = hold(kind)
-    held(True)
-    statement = "update t set v = 2 where id = 1"
-    writer = threading.Thread(target=written, args=(request, kind, statement), daemon=True)
-    writer.start()
-    with closing(source):
-        found = told(source, bool)
-        go.set()
-        seconds = time.monotonic() + 3
-        found += told(source, lambda found: time.monotonic() > seconds or source.reached(WholePlace()))
-        assert found == ([("update", 2), ("bootstrap-insert", 1)] if wrong else [("update", 2)])
-        held(False)
+    writer = threading.Thread(target=written, args=(request, kind, "update t set v = 2 where id = 1"), daemon=True)
+    hold(request, kind, True)
+    items = source.items()
+    with closing(source), closing(items):  # type: ignore[type-var]  # it is a generator, and is within a transaction
+        try:
+            writer.start()
+            found = told(items, bool)
+            go.set()
+            seconds = time.monotonic() + 3
+            found += told(items, lambda found: time.monotonic() > seconds or source.reached(WholePlace()))
+        finally:
+            hold(request, kind, False)
         writer.join()
+        assert found == ([("update", 2), ("bootstrap-insert", 1)] if wrong else [("update", 2)])
         if not wrong:
-            found += told(source, lambda found: source.reached(WholePlace()))
+            found += told(items, lambda found: source.reached(WholePlace()))
             assert found == [("update", 2), ("bootstrap-insert", 2)]
 
 
