@@ -11,6 +11,9 @@ from tests.cdc.mariadb import MariaServer
 from tests.cdc.postgres import run
 from tests.kafka.reader import committed
 from waterclock import cli
+from waterclock.cdc.agreement import NEVER, Terms, agreed
+from waterclock.cdc.held import Held, HeldTable, OlderRest
+from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.testing import Broker
 
@@ -55,3 +58,26 @@ def test_a_first_start_brings_all_that_the_binlogs_of_mariadb_no_longer_have(
     assert cli.main(command) == 0
     (last,) = came(broker, database)[2999:]
     assert (last["type"], last["sequence"] > found[-1]["sequence"]) == ("update", True)
+
+
+@pytest.mark.postgres
+def test_a_table_that_cannot_come_is_refused_before_anything_and_the_advice_goes_on(
+    command: list[str], slot: ReplicationSlot, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(slot.conninfo, "create table item (id int primary key)", "insert into item values (1)")
+    run(slot.conninfo, "create table bare (n int)", "create table hollow (n int)", "insert into bare values (1)")
+    assert cli.main(command) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "public.bare has no primary key" in told
+    assert came(broker, slot.name) == []
+    assert cli.main([*command, "--tables", "public.item", "--tables", "public.hollow"]) == 0
+    assert [(row["table"], row["data"]["id"]) for row in came(broker, slot.name)] == [("item", 1)]
+
+
+def test_what_is_still_to_come_is_given_up_by_a_word_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    held = Held(("shop.*",), tables={"shop.item": HeldTable(older=OlderRest(("7",), ("9",), 1234))})
+    position = Position("0-1-7", 17, held=held)
+    asked, there = Held(("shop.*",)), ["shop.item"]
+    assert agreed(position, asked, there, lambda names: [], Terms(snapshot=NEVER)).older() == held.older()
+    assert agreed(position, asked, there, lambda names: [], Terms(snapshot=NEVER, gives_up=True)).older() == {}
+    assert "do not come any more (--snapshot never): shop.item (1,234 rows came)" in caplog.text

@@ -27,6 +27,7 @@ from waterclock.cdc.held import Held, HeldTable, OlderRest
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import OlderRows
 from waterclock.errors import UsageError
+from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
 ASK, FROM_NOW = "ask", "from-now"
@@ -37,12 +38,13 @@ INITIAL, WHEN_NEEDED, NEVER = "initial", "when-needed", "never"
 class Terms:
     """The words that the user gave. `new_tables`: what is done about a table that is not held; `as_published`: whether a
     publication that leaves something out is taken as it is; `skip_to`: the place to which everything is left out;
-    `snapshot`: of which tables the older rows come."""
+    `snapshot`: of which tables the older rows come; `gives_up`: whether those that are still to come do not any more."""
 
     new_tables: str = ASK
     as_published: bool = False
     skip_to: str = ""
     snapshot: str = NEVER
+    gives_up: bool = False
 
 
 def agreed(
@@ -62,6 +64,10 @@ def agreed(
     if not held.is_told:
         _say_that_it_is_old(position, asked)
         return asked
+    if terms.gives_up and (left := held.older()):
+        rows = ", ".join(f"{table} ({counted(rest.rows, 'row')} came)" for table, rest in left.items())
+        log.warning("Older rows of these tables do not come any more (--snapshot never): %s.", rows)
+        held = held.with_older({})
     there = sorted(there)
     new = [table for table in there if asked.holds(table) and not held.holds(table)]
     gone = [table for table in there if held.holds(table) and not asked.holds(table)]

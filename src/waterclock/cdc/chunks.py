@@ -9,6 +9,7 @@ Rule 4: columns and key are those that the table has in the view.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +37,9 @@ class Chunk:
 
 class ChunkReader(Protocol):
     """One database's part of a snapshot. Numbers of steps are those of snapshot.py."""
+
+    def look(self, tables: Iterable[str]) -> None:
+        """Before anything is read: UsageError for a table whose older rows cannot come."""
 
     def read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
         """Steps 2 and 3; None if the view lacks what the log has given out: read again later."""

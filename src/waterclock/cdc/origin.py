@@ -245,7 +245,10 @@ def terms_of(arguments: Namespace, where: Database) -> Terms:
     if arguments.snapshot_rate < 0:
         raise UsageError(f"--snapshot-rate {arguments.snapshot_rate}: write rows a second, 1 or more; 0 sets no limit.")
     begins = INITIAL if arguments.begin == "start" and not arguments.from_here else NEVER
-    return Terms(arguments.new_tables, arguments.as_published, arguments.skip_to, arguments.snapshot or begins)
+    gives_up = arguments.snapshot == NEVER
+    return Terms(
+        arguments.new_tables, arguments.as_published, arguments.skip_to, arguments.snapshot or begins, gives_up
+    )
 
 
 def password_of(arguments: Namespace, variable: str) -> str:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 from waterclock.cdc.chunks import Chunk, ChunkReader
 from waterclock.cdc.position import Position
@@ -53,11 +54,13 @@ def beside(source: Source, reader: Callable[[], ChunkReader], clock: Clock, rate
     held = source.position().held
     if held is None or not held.older():
         return source
-    try:
-        return SnapshotSource(source, reader(), clock, rate)
-    except BaseException:
-        source.close()
-        raise
+    with ExitStack() as opened:
+        opened.callback(source.close)
+        chunks = reader()
+        opened.callback(chunks.close)
+        chunks.look(held.older())
+        opened.pop_all()
+    return SnapshotSource(source, chunks, clock, rate)
 
 
 class SnapshotSource:

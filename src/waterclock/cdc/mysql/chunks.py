@@ -16,6 +16,7 @@ Rule 5: the rest of a chunk that is cut is not waited for: its connection is end
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -66,6 +67,10 @@ class BinlogChunks:
 
     def saw(self, record: Record, chunk: Chunk | None) -> None:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
+
+    def look(self, tables: Iterable[str]) -> None:
+        for table in tables:
+            self._planned(table)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

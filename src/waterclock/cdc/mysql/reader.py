@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.agreement import Terms, agreed
+from waterclock.cdc.agreement import WHEN_NEEDED, Terms, agreed
 from waterclock.cdc.held import EVERY, Held
 from waterclock.cdc.mysql.beginning import began, older
 from waterclock.cdc.mysql.binlog import EventFramer
@@ -125,6 +125,8 @@ class BinlogReader:
 
     def _agreed(self, questions: _Questions, position: Position, wanted: TableFilter, terms: Terms) -> Held:
         """See agreement.py. A binlog brings every table from its making on."""
+        if terms.snapshot == WHEN_NEEDED and not self.server.maria:
+            raise UsageError("--snapshot when-needed: MariaDB and PostgreSQL have it, MySQL has not. Leave it out.")
         server = history(self._login, questions, self.server.maria, position.held.server if position.held else {})
         there = [f"{database}.{table}" for database, table in tables(questions) if table and database not in wanted.own]
 

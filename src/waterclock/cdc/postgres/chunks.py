@@ -12,6 +12,7 @@ Rule 5: row-level security hides rows without an error: here it is one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -96,6 +97,11 @@ class SlotChunks:
         else:
             chunk.rows.pop(record.as_key(), None)
 
+    def look(self, tables: Iterable[str]) -> None:
+        with errors_of_postgres(self._slot):
+            for table in tables:
+                self._planned(table, sql.Identifier(*table.split(".", 1)))
+
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._asking.close()
@@ -124,7 +130,7 @@ class SlotChunks:
             if self._unseen:
                 return None
             plan = self._planned(table, identifier)
-            upto = self._largest(plan) if rest.upto is None else rest.upto
+            upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
             last, is_cut = self._rows(table, plan, rest._replace(upto=upto), rows, messages) if upto else (None, False)
         (end,) = self._asking.execute("select pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
         left = None if last is None else rest._replace(after=last, upto=upto)
@@ -140,6 +146,9 @@ class SlotChunks:
         listed = fields.get("attnames")
         columns = {each: kind for each, kind in columns.items() if listed is None or each in listed}
         if not key or not set(key) <= set(columns):
+            rows = sql.SQL("select exists (select from {})").format(whole)
+            if not oid or self._asking.execute(rows).fetchone() == (False,):
+                return SelectedTable(whole, columns, {}, "true")
             raise UsageError(f"{table} has no primary key, so its older rows have no order to be read in. {_REMEDY}")
         return SelectedTable(whole, columns, key, fields.get("rowfilter") or "true")
 
