@@ -30,12 +30,18 @@ def changes(slot: ReplicationSlot, start: Position, *tables: str, **options: Any
     return [item for item in items(slot, start, *tables, **options) if isinstance(item, MaxwellMessage)]
 
 
-def items(slot: ReplicationSlot, start: Position, *tables: str, **options: Any) -> list[Any]:
-    """The same with the marks, and with what was put aside."""
+def items(
+    slot: ReplicationSlot,
+    start: Position,
+    *tables: str,
+    kinds: Any = MaxwellMessage | DeadLetter | SourceMark,
+    **options: Any,
+) -> list[Any]:
+    """The same with the marks, and with what was put aside; or what is of other kinds."""
     end, found = current(slot), []
     with closing(SlotReader(slot, start, TableFilter(tables, OWN), SystemClock(), **options)) as reader:
         for item in reader.items():
-            found += [item] if isinstance(item, MaxwellMessage | DeadLetter | SourceMark) else []
+            found += [item] if isinstance(item, kinds) else []
             if reader.reached(end):
                 return found
     raise AssertionError

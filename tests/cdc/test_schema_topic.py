@@ -113,6 +113,6 @@ def test_a_rename_that_postgresql_cannot_tell_any_more_is_unsure(slot: Replicati
         "alter table t drop column a",
         "alter table t rename column b to c",
     )
-    (found,) = [item for item in items(slot, start) if isinstance(item, TableSchema)]
+    (found,) = items(slot, start, kinds=TableSchema)
     assert found.unsure
     assert [column.number for column in found.columns] == [0, 0, 0]
