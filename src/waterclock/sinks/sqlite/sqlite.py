@@ -1,9 +1,10 @@
 """format = "sqlite": a file of SQLite, the default sink, nothing to install. The reference is made of this.
 
-path    the file; it and its folder are made
-table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _;
-        not sqlite_...
-schemas, on_drop    for changes of tables: see format = "postgres". A column gets no type here
+path     the file; it and its folder are made
+table    the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _;
+         not sqlite_...
+schemas  for changes of tables: see format = "postgres". A column gets no type here
+on_drop  as format = "postgres" has it
 
 Times are UTC texts. What the sink does stands in sql_sink.py.
 
