@@ -58,7 +58,7 @@ EACH = [
     for step in STEPS
     for when in ("before", "after")
     for kind in KINDS
-    for seldom in ([] if (step, when, kind.values[0]) in QUICK else [pytest.mark.long(seconds=12)],)
+    for seldom in ([] if (step, when, kind.values[0]) in QUICK else [pytest.mark.long(seconds=25)],)
 ]
 
 
@@ -81,7 +81,7 @@ def test_a_kill_at_each_step_of_a_snapshot_loses_nothing_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long(seconds=150))])
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long(seconds=240))])
 def test_a_snapshot_under_load_that_is_killed_at_any_time_is_the_source(
     kills: int, kind: str, broker: Broker, full: Callable[[str, int], Found]
 ) -> None:
