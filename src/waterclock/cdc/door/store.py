@@ -64,12 +64,18 @@ class FilePosition:
                 "another file."
             ) from None
         try:
+            return self._read()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _read(self) -> Position | None:
+        try:
             return Position.parsed(json.dumps(read_sealed(self._path)).encode())
         except FileNotFoundError:
             return None
         except (ValueError, LookupError, TypeError) as error:
             aside = set_aside(self._path, f"{self._path}.damaged")
-            self._lock.release()
             raise UsageError(
                 f"The position in {self._path} is damaged ({error}); it is {aside} now, nothing of it was removed. Put a "
                 "copy back; or begin anew, and compare what was written until now with the database."

@@ -124,7 +124,7 @@ class SlotReader:
         return self._decoding.xid
 
     def reached(self, end: str) -> bool:
-        return self._decoding.lsn >= lsn_number(end)
+        return not end or self._decoding.lsn >= lsn_number(end)
 
     def stored(self, position: Position) -> None:
         """Step 3."""
