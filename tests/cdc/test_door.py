@@ -259,6 +259,17 @@ def test_what_was_written_of_a_batch_goes_when_the_block_is_left_before_its_comm
     assert rows.execute("select * from copy").fetchall() == []
 
 
+def test_what_was_written_before_the_stream_began_stays(tmp_path: Path, slot: ReplicationSlot) -> None:
+    """The table of positions was missed by a statement that failed, and a rollback took the caller's rows with it."""
+    with psycopg.connect(slot.conninfo) as opened:
+        for connection in (sqlite3.connect(tmp_path / "target"), opened):
+            connection.execute("create table mine (id int)")
+            connection.execute("insert into mine values (1)")
+            for _ in range(2):  # without the table, and with it
+                assert SqlPosition(connection).claim() is None
+                assert connection.execute("select id from mine").fetchall() == [(1,)]
+
+
 def test_a_connection_that_commits_each_statement_is_refused(mariadb: MariaServer, slot: ReplicationSlot) -> None:
     with pytest.raises(UsageError, match="commits each statement by itself"):
         SqlPosition(sqlite3.connect(":memory:", isolation_level=None))

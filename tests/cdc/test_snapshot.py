@@ -38,6 +38,7 @@ def test_a_first_start_brings_all_that_a_slot_of_postgresql_does_not(
     assert cli.main(command) == 0
     (last,) = came(broker, slot.name)[2999:]
     assert (last["type"], last["sequence"] > found[-1]["sequence"]) == ("update", True)
+    assert cli.main([*command, "--snapshot-only"]) == 0  # nothing is to come
 
 
 @pytest.mark.mariadb

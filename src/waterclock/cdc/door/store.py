@@ -113,10 +113,11 @@ class SqlPosition:
 
     def claim(self) -> Position | None:
         taken = f"update {POSITIONS} set owner = ?, commits = commits + 1 where name = ?"
+        self._run("savepoint waterclock_claim").close()  # what the caller has written before stays
         try:
             is_there = self._changed(taken, self._owner, self.name)
         except self._errors:
-            self._connection.rollback()
+            self._run("rollback to savepoint waterclock_claim").close()
             long, engine = ("longtext", " engine=InnoDB") if self._is_mysql else ("text", "")
             self._run(
                 f"create table if not exists {POSITIONS} (name varchar(190) primary key, place {long} not null, "
