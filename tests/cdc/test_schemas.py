@@ -6,6 +6,7 @@ import pytest
 
 from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
+from waterclock.errors import UsageError
 
 
 def schema(since: int, *names: str, unsure: bool = False) -> TableSchema:
@@ -65,13 +66,19 @@ def test_a_schema_that_comes_a_second_time_is_passed_over() -> None:
     assert keeper.new(schema(1, "a", "b")) is None
 
 
-def test_a_change_finds_the_present_name_of_its_columns() -> None:
+def test_a_column_keeps_its_number_through_a_rename_and_its_former_name_has_another() -> None:
     keeper = SchemaKeeper(SchemaHistory())
     history = SchemaHistory(filter(None, (keeper.new(schema(1, "a", "b", "c")),)))
     for said in (ColumnsAltered("shop", "item", (2, 0), {"b": "z"}), schema(3, "a", "z", "b")):
         new = keeper.new(said)
         assert new is not None
         history.add(new)
-    assert history.names_now("shop.item", (1, 7)) == {"a": "a", "b": "z", "c": None}
-    assert history.names_now("shop.item", (3, 0)) == {"a": "a", "z": "z", "b": "b"}
-    assert history.names_now("shop.item", (0, 0)) == {}
+    assert numbers(history.at("shop.item", (1, 7))) == {"a": 1, "b": 2, "c": 3}
+    assert numbers(history.last("shop.item")) == {"a": 1, "z": 2, "b": 4}
+    assert history.at("shop.item", (0, 0)) is None
+
+
+@pytest.mark.parametrize("text", [None, b"", b"x", b"[]", b"{}", b'{"version": 1}', b'{"version": 1, "columns": [1]}'])
+def test_what_no_capture_wrote_is_told(text: bytes | None) -> None:
+    with pytest.raises(UsageError, match="is no table's schema"):
+        TableSchema.parsed(text)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from waterclock.changes.maxwell import quoted
@@ -72,14 +72,21 @@ class TableSchema(NamedTuple):
         return json.dumps({"version": VERSION, **fields}, ensure_ascii=False).encode()
 
     @classmethod
-    def parsed(cls, text: bytes) -> TableSchema:
-        """UsageError for a version that is newer than ours."""
-        fields: dict[str, Any] = json.loads(text)
-        if int(fields.pop("version")) > VERSION:
-            raise UsageError("A table's schema was stored by a newer waterclock: start that one again.")
-        columns = tuple(ColumnSchema(**column) for column in fields.pop("columns"))
-        since, key = (int(fields["since"][0]), int(fields["since"][1])), tuple(fields["key"])
-        return cls(**{**fields, "since": since, "key": key, "columns": columns})
+    def parsed(cls, text: bytes | None) -> TableSchema:
+        """UsageError for a version that is newer than ours, and for what no capture wrote."""
+        try:
+            fields: dict[str, Any] = json.loads(text or b"")
+            is_newer = int(fields.pop("version")) > VERSION
+            if not is_newer:
+                columns = tuple(ColumnSchema(**column) for column in fields.pop("columns"))
+                since, key = (int(fields["since"][0]), int(fields["since"][1])), tuple(fields["key"])
+                return cls(**{**fields, "since": since, "key": key, "columns": columns})
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise UsageError(
+                f"{(text or b'')[:60]!r} is no table's schema, in a topic of schemas: somebody else writes to it. "
+                "Give the capture another --name, or the topic back to it."
+            ) from None
+        raise UsageError("A table's schema was stored by a newer waterclock: start that one again.")
 
 
 class SchemaHistory:
@@ -108,17 +115,3 @@ class SchemaHistory:
         found = self.of(table)
         place = bisect_right(found, position, key=lambda schema: schema.since)
         return found[place - 1] if place else None
-
-    def names_now(self, table: str, position: tuple[int, int]) -> Mapping[str, str | None]:
-        """What the columns of a change at `position` are called now; None for one that is gone.
-
-        >>> before = TableSchema("postgres", "s", "t", (1, 0), (ColumnSchema("a", "text", number=2),))
-        >>> after = TableSchema("postgres", "s", "t", (5, 0), (ColumnSchema("b", "text", number=2),))
-        >>> SchemaHistory([before, after]).names_now("s.t", (4, 9))
-        {'a': 'b'}
-        """
-        then, now = self.at(table, position), self.last(table)
-        if then is None or now is None:
-            return {}
-        called = {column.number: column.name for column in now.columns}
-        return {column.name: called.get(column.number) for column in then.columns}

@@ -31,7 +31,6 @@ ASKED_S, GONE_S, HELD_S, END_S = 1.0, 60.0, 5.0, 2.0
 _AGAIN_S = 0.1
 _STREAMING = 140_000  # the version from which on a large transaction may come before its commit
 _EPOCH_MS = 946_684_800_000  # 2000-01-01, from which PostgreSQL counts
-_COPY_BOTH = 8  # of libpq; psycopg has the name since 3.1
 _DATA, _ALIVE = b"w", b"k"
 
 
@@ -106,7 +105,7 @@ class ReplicationStream:
             sql.Identifier(slot.name), sql.SQL(place), sql.SQL(options), named
         )
         text, end_s = command.as_string(self._connection).encode(), self._clock.monotonic_s() + HELD_S
-        while (result := self._libpq.exec_(text)).status != _COPY_BOTH:
+        while (result := self._libpq.exec_(text)).status != pq.ExecStatus.COPY_BOTH:
             error = error_from_result(result)
             if not isinstance(error, psycopg.errors.ObjectInUse):
                 raise error
