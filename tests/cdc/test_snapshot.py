@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,9 +13,13 @@ from tests.cdc.postgres import run
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.agreement import NEVER, Terms, agreed
+from waterclock.cdc.chunks import Chunk
 from waterclock.cdc.held import Held, HeldTable, OlderRest
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.snapshot import SnapshotSource
+from waterclock.cdc.source import SourceMark
+from waterclock.clock import ManualClock
 from waterclock.testing import Broker
 
 
@@ -82,3 +87,20 @@ def test_what_is_still_to_come_is_given_up_by_a_word_and_told(caplog: pytest.Log
     assert agreed(position, asked, there, lambda names: [], Terms(snapshot=NEVER)).older() == held.older()
     assert agreed(position, asked, there, lambda names: [], Terms(snapshot=NEVER, gives_up=True)).older() == {}
     assert "do not come any more (--snapshot never): shop.item (1,234 rows came)" in caplog.text
+
+
+def test_the_log_is_looked_at_however_long_a_snapshot_takes() -> None:
+    """All chunks of a quiet database went out one behind the other: after a minute its server ended the stream."""
+    clock, held = ManualClock(), Held(tables={"shop.item": HeldTable(older=OlderRest())})
+    log, chunks = Mock(), Mock()
+    log.position.return_value = Position("0/1", held=held)
+    log.items.return_value = iter([SourceMark.QUIET] * 3)
+    chunks.is_between.return_value, chunks.standing.return_value = True, (1,)
+
+    def read(table: str, rest: OlderRest, rows: int) -> Chunk:
+        clock.advance_s(2)
+        return Chunk(table, {}, rest, (1,))
+
+    chunks.read.side_effect = read
+    marks = list(SnapshotSource(log, chunks, clock).items())
+    assert marks == [SourceMark.QUIET, *[SourceMark.COMMITTED] * 3] * 3

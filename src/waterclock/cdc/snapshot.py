@@ -21,6 +21,7 @@ Rule 1: it is a Source in front of the log's: a chunk is one more transaction of
 Rule 2: a chunk's size follows the time: it doubles while reading takes less than TARGET_S or than the wait for the log,
         and halves when it takes much longer. So a reader that lags far behind waits seldom, and for more rows.
 Rule 3: what was not accepted is read again after a pause that grows.
+Rule 4: the log is looked at every LOOK_S: a server takes who reads nothing of it for gone, PostgreSQL after a minute.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
 LEAST_ROWS, FIRST_ROWS, MOST_ROWS = 100, 1000, 100_000
-TARGET_S = 0.25
+TARGET_S, LOOK_S = 0.25, 5.0
 SAID_AT = 7  # attempts in a row: some ten seconds
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -105,8 +106,9 @@ class SnapshotSource:
         self._source.close()
 
     def _brought(self) -> Iterator[Item]:
-        """All chunks that can be sent where the log's reader stands now."""
-        while self._rest:
+        """The chunks that can be sent where the log's reader stands now; rule 4."""
+        until_s = self._clock.monotonic_s() + LOOK_S
+        while self._rest and self._clock.monotonic_s() < until_s:
             if self._chunk is None and not self._reads():
                 return
             assert self._chunk is not None
