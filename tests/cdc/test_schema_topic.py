@@ -14,7 +14,7 @@ from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.postgres.slot import OWN, SlotReader, current
 from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import TableFilter
-from waterclock.changes.table_schema import SchemaHistory, TableSchema
+from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import SystemClock
 from waterclock.kafka.client import whole
 
@@ -59,11 +59,6 @@ def test_a_table_of_mariadb_has_its_history(source: MariaSource, broker: Broker)
     *_, last = captured(source, broker)
     assert shown(last) == {"id": (1, "int unsigned"), "cost": (2, "decimal(10,2)"), "n": (4, "int")}
     assert (last.columns[-1].older, last.columns[-1].older_known) == ("7", True)
-    assert SchemaHistory([first, altered, last]).names_now(first.name, first.since) == {
-        "id": "id",
-        "price": "cost",
-        "c": None,
-    }
 
 
 def test_a_table_of_postgresql_has_its_history(slot: ReplicationSlot, broker: Broker) -> None:

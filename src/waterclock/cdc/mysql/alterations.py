@@ -4,12 +4,15 @@ Rule 1: the statement is read clause by clause, with its quotes and brackets; a 
         what it made of the table stands in the next table map.
 Rule 2: a new column's value in older rows is its DEFAULT if that is a literal; null if it may be null and has none.
         MariaDB and MySQL give 0 and '' to a NOT NULL of numbers and of texts. All else (now(), a sequence) is not known.
+Rule 3: it is written as the server shows it, 7 of a decimal(9,2) as 7.00. Where the type may show it otherwise than the
+        statement has it (a moment, a float, bytes), it is not known.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import NamedTuple
 
 from waterclock.changes.table_schema import ColumnSchema
@@ -28,6 +31,8 @@ _DEFAULT = re.compile(rf"\bDEFAULT\s+\(?\s*{_LITERAL}(?!\s*\()", re.IGNORECASE)
 _COMPUTED = re.compile(r"\bDEFAULT\b|\bAS\s*\(|\bAUTO_INCREMENT\b|\bSERIAL\b", re.IGNORECASE)
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _ZERO = re.compile(r"(?:tiny|small|medium|big)?int|integer|decimal|numeric|float|double|real|bool", re.IGNORECASE)
+_INTEGER = re.compile(r"(?:tiny|small|medium|big)?int|integer|bool")
+_DECIMAL = re.compile(r"(?:decimal|numeric)(?:\s*\(\s*\d+\s*(?:,\s*(\d+)\s*)?\))?")
 _EMPTY = re.compile(r"(?:var)?char|(?:tiny|medium|long)?text", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
 
@@ -91,12 +96,35 @@ def _added(name: str, kind: str, rest: str) -> ColumnSchema:
         older = number if text is None else _unescaped(text)
         if word and word.upper() != "NULL":
             older = str(int(word.upper() == "TRUE"))
+        if older is not None:
+            older = _shown(kind.lower(), older)
+            known = older is not None
     elif _COMPUTED.search(rest):
         known = False
     elif not nullable:
-        older = "0" if _ZERO.match(kind) else ""
-        known = bool(_ZERO.match(kind) or _EMPTY.match(kind))
+        older = _shown(kind.lower(), "0") if _ZERO.match(kind) else ""
+        known = older is not None and bool(_ZERO.match(kind) or _EMPTY.match(kind))
     return ColumnSchema(name, kind.lower(), nullable, older=older if known else None, older_known=known)
+
+
+def _shown(kind: str, literal: str) -> str | None:
+    """Rule 3.
+
+    >>> _shown("decimal(9,2)", "7"), _shown("int unsigned", "+7"), _shown("datetime", "2024-01-02")
+    ('7.00', '7', None)
+    """
+    try:
+        if _INTEGER.match(kind):
+            return str(int(literal))
+        if found := _DECIMAL.match(kind):
+            return f"{Decimal(literal):.{found[1] or 0}f}"
+        if kind.startswith(("double", "real")):
+            return repr(float(literal))
+    except (ValueError, ArithmeticError):
+        return None
+    if kind.startswith("date") and not kind.startswith("datetime"):
+        return literal if re.fullmatch(r"\d{4}-\d\d-\d\d", literal) else None
+    return literal if _EMPTY.match(kind) or kind.startswith("enum") else None
 
 
 def _unescaped(text: str) -> str:
