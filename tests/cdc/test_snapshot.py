@@ -80,6 +80,31 @@ def test_a_table_that_cannot_come_is_refused_before_anything_and_the_advice_goes
     assert [(row["table"], row["data"]["id"]) for row in came(broker, slot.name)] == [("item", 1)]
 
 
+UNLIKE = [("first", "primary key", "innodb"), ("late", "primary key", "innodb")]
+UNLIKE += [("bare", "", "innodb"), ("old", "primary key", "myisam")]
+
+
+@pytest.mark.mariadb
+def test_tables_that_are_asked_for_later_come_whole_and_one_that_cannot_is_refused_if_it_has_rows(
+    mariadb: MariaServer, broker: Broker, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = [f"create table {name} (id int {key}) engine={engine}" for name, key, engine in UNLIKE]
+    mariadb.run(f"use {database}", *tables, "insert into late values (7), (8)", "insert into first values (1)")
+    command = ["cdc", f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--order", "global", "--once"]
+    command += ["--to", f"kafka://{broker.bootstrap}/{database}", "--from", "now"]
+    assert cli.main([*command, "--tables", f"{database}.first"]) == 0
+    command += ["--snapshot", "when-needed"]
+    assert cli.main(command) == 0
+    assert [(row["table"], row["data"]["id"]) for row in came(broker, database)] == [("late", 7), ("late", 8)]
+    mariadb.run(f"create table {database}.other (id int)", f"insert into {database}.other values (1)")
+    assert cli.main(command) == 0  # it is newer than the capture, and comes by the log
+    assert came(broker, database)[-1]["table"] == "other"
+    assert cli.main([*command, "--tables", f"{database}.first"]) == 0
+    capsys.readouterr()
+    assert cli.main(command) == 2
+    assert f"{database}.other has no primary key" in capsys.readouterr().err
+
+
 def test_what_is_still_to_come_is_given_up_by_a_word_and_told(caplog: pytest.LogCaptureFixture) -> None:
     held = Held(("shop.*",), tables={"shop.item": HeldTable(older=OlderRest(("7",), ("9",), 1234))})
     position = Position("0-1-7", 17, held=held)

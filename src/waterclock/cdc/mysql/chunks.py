@@ -82,7 +82,7 @@ class BinlogChunks:
         plan = self._plans.get(table)
         if plan is None:
             plan = self._plans[table] = self._planned(table)
-        if not plan.columns:  # it is gone, and the log has said so or will
+        if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
             return Chunk(table, {}, None, self.standing())
         try:
             return self._read(table, plan, rest, rows)
@@ -192,12 +192,15 @@ class BinlogChunks:
 
     def _planned(self, table: str) -> SelectedTable:
         definition = self._reader.catalog.declared(*table.split(".", 1))
+        why = ""
         if definition.columns and definition.created == 1 << 62:
-            raise UsageError(
-                f"{table} is not InnoDB's, which alone shows it as it was at a place of the binlog. {_REMEDY}"
-            )
-        if definition.columns and not definition.key:
-            raise UsageError(f"{table} has no primary key, so its older rows have no order to be read in. {_REMEDY}")
+            why = "is not InnoDB's, which alone shows it as it was at a place of the binlog"
+        elif definition.columns and not definition.key:
+            why = "has no primary key, so its older rows have no order to be read in"
+        if why and self._run(f"select 1 from {_name(table)} limit 1"):
+            raise UsageError(f"{table} {why}. {_REMEDY}")
+        if why:  # nothing is older than the log
+            return SelectedTable(definition, (), ())
         try:
             return selected(table, definition, self._overrides)
         except Unreadable as refusal:
