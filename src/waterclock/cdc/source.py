@@ -97,9 +97,11 @@ def put_aside(letter: DeadLetter) -> DeadLetter:
 
 
 class SourceMark(Enum):
-    """What is no row change: a transaction's end, or that nothing has come for a moment."""
+    """What is no row change: a transaction's end; that the log went on without one of this source's; or that nothing has
+    come for a moment."""
 
     COMMITTED = "committed"
+    MOVED = "moved"
     QUIET = "quiet"
 
 
@@ -115,7 +117,7 @@ class Source(Protocol):
         """Changes and marks, without end; ConnectionLost if the server went away, Unreadable if it must not go on."""
 
     def position(self) -> Position:
-        """What may be stored after a COMMITTED: everything before it was given out."""
+        """What may be stored after a COMMITTED or MOVED: everything before it was given out."""
 
     def reached(self, end: str) -> bool:
         """Whether everything up to the place `end` was given out."""

@@ -61,7 +61,7 @@ class BatchReader:
             return
         try:
             for item in self._source.items():
-                if item is SourceMark.COMMITTED:
+                if item in (SourceMark.COMMITTED, SourceMark.MOVED):
                     self._rows, self._whole, self._position = 0, len(self._records), self._source.position()
                     last = self._end is not None and self._source.reached(self._end)
                     if last or self._is_due():

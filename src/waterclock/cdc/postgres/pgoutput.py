@@ -109,7 +109,7 @@ class Decoder:
         """Everything up to there was sent, and taken."""
         if not self.is_inside and lsn > self.lsn:
             self.lsn = lsn
-            yield SourceMark.COMMITTED
+            yield SourceMark.MOVED
 
     def _begin(self, message: bytes) -> Iterator[Item]:
         commit_lsn, microseconds, self.xid = struct.unpack_from(">QqI", message, 1)
