@@ -19,7 +19,9 @@ from tests.cdc.mariadb import MariaServer, MariaSource
 from tests.cdc.postgres import run
 from waterclock.cdc import ChangeStream, FilePosition, SqlPosition, changes
 from waterclock.cdc.door.words import PARAMETERS
+from waterclock.cdc.position import VERSION
 from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.disk import write_sealed
 from waterclock.errors import EnvironmentMissing, UsageError
 
 CDC = Path(__file__).parents[2] / "src" / "waterclock" / "cdc"
@@ -230,6 +232,14 @@ def test_a_damaged_file_is_told_and_kept_under_another_name(source: MariaSource,
     assert (tmp_path / "p.damaged").read_bytes() == whole[:40] + b"?" + whole[41:]
     (tmp_path / "p").write_bytes(whole)  # a copy is put back
     assert all_of(of_maria(source, tmp_path / "p")) == []
+
+
+def test_a_position_that_is_refused_is_let_go_of(tmp_path: Path) -> None:
+    """Its lock stayed: the next start in the same program was told of another process."""
+    write_sealed(tmp_path / "p", {"version": VERSION + 1})
+    for _ in range(2):
+        with pytest.raises(UsageError, match="by a newer waterclock"):
+            FilePosition(tmp_path / "p").claim()
 
 
 def test_the_later_of_two_has_a_position_in_sql_and_the_earlier_is_told(source: MariaSource, tmp_path: Path) -> None:
