@@ -42,7 +42,7 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "capture-part-miscounted": ((LOOP, "_replace(rows=self._rows, inside", "_replace(rows=self._rows + 1, inside"),),
     "capture-part-forgotten": ((LOOP, "self._count, position.rows)", "self._count)"),),
     "capture-pause-within": ((
-        LOOP, "if self._ended and not self._inside and not may_wait:", "if self._ended and not may_wait:"),),
+        LOOP, "if self._moved and not self._inside and not may_wait:", "if self._moved and not may_wait:"),),
     "capture-stored-early": ((
         LOOP, "        self._publisher.commit(position)\n        self._source.stored(position)\n",
         "        self._source.stored(position)\n        self._publisher.commit(position)\n"),),
