@@ -39,13 +39,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Record
-from waterclock.changes.maxwell import TRUNCATE
+from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka import library
@@ -87,6 +87,24 @@ class Target:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {self.order!r}")
         if self.partitions < 1:
             raise ValueError(f"partitions must be 1 or more, got {self.partitions}")
+
+
+class Outgoing(NamedTuple):
+    """A message: `value` is None for a tombstone. `chosen` is a number that chooses the partition where there is no key."""
+
+    key: bytes | None
+    value: bytes | None
+    chosen: int
+
+
+class Form(Protocol):
+    """How a change is written, where it is not Maxwell's form; `heartbeat_ms` is how often a heartbeat is due, 0 never."""
+
+    heartbeat_ms: int
+
+    def messages(self, change: MaxwellMessage) -> Iterator[Outgoing]: ...
+
+    def heartbeat(self, ts_ms: int) -> tuple[str, bytes, bytes]: ...
 
 
 def topic_of(prefix: str, database: str, table: str) -> str:
@@ -166,6 +184,10 @@ class CaptureTopics:
             found = self._known[database, table] = (topic, self._of_changes(topic))
         return found
 
+    def make(self, topic: str) -> None:
+        """A topic that is no table's, with one partition, if it is missing."""
+        self._partitions(topic, 1)
+
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"
         found = self._partitions(topic, 1 if ordered else self._target.partitions)
@@ -233,8 +255,14 @@ class Publisher:
     """
 
     def __init__(
-        self, target: Target, name: str, client: Mapping[str, Any] | None = None, clock: Clock | None = None
+        self,
+        target: Target,
+        name: str,
+        client: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        form: Form | None = None,
     ) -> None:
+        self._form, self._beat_ms = form, 1
         self._target, self._name, self._state_topic = target, name, f"{name}.position"
         self._settings = settings = base_settings(target.servers, client or {})
         self._topics = CaptureTopics(settings, target, self._state_topic, clock)
@@ -256,24 +284,36 @@ class Publisher:
         """Step 4."""
         if not self._producer.is_open:
             self.begin()
-        key, value = record.as_key(), record.as_json()
         if isinstance(record, DeadLetter):
-            self._producer.send(self._target.dead_letters, value, key)
+            self._producer.send(self._target.dead_letters, record.as_json(), record.as_key())
+        elif self._form is None:
+            self._send(record, record.as_key(), record.as_json())
         else:
-            topic, partitions = self._topics.of(record.database, record.table)
-            chosen: Iterable[int] = (BY_KEY,)
-            if self._target.order == "global":
-                chosen = (0,)
-            elif record.type == TRUNCATE:
-                chosen = range(partitions)
-            for partition in chosen:
-                self._producer.send(topic, value, key, partition)
+            for message in self._form.messages(record):
+                self._send(record, *message)
         self.uncommitted += 1
+
+    def _send(self, record: MaxwellMessage, key: bytes | None, value: bytes | None, number: int = 0) -> None:
+        """Rule 3."""
+        topic, partitions = self._topics.of(record.database, record.table)
+        chosen: Iterable[int] = (BY_KEY,) if key is not None else (number % partitions,)
+        if self._target.order == "global":
+            chosen = (0,)
+        elif record.type == TRUNCATE:
+            chosen = range(partitions)
+        for partition in chosen:
+            self._producer.send(topic, value, key, partition)
 
     def store(self, position: Position) -> None:
         """Step 5."""
         self.begin()
         self._producer.send(self._state_topic, position.as_json(), KEY, 0)
+        now_ms = position.sequence // 1000  # the source's time: what is sent depends on nothing else
+        if self._form is not None and self._form.heartbeat_ms and now_ms >= self._beat_ms:
+            topic, key, value = self._form.heartbeat(now_ms)
+            self._topics.make(topic)
+            self._producer.send(topic, value, key, 0)
+            self._beat_ms = now_ms + self._form.heartbeat_ms
 
     def finish(self) -> None:
         """Step 6; when it returns, Kafka has it all."""

@@ -82,6 +82,7 @@ class MaxwellMessage(NamedTuple):
     old: Mapping[str, str] | None = None
     query: str | None = None
     kinds: Mapping[str, str] = _NONE
+    columns: Mapping[str, str] = _NONE
 
     def as_key(self) -> bytes:
         """The Kafka message's key, in Maxwell's form; equal for all changes of one row."""

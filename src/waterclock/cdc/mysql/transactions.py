@@ -160,7 +160,7 @@ class Transactions:
                 self._xoffset = number + 1
                 self._held = MaxwellMessage(
                     table.database, table.table, kind, event.ts, self._gtid, self._sequence, number, False, table.key,
-                    data, old, self._query, table.kinds,
+                    data, old, self._query, table.kinds, table.words,
                 )  # fmt: skip
                 if held is not None:  # as _give does, without a generator for each row
                     self._given += 1

@@ -188,7 +188,7 @@ class Decoder:
         number = self._xoffset
         self._xoffset = number + 1
         where = (relation.schema, relation.table, kind, self._ts, self._gtid, self._sequence, number, False)
-        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.kinds))
+        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.kinds, relation.columns))
         if not self._lacking or len(self._held) >= AT_ONCE:
             yield from self._let_go(1)
 

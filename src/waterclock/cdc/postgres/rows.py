@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from waterclock.cdc.postgres.words import word_of
 from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
@@ -35,6 +37,7 @@ class Relation(NamedTuple):
     full: bool
     kinds: Mapping[str, str]
     unsure: str = ""
+    columns: Mapping[str, str] = MappingProxyType({})
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
@@ -58,16 +61,19 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
     full = message[at : at + 1] == b"f"
     (count,) = struct.unpack_from(">H", message, at + 1)
     at += 3
-    names, types, key = [], [], []
+    names, types, key, columns = [], [], [], {}
     for _ in range(count):
         is_key = message[at]
         name, at = _text(message, at + 1)
         names.append(name)
-        types.append(struct.unpack_from(">I", message, at)[0])
+        kind, modifier = struct.unpack_from(">Ii", message, at)
+        types.append(kind)
+        columns[name] = word_of(kind, modifier)
         key += [name] if is_key else []
         at += 8
     kinds = {name: _KINDS[kind] for name, kind in zip(names, types, strict=True) if kind in _KINDS}
-    return Relation(number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds), tuple(key)
+    shape = (tuple(names), tuple(types), (), full, kinds)
+    return Relation(number, schema or "pg_catalog", table, *shape, columns=columns), tuple(key)
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
