@@ -60,13 +60,12 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
     aside = "put a record that cannot be read into this topic, and go on (default: stop, and name the ways on)"
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
-    form.add_to(parser)
-    _add_databases(parser)
     parser.add_argument("--password-file", metavar="FILE", help="a file with the password (or: MYSQL_PWD, PGPASSWORD)")
     client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
-    option.add_to(parser)
+    for more in (form.add_to, option.add_to, _add_databases):
+        more(parser)
 
 
 def _add_databases(parser: ArgumentParser) -> None:

@@ -30,6 +30,8 @@ Rule 7: who is fenced may go on under the name if nobody else has got anything d
         that was open for longer than it waits (the broker or this machine was away).
 Rule 8: two tables whose topics Kafka takes for one (`.` and `_` are the same in names of metrics) are refused, and so is
         a name that is too long: never are two tables in one topic.
+Rule 9: Kafka's limits are those of a batch, and librdkafka fills one up to what it is told, whatever a topic takes. Where
+        that is less, no more is on its way to the topic than it takes.
 """
 
 from __future__ import annotations
@@ -39,10 +41,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from waterclock.cdc.form import Form
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
@@ -51,6 +54,7 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, Wa
 from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
+from waterclock.kafka.patience import CALL_S
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import BY_KEY, TransactionalProducer
 
@@ -60,7 +64,10 @@ ONE, PER_TABLE = "one", "per-table"
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST = 249
 _PATIENCE_S = 30.0
+_USUAL_BATCH = 1_000_000  # librdkafka's own
+_AROUND = 200  # bytes of a record and its batch beside key and value
 _FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
+_LIMITS = ("max.message.bytes", "segment.bytes")
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
 
 
@@ -87,24 +94,6 @@ class Target:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {self.order!r}")
         if self.partitions < 1:
             raise ValueError(f"partitions must be 1 or more, got {self.partitions}")
-
-
-class Outgoing(NamedTuple):
-    """A message: `value` is None for a tombstone. `chosen` is a number that chooses the partition where there is no key."""
-
-    key: bytes | None
-    value: bytes | None
-    chosen: int
-
-
-class Form(Protocol):
-    """How a change is written, where it is not Maxwell's form; `heartbeat_ms` is how often a heartbeat is due, 0 never."""
-
-    heartbeat_ms: int
-
-    def messages(self, change: MaxwellMessage) -> Iterator[Outgoing]: ...
-
-    def heartbeat(self, ts_ms: int) -> tuple[str, bytes, bytes]: ...
 
 
 def topic_of(prefix: str, database: str, table: str) -> str:
@@ -172,6 +161,7 @@ class CaptureTopics:
             self._partitions(target.dead_letters, 1)
         self._names = TopicNames(target.topic, (state, target.dead_letters))
         self._known: dict[tuple[str, str], tuple[str, int]] = {}
+        self._limits: dict[str, int] = {}
         self._one = None if target.topics == PER_TABLE else (target.topic, self._of_changes(target.topic))
 
     def of(self, database: str, table: str) -> tuple[str, int]:
@@ -187,6 +177,13 @@ class CaptureTopics:
     def make(self, topic: str) -> None:
         """A topic that is no table's, with one partition, if it is missing."""
         self._partitions(topic, 1)
+
+    def limit(self, topic: str) -> int:
+        """How many bytes a batch for a topic may have: a segment takes none that is larger than it."""
+        if topic not in self._limits:
+            settings = self._admin.settings(topic)
+            self._limits[topic] = min(int(settings[name]) for name in _LIMITS if name in settings)
+        return self._limits[topic]
 
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"
@@ -267,6 +264,8 @@ class Publisher:
         self._settings = settings = base_settings(target.servers, client or {})
         self._topics = CaptureTopics(settings, target, self._state_topic, clock)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
+        self._batch = int(settings.get("batch.size", _USUAL_BATCH))
+        self._sent: dict[str, int] = {}  # to topics that take less, in bytes: what may be on its way
         self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock)
         self.uncommitted = 0
         self.fence()
@@ -285,15 +284,15 @@ class Publisher:
         if not self._producer.is_open:
             self.begin()
         if isinstance(record, DeadLetter):
-            self._producer.send(self._target.dead_letters, record.as_json(), record.as_key())
+            self._send(self._target.dead_letters, record.as_json(), record.as_key())
         elif self._form is None:
-            self._send(record, record.as_key(), record.as_json())
+            self._route(record, record.as_key(), record.as_json())
         else:
             for message in self._form.messages(record):
-                self._send(record, *message)
+                self._route(record, *message)
         self.uncommitted += 1
 
-    def _send(self, record: MaxwellMessage, key: bytes | None, value: bytes | None, number: int = 0) -> None:
+    def _route(self, record: MaxwellMessage, key: bytes | None, value: bytes | None, number: int = 0) -> None:
         """Rule 3."""
         topic, partitions = self._topics.of(record.database, record.table)
         chosen: Iterable[int] = (BY_KEY,) if key is not None else (number % partitions,)
@@ -302,7 +301,19 @@ class Publisher:
         elif record.type == TRUNCATE:
             chosen = range(partitions)
         for partition in chosen:
-            self._producer.send(topic, value, key, partition)
+            self._send(topic, value, key, partition)
+
+    def _send(self, topic: str, value: bytes | None, key: bytes | None, partition: int = BY_KEY) -> None:
+        """Rule 9."""
+        limit = self._topics.limit(topic)
+        if limit < self._batch:
+            size = len(key or b"") + len(value or b"") + _AROUND
+            if self._sent.get(topic, 0) + size > limit:
+                while self._sent and not self._producer.arrive(CALL_S):  # what is refused meanwhile, the commit tells
+                    pass
+                self._sent.clear()
+            self._sent[topic] = self._sent.get(topic, 0) + size
+        self._producer.send(topic, value, key, partition)
 
     def store(self, position: Position) -> None:
         """Step 5."""
@@ -310,14 +321,15 @@ class Publisher:
         self._producer.send(self._state_topic, position.as_json(), KEY, 0)
         now_ms = position.sequence // 1000  # the source's time: what is sent depends on nothing else
         if self._form is not None and self._form.heartbeat_ms and now_ms >= self._beat_ms:
-            topic, key, value = self._form.heartbeat(now_ms)
+            topic, beat = self._form.heartbeat(now_ms)
             self._topics.make(topic)
-            self._producer.send(topic, value, key, 0)
+            self._producer.send(topic, beat.value, beat.key, 0)
             self._beat_ms = now_ms + self._form.heartbeat_ms
 
     def finish(self) -> None:
         """Step 6; when it returns, Kafka has it all."""
         self._producer.commit()
+        self._sent.clear()
         self.uncommitted = 0
 
     def commit(self, position: Position) -> None:

@@ -16,10 +16,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from waterclock import __version__
 from waterclock.cdc.debezium.schema import described
 from waterclock.cdc.debezium.values import PRECISE, ColumnForm, column_form
-from waterclock.cdc.produce import Outgoing
+from waterclock.cdc.form import KafkaMessage
 from waterclock.changes.maxwell import DELETE, INSERT, NULL, TRUNCATE, UPDATE, MaxwellMessage, quoted
 from waterclock.errors import Unreadable
 
@@ -61,20 +60,21 @@ class DebeziumForm:
         self._forms: dict[tuple[str, str], tuple[Mapping[str, str], tuple[str, ...], TableForm]] = {}
         self._said: set[tuple[str, str, str]] = set()
 
-    def messages(self, change: MaxwellMessage) -> Iterator[Outgoing]:
+    def messages(self, change: MaxwellMessage) -> Iterator[KafkaMessage]:
         """The key, the value, and where they go if there is no key to say it."""
         form = self._form(change)
         key, chosen = None, zlib.crc32(f"{change.database}.{change.table}".encode())
         if change.key and change.type != TRUNCATE:
             key = self._wrapped(form.key_schema, self._key(change, form))
-        yield Outgoing(key, self._wrapped(form.value_schema, self._payload(change, form)), chosen)
+        yield KafkaMessage(key, self._wrapped(form.value_schema, self._payload(change, form)), chosen)
         if change.type == DELETE and key is not None and self._tombstones:
-            yield Outgoing(key, None, chosen)
+            yield KafkaMessage(key, None, chosen)
 
-    def heartbeat(self, ts_ms: int) -> tuple[str, bytes, bytes]:
-        """Topic, key and value of a heartbeat."""
+    def heartbeat(self, ts_ms: int) -> tuple[str, KafkaMessage]:
+        """The topic of heartbeats, and one."""
         key = self._wrapped(_KEY_SCHEMA, f'{{"serverName":{quoted(self._prefix)}}}')
-        return f"{_HEARTBEATS}.{self._prefix}", key, self._wrapped(_BEAT_SCHEMA, f'{{"ts_ms":{ts_ms}}}')
+        beat = KafkaMessage(key, self._wrapped(_BEAT_SCHEMA, f'{{"ts_ms":{ts_ms}}}'))
+        return f"{_HEARTBEATS}.{self._prefix}", beat
 
     def _form(self, change: MaxwellMessage) -> TableForm:
         table = (change.database, change.table)
@@ -142,7 +142,7 @@ class DebeziumForm:
     def _source(self, change: MaxwellMessage, op: str, times: str) -> str:
         first, *more = times.split(",")
         common = (
-            f'"version":"waterclock-{__version__}","connector":"{self._connector}","name":{quoted(self._prefix)},{first},'
+            f'"version":"waterclock","connector":"{self._connector}","name":{quoted(self._prefix)},{first},'
             f'"snapshot":"{"true" if op == "r" else "false"}"'
         )
         order = f'"sequence":"[\\"{change.sequence}\\",\\"{change.xoffset}\\"]",{",".join(more)}'
