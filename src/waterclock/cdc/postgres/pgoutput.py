@@ -93,6 +93,11 @@ class Decoder:
     def position(self) -> Position:
         return Position(lsn_text(self.lsn), self._settled, held=self._holds)
 
+    @property
+    def taken(self) -> int:
+        """How many records of the open transaction were read."""
+        return self._xoffset
+
     def _begin(self, message: bytes) -> Iterator[Item]:
         commit_lsn, microseconds, _ = struct.unpack_from(">QqI", message, 1)
         self._done_before = commit_lsn < self.lsn  # a commit's end lies behind its beginning
