@@ -48,8 +48,8 @@ def position_at(
             return Position(str(place))
         if not server.maria:
             raise UsageError(
-                "Debezium ended inside of a transaction of MySQL, which is told for MariaDB alone. Start the connector once "
-                "more, and stop it when nothing is written."
+                "Debezium ended inside of a transaction of MySQL, which is told for MariaDB alone. Start the connector "
+                "once more, and stop it when nothing is written."
             )
         tables = Tables(ServerCatalog(cursor, server.maria), MARIADB, wanted)
         return _counted(login, str(place), tables, events, rows)
