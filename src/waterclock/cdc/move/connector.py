@@ -39,7 +39,7 @@ _OWN_PLACES = ("offset.", "schema.history.", "database.history.")  # where Debez
 _LITERAL = re.compile(r"[\w$-]+")
 
 
-class Moved(NamedTuple):
+class SameCapture(NamedTuple):
     """`words` are the command line behind `waterclock`; `unsaid` names each setting without a counterpart."""
 
     kind: str
@@ -72,7 +72,7 @@ def settings_of(text: str) -> dict[str, str]:
     return {key.removeprefix("debezium.source."): value for key, value in found.items()}
 
 
-def moved(settings: Mapping[str, str], to: str) -> Moved:
+def moved(settings: Mapping[str, str], to: str) -> SameCapture:
     """The same capture; UsageError for what cannot be said."""
     kind = _CONNECTORS.get(settings.get("connector.class", "").rpartition(".")[2])
     prefix = settings.get("topic.prefix", "")
@@ -107,7 +107,7 @@ def moved(settings: Mapping[str, str], to: str) -> Moved:
         words += ["--heartbeat-ms", settings["heartbeat.interval.ms"]]
     if "database.server.id" in settings and kind != "postgres":
         words += ["--server-id", settings["database.server.id"]]
-    return Moved(scheme, prefix, words, _unsaid(settings), settings.get("database.password", ""))
+    return SameCapture(scheme, prefix, words, _unsaid(settings), settings.get("database.password", ""))
 
 
 def _unsaid(settings: Mapping[str, str]) -> dict[str, str]:
