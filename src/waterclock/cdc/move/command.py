@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from waterclock.cdc.move.offset import Offset
     from waterclock.cdc.position import Position
 
-_EXAMPLE = """waterclock move debezium shop.properties --offset /var/lib/connect/offsets --to kafka://127.0.0.1:9092
-         (stop the connector first; with --write the position is stored, and the printed command goes on from it)"""
+_EXAMPLE = """waterclock move debezium shop.properties --offset connect.offsets --to kafka://127.0.0.1:9092
+         (stop the connector first; --write stores the place)"""
 
 
 def add_to(parser: ArgumentParser) -> None:
