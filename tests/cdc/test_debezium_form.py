@@ -139,7 +139,7 @@ def test_every_type_of_postgresql_comes_back_from_debeziums_form(slot: Replicati
 
 def change(kind: str, data: dict[str, str], **more: Any) -> MaxwellMessage:
     place = ("shop", "item", kind, 1700000000, "0-1-7", 1700000000000001, 3, True, ("id",))
-    return MaxwellMessage(*place, data, columns={"id": "int32", "c": "text", "day": "date"}, **more)
+    return MaxwellMessage(*place, data, words={"id": "int32", "c": "text", "day": "date"}, **more)
 
 
 def test_the_envelope_is_debeziums() -> None:
@@ -187,6 +187,6 @@ def test_the_form_follows_a_table_whose_columns_were_changed() -> None:
     form = DebeziumForm("p", "mysql")
     list(form.messages(change("insert", {"id": "1", "c": "null", "day": "null"})))
     (sent,) = form.messages(
-        change("insert", {"id": "1", "more": "5"})._replace(columns={"id": "int32", "more": "int64"})
+        change("insert", {"id": "1", "more": "5"})._replace(words={"id": "int32", "more": "int64"})
     )
     assert json.loads(sent.value or b"")["after"] == {"id": 1, "more": 5}

@@ -4,6 +4,7 @@
     2. read the position that its last transaction stored
     3. begin
     4. send the changes of whole source transactions, and what could not be read of them to the topic of dead letters
+       a table's schema before the first of them that has it, to NAME.schema
     5. send the position after them
     6. commit
 
@@ -47,12 +48,15 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from waterclock.cdc.form import Form
 from waterclock.cdc.position import Position
+from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
+from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.patience import CALL_S
 from waterclock.kafka.settings import READING, base_settings
@@ -142,10 +146,12 @@ def _alike(topic: str) -> str:
 class CaptureTopics:
     """Where records go, each topic made if it is missing. `state` is the one of the position."""
 
-    def __init__(self, settings: Mapping[str, Any], target: Target, state: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], target: Target, state: str, schemas: str, clock: Clock | None = None
+    ) -> None:
         self._admin, self._target = Admin(settings, clock=clock), target
         self._there = self._admin.topics()
-        if target.dead_letters in (target.topic, state):
+        if target.dead_letters in (target.topic, state, schemas):
             raise UsageError(
                 f"The topic of dead letters has to be one of its own, and {target.dead_letters} is none: name another."
             )
@@ -159,7 +165,8 @@ class CaptureTopics:
             )
         if target.dead_letters:
             self._partitions(target.dead_letters, 1)
-        self._names = TopicNames(target.topic, (state, target.dead_letters))
+        self._schemas = schemas
+        self._names = TopicNames(target.topic, (state, target.dead_letters, schemas))
         self._known: dict[tuple[str, str], tuple[str, int]] = {}
         self._limits: dict[str, int] = {}
         self._one = None if target.topics == PER_TABLE else (target.topic, self._of_changes(target.topic))
@@ -177,6 +184,14 @@ class CaptureTopics:
     def make(self, topic: str) -> None:
         """A topic that is no table's, with one partition, if it is missing."""
         self._partitions(topic, 1)
+
+    def of_schemas(self) -> bool:
+        """Make the topic of schemas; the value is whether it was there."""
+        was_there = self._schemas in self._there
+        if not was_there:
+            self._admin.make(self._schemas, 1, _COMPACTED)
+            self._there[self._schemas] = 1
+        return was_there
 
     def limit(self, topic: str) -> int:
         """How many bytes a batch for a topic may have: a segment takes none that is larger than it."""
@@ -262,7 +277,8 @@ class Publisher:
         self._form, self._beat_ms = form, 1
         self._target, self._name, self._state_topic = target, name, f"{name}.position"
         self._settings = settings = base_settings(target.servers, client or {})
-        self._topics = CaptureTopics(settings, target, self._state_topic, clock)
+        self._schemas: SchemaKeeper | None = None  # made with the first schema
+        self._topics = CaptureTopics(settings, target, self._state_topic, f"{name}.schema", clock)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
         self._batch = int(settings.get("batch.size", _USUAL_BATCH))
         self._sent: dict[str, int] = {}  # to topics that take less, in bytes: what may be on its way
@@ -302,6 +318,16 @@ class Publisher:
             chosen = range(partitions)
         for partition in chosen:
             self._send(topic, value, key, partition)
+
+    def learn(self, said: TableSchema | ColumnsAltered) -> None:
+        """Step 4, of a table's schema: one that is new goes out."""
+        topic = f"{self._name}.schema"
+        if self._schemas is None:
+            found = whole(self._settings, topic) if self._topics.of_schemas() else ()
+            self._schemas = SchemaKeeper(SchemaHistory(TableSchema.parsed(each.value()) for each in found))
+        if (new := self._schemas.new(said)) is not None:
+            self.begin()
+            self._send(topic, new.as_json(), new.as_key(), 0)
 
     def _send(self, topic: str, value: bytes | None, key: bytes | None, partition: int = BY_KEY) -> None:
         """Rule 9."""

@@ -79,14 +79,14 @@ class DebeziumForm:
     def _form(self, change: MaxwellMessage) -> TableForm:
         table = (change.database, change.table)
         found = self._forms.get(table)
-        if found is None or found[0] is not change.columns or (change.key and found[1] != change.key):
-            columns = {name: column_form(word, self._decimals, self._schemas) for name, word in change.columns.items()}
+        if found is None or found[0] is not change.words or (change.key and found[1] != change.key):
+            columns = {name: column_form(word, self._decimals, self._schemas) for name, word in change.words.items()}
             schemas = ("", "")
             if self._schemas:
                 name = f"{self._prefix}.{change.database}.{change.table}"
                 shown = {name: form.schema for name, form in columns.items()}
                 schemas = described(name, self._connector, shown, change.key)
-            found = self._forms[table] = (change.columns, change.key, TableForm(columns, *schemas))
+            found = self._forms[table] = (change.words, change.key, TableForm(columns, *schemas))
         return found[2]
 
     def _wrapped(self, schema: str, payload: str) -> bytes:

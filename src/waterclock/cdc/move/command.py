@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
         if given := getattr(arguments, option):
             found.words.extend([f"--{option.replace('_', '-')}", given])
     captured = parser.parse_args(found.words[1:])
-    position = _position(captured, offset, found.password)
+    position = _held(captured, _position(captured, offset, found.password))
     for name, why in found.unsaid.items():
         print(f"waterclock: {name} has no counterpart: {why}.", file=sys.stderr)
     inside = f", and {position.rows} records of the transaction {position.inside} behind it" if position.rows else ""
@@ -65,6 +65,13 @@ def run(arguments: Namespace) -> int:
     print("# The position is stored." if arguments.write else "# The position is NOT stored yet: add --write.")
     print(f"waterclock {shlex.join(found.words)}")
     return 0
+
+
+def _held(captured: Namespace, position: Position) -> Position:
+    """It holds for the connector's tables, whose older rows were its own: none comes a second time."""
+    from waterclock.cdc.held import EVERY, Held
+
+    return position._replace(held=Held(tuple(captured.tables) or (EVERY,)))
 
 
 def _position(captured: Namespace, offset: Offset, password: str) -> Position:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from waterclock.cdc.mysql import columns as types
+from waterclock.cdc.mysql.catalog import KINDS
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
 
 # signed, unsigned
@@ -46,3 +49,18 @@ def word_of(column: BinlogColumn) -> str:
     if column.type in (types.DATETIME2, types.TIMESTAMP2):
         return f"{'datetime' if column.type == types.DATETIME2 else 'instant'}:{column.size}"
     return _PLAIN.get(column.type, "bytes" if column.charset == BINARY else "text")
+
+
+def declared_word(column: tuple[str, str, str, str | None, str], declared: str) -> str:
+    """The same of a column as the catalog has it; `declared` is what no table map says of it.
+
+    >>> declared_word(("price", "decimal", "decimal(10,2) unsigned", None, ""), "")
+    'decimal:10:2'
+    """
+    name, kind, full, charset, _ = column
+    brackets = re.match(r"\w+\((\d+)(?:,(\d+))?\)", full)
+    size = int(brackets[1]) if brackets else 0
+    if kind == "decimal" and brackets:
+        size = size << 8 | int(brackets[2] or 0)
+    number = max(KINDS.get(kind, {types.BLOB}))
+    return word_of(BinlogColumn(name, number, size, "unsigned" in full, charset or BINARY, declared=declared))

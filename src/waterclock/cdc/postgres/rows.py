@@ -13,12 +13,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from waterclock.cdc import typed
 from waterclock.cdc.postgres.words import word_of
 from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
 _JSON, _BOOLEAN = {114, 3802}, 16
 _KINDS = {**dict.fromkeys(_JSON, JSON), **dict.fromkeys((700, 701, 1700), NUMBER)}  # whose values do not say it all
+_SORTS = {
+    700: typed.FLOAT, 701: typed.FLOAT, 1700: typed.DECIMAL, 1082: typed.DATE, 1083: typed.TIME, 1114: typed.TIMESTAMP,
+    1184: typed.MOMENT, 17: typed.HEX, 2950: typed.UUID, 114: typed.JSON, 3802: typed.JSON,
+}  # fmt: skip
 UNTOUCHED = ""  # no JSON text is empty
 
 Row = dict[str, str]
@@ -37,7 +42,8 @@ class Relation(NamedTuple):
     full: bool
     kinds: Mapping[str, str]
     unsure: str = ""
-    columns: Mapping[str, str] = MappingProxyType({})
+    sorts: Mapping[str, str] = MappingProxyType({})
+    words: Mapping[str, str] = MappingProxyType({})
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
@@ -50,7 +56,7 @@ class Relation(NamedTuple):
 
     def as_json(self, name: str, printed: str | None) -> str:
         """The JSON text of a column's value that PostgreSQL printed."""
-        return "null" if printed is None else _json(self.types[self.names.index(name)], printed)
+        return "null" if printed is None else json_text(self.types[self.names.index(name)], printed)
 
 
 def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
@@ -61,19 +67,27 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
     full = message[at : at + 1] == b"f"
     (count,) = struct.unpack_from(">H", message, at + 1)
     at += 3
-    names, types, key, columns = [], [], [], {}
+    names, types, key, words = [], [], [], {}
     for _ in range(count):
         is_key = message[at]
         name, at = _text(message, at + 1)
         names.append(name)
         kind, modifier = struct.unpack_from(">Ii", message, at)
         types.append(kind)
-        columns[name] = word_of(kind, modifier)
+        words[name] = word_of(kind, modifier)
         key += [name] if is_key else []
         at += 8
-    kinds = {name: _KINDS[kind] for name, kind in zip(names, types, strict=True) if kind in _KINDS}
-    shape = (tuple(names), tuple(types), (), full, kinds)
-    return Relation(number, schema or "pg_catalog", table, *shape, columns=columns), tuple(key)
+    of = dict(zip(names, types, strict=True))
+    sorts = {name: _SORTS[kind] for name, kind in of.items() if kind in _SORTS}
+    relation = Relation(
+        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts, words
+    )
+    return relation, tuple(key)
+
+
+def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
+    """The columns whose values do not say it all: of JSON, and of numbers that may be none."""
+    return {name: _KINDS[kind] for name, kind in types.items() if kind in _KINDS}
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
@@ -87,7 +101,7 @@ def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
         if how == ord("t"):
             (length,) = struct.unpack_from(">I", message, at)
             at += 4 + length
-            row[name] = _json(kind, message[at - length : at].decode())
+            row[name] = json_text(kind, message[at - length : at].decode())
     return row, at
 
 
@@ -101,7 +115,8 @@ def _text(message: bytes, at: int) -> tuple[str, int]:
     return message[at:end].decode(), end + 1
 
 
-def _json(kind: int, text: str) -> str:
+def json_text(kind: int, text: str) -> str:
+    """The JSON text of what PostgreSQL prints of a value of this type."""
     if kind in _NUMBERS:
         return text if text[-1].isdigit() else quoted(text)  # NaN, Infinity
     if kind == _BOOLEAN:
