@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import struct
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import changes, run
+from tests.kafka.reader import committed
+from waterclock import cli
 from waterclock.cdc.move.connector import moved, settings_of
 from waterclock.cdc.move.offset import offset_of
 from waterclock.cdc.mysql import middle as of_mariadb
@@ -18,6 +23,7 @@ from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.source import TableFilter
 from waterclock.errors import UsageError
+from waterclock.testing import Broker
 
 SETTINGS = {
     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -115,3 +121,31 @@ def test_what_comes_after_a_place_inside_of_a_transaction_of_postgresql_is_the_r
     between = of_postgres.position_at(slot, wanted, commit, second, -1)
     assert [change.data["id"] for change in changes(slot, between, "public.item")] == ["1", "2", "3"]
     assert start.place != between.place
+
+
+@pytest.mark.mariadb
+def test_what_was_moved_goes_on_there_and_older_rows_do_not_come_once_more(
+    source: MariaSource, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.run("create table item (id int primary key)", "insert into item values (1)")
+    source.server.run("flush binary logs")
+    (file, pos), *_ = [row[:2] for row in source.run("show master status")]
+    source.server.run(f"purge binary logs to '{file}'")
+    source.run("insert into item values (2)")
+    settings, offset = tmp_path / "settings", tmp_path / "offset"
+    given = {
+        "connector.class": "MySqlConnector",
+        "topic.prefix": source.name,
+        "database.hostname": "127.0.0.1",
+        "database.port": source.server.port,
+        "table.include.list": rf"{source.name}\\.item",
+        "value.converter.schemas.enable": "false",
+    }
+    settings.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    offset.write_text(json.dumps({"file": file, "pos": pos}))
+    to = f"kafka://{broker.bootstrap}"
+    assert cli.main(["move", "debezium", str(settings), "--offset", str(offset), "--to", to, "--write"]) == 0
+    command = capsys.readouterr().out.splitlines()[-1]
+    assert cli.main([*shlex.split(command)[1:], "--once", "--topics", "per-table", "--order", "global"]) == 0
+    found = [json.loads(value) for _, value in committed(broker, f"{source.name}.{source.name}.item")[0]]
+    assert [(change["op"], change["after"]["id"]) for change in found] == [("c", 2)]
