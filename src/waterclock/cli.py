@@ -27,6 +27,7 @@ from waterclock import __version__
 from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
+from waterclock.cdc.move import command as move
 from waterclock.doctor import command as doctor
 from waterclock.errors import (
     EnvironmentMissing,
@@ -141,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     state.add_to(commands.add_parser("state", help="show or rescale what a pipeline keeps in its checkpoint"))
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
+    move.add_to(commands.add_parser("move", help="go on where a Debezium connector ended"))
     relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)
     _beside("examples")(commands.add_parser("demo", help="run an example: the main job, a lesson, kills"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
@@ -184,7 +186,9 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> list[str]:
     if name in {"", "waterclock"}:
         raise error
     extra = extra_of(name)
-    extra = "cdc" if command is cdc.run else extra  # which has packages in common with the others, as has the next
+    extra = (
+        "cdc" if command in (cdc.run, move.run) else extra
+    )  # which has packages in common with the others, as has the next
     extra = "relay" if command.__module__ == relay.__name__ and name in ("confluent_kafka", "numpy") else extra
     return [f"{name} is missing: {pip_install(extra)}", *([see_doctor(extra)] if extra in doctor.DOORS else [])]
 

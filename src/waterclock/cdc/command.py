@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from waterclock.arguments import describe
+from waterclock.cdc.debezium import option as form
 from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.signals import heard
 from waterclock.web import option
@@ -36,8 +37,8 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--name", help="the name of this capture, which one process at a time has (default: the topic's)"
     )
-    topics = "one: all changes go to TOPIC; per-table: each table has its TOPIC.DATABASE.TABLE (default: %(default)s)"
-    parser.add_argument("--topics", choices=["one", "per-table"], default="one", help=topics)
+    topics = "one: all changes go to TOPIC; per-table: each table has its TOPIC.DATABASE.TABLE (default: one)"
+    parser.add_argument("--topics", choices=["one", "per-table"], help=topics)
     order = "key: each row in order, in any number of partitions; global: all in order, in one (default: %(default)s)"
     parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
     made = "how many partitions the topic gets if it has to be made (default: %(default)s)"
@@ -52,12 +53,12 @@ def add_to(parser: ArgumentParser) -> None:
     aside = "put a record that cannot be read into this topic, and go on (default: stop, and name the ways on)"
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
     _add_older(parser)
-    _add_databases(parser)
     parser.add_argument("--password-file", metavar="FILE", help="a file with the password (or: MYSQL_PWD, PGPASSWORD)")
     client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
-    option.add_to(parser)
+    for more in (form.add_to, option.add_to, _add_databases):
+        more(parser)
 
 
 def _add_older(parser: ArgumentParser) -> None:
@@ -120,12 +121,14 @@ def run(arguments: Namespace) -> int:
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
     try:
-        target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters, arguments.topics)
+        written = form.of(arguments, where, topic)
+        topics = arguments.topics or ("per-table" if written else "one")
+        target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters, topics)
     except ValueError as error:
         raise UsageError(f"{unstopped(error)}.") from None
     client, file = "--kafka-config", arguments.kafka_config
     given = from_text(client, origins.read_file(client, file)) if file else {}
-    publisher = partial(Publisher, target, name, given, clock)
+    publisher = partial(Publisher, target, name, given, clock, written)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):

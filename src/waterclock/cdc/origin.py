@@ -212,13 +212,13 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock)
     )
 
 
-def slot_of(arguments: Namespace, where: Database, name: str) -> ReplicationSlot:
+def slot_of(arguments: Namespace, where: Database, name: str, password: str = "") -> ReplicationSlot:
     """Slot and publication, by default of the capture's name in letters that PostgreSQL takes."""
     from psycopg.conninfo import make_conninfo
 
     from waterclock.cdc.postgres.session import ReplicationSlot
 
-    password = password_of(arguments, "PGPASSWORD")
+    password = password_of(arguments, "PGPASSWORD") or password
     named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     conninfo = make_conninfo(
         host=where.host,

@@ -46,10 +46,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from waterclock.cdc.form import Form
 from waterclock.cdc.position import Position
 from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.cdc.source import DeadLetter, Record
-from waterclock.changes.maxwell import TRUNCATE
+from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
@@ -180,6 +181,10 @@ class CaptureTopics:
             found = self._known[database, table] = (topic, self._of_changes(topic))
         return found
 
+    def make(self, topic: str) -> None:
+        """A topic that is no table's, with one partition, if it is missing."""
+        self._partitions(topic, 1)
+
     def of_schemas(self) -> bool:
         """Make the topic of schemas; the value is whether it was there."""
         was_there = self._schemas in self._there
@@ -262,8 +267,14 @@ class Publisher:
     """
 
     def __init__(
-        self, target: Target, name: str, client: Mapping[str, Any] | None = None, clock: Clock | None = None
+        self,
+        target: Target,
+        name: str,
+        client: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        form: Form | None = None,
     ) -> None:
+        self._form, self._beat_ms = form, 1
         self._target, self._name, self._state_topic = target, name, f"{name}.position"
         self._settings = settings = base_settings(target.servers, client or {})
         self._schemas: SchemaKeeper | None = None  # made with the first schema
@@ -288,19 +299,25 @@ class Publisher:
         """Step 4."""
         if not self._producer.is_open:
             self.begin()
-        key, value = record.as_key(), record.as_json()
         if isinstance(record, DeadLetter):
-            self._send(self._target.dead_letters, value, key)
+            self._send(self._target.dead_letters, record.as_json(), record.as_key())
+        elif self._form is None:
+            self._route(record, record.as_key(), record.as_json())
         else:
-            topic, partitions = self._topics.of(record.database, record.table)
-            chosen: Iterable[int] = (BY_KEY,)
-            if self._target.order == "global":
-                chosen = (0,)
-            elif record.type == TRUNCATE:
-                chosen = range(partitions)
-            for partition in chosen:
-                self._send(topic, value, key, partition)
+            for message in self._form.messages(record):
+                self._route(record, *message)
         self.uncommitted += 1
+
+    def _route(self, record: MaxwellMessage, key: bytes | None, value: bytes | None, number: int = 0) -> None:
+        """Rule 3."""
+        topic, partitions = self._topics.of(record.database, record.table)
+        chosen: Iterable[int] = (BY_KEY,) if key is not None else (number % partitions,)
+        if self._target.order == "global":
+            chosen = (0,)
+        elif record.type == TRUNCATE:
+            chosen = range(partitions)
+        for partition in chosen:
+            self._send(topic, value, key, partition)
 
     def learn(self, said: TableSchema | ColumnsAltered) -> None:
         """Step 4, of a table's schema: one that is new goes out."""
@@ -312,11 +329,11 @@ class Publisher:
             self.begin()
             self._send(topic, new.as_json(), new.as_key(), 0)
 
-    def _send(self, topic: str, value: bytes, key: bytes, partition: int = BY_KEY) -> None:
+    def _send(self, topic: str, value: bytes | None, key: bytes | None, partition: int = BY_KEY) -> None:
         """Rule 9."""
         limit = self._topics.limit(topic)
         if limit < self._batch:
-            size = len(key) + len(value) + _AROUND
+            size = len(key or b"") + len(value or b"") + _AROUND
             if self._sent.get(topic, 0) + size > limit:
                 while self._sent and not self._producer.arrive(CALL_S):  # what is refused meanwhile, the commit tells
                     pass
@@ -328,6 +345,12 @@ class Publisher:
         """Step 5."""
         self.begin()
         self._producer.send(self._state_topic, position.as_json(), KEY, 0)
+        now_ms = position.sequence // 1000  # the source's time: what is sent depends on nothing else
+        if self._form is not None and self._form.heartbeat_ms and now_ms >= self._beat_ms:
+            topic, beat = self._form.heartbeat(now_ms)
+            self._topics.make(topic)
+            self._producer.send(topic, beat.value, beat.key, 0)
+            self._beat_ms = now_ms + self._form.heartbeat_ms
 
     def finish(self) -> None:
         """Step 6; when it returns, Kafka has it all."""

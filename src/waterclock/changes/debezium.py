@@ -2,8 +2,8 @@
 
 Rule 1: with the schema in the message (schemas.enable=true) every logical type becomes what it means: decimals, dates
         and times as text in SQL's form, bytes. Without it `types` says what a column is, or its value stays as it came.
-Rule 2: the position is the source's own: PostgreSQL's LSN, MySQL's file, place and row, SQL Server's LSNs; else the
-        message's offset.
+Rule 2: the position is the source's own: PostgreSQL's LSN, MySQL's file, place and row, SQL Server's LSNs, a capture's of
+        waterclock sequence and number; else the message's offset.
 Rule 3: a tombstone after a delete says nothing new. A change of the key comes from Debezium as a delete and an insert.
 """
 
@@ -90,6 +90,8 @@ def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any] |
 
 
 def _position(source: Mapping[str, Any], offset: int) -> tuple[int, ...]:
+    if str(source.get("version")).startswith("waterclock"):  # whose places in the log are those of whole transactions
+        return tuple(int(part) for part in decode(source["sequence"]))
     if source.get("lsn") is not None:
         return (int(source["lsn"]),)
     if source.get("file") is not None and source.get("pos") is not None:

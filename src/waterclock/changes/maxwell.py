@@ -84,6 +84,7 @@ class MaxwellMessage(NamedTuple):
     query: str | None = None
     kinds: Mapping[str, str] = _NONE
     sorts: Mapping[str, str] = _NONE
+    words: Mapping[str, str] = _NONE
 
     def as_key(self) -> bytes:
         """The Kafka message's key, in Maxwell's form; equal for all changes of one row."""

@@ -16,7 +16,7 @@ from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
 from waterclock.cdc.mysql.tablemap import TableMap
 from waterclock.errors import Unreadable
 
-_KINDS = {
+KINDS = {
     "tinyint": {types.TINY}, "smallint": {types.SHORT}, "mediumint": {types.INT24}, "int": {types.LONG},
     "bigint": {types.LONGLONG}, "float": {types.FLOAT}, "double": {types.DOUBLE}, "decimal": {types.NEWDECIMAL},
     "bit": {types.BIT}, "year": {types.YEAR}, "date": {types.DATE, types.NEWDATE},
@@ -29,8 +29,8 @@ _KINDS = {
 }  # fmt: skip
 _TEXTS = ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
 _SHAPES = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
-_KINDS |= {name: {types.BLOB} for name in _TEXTS}
-_KINDS |= {name: {types.GEOMETRY} for name in (*_SHAPES, "geometrycollection", "geomcollection")}
+KINDS |= {name: {types.BLOB} for name in _TEXTS}
+KINDS |= {name: {types.GEOMETRY} for name in (*_SHAPES, "geometrycollection", "geomcollection")}
 _JSON_COLLATION = 46  # utf8mb4_bin: MariaDB gives it to every JSON column
 _OWN = re.compile(r"DB_ROW_HASH_\d+")
 _DECLARED = ("uuid", "inet6", "inet4", "json")
@@ -106,7 +106,7 @@ class ServerCatalog:
             )
         declared = self.declared(table.database, table.table)
         fits = len(declared.columns) == len(table.types) and all(
-            kind in _KINDS.get(found[1], ()) for kind, found in zip(table.types, declared.columns, strict=True)
+            kind in KINDS.get(found[1], ()) for kind, found in zip(table.types, declared.columns, strict=True)
         )
         if not fits or declared.created > written:
             raise Unreadable(

@@ -188,7 +188,9 @@ class BinlogChunks:
         database, _, name = table.partition(".")
         key = tuple(column.name for column in plan.key)
         seconds = self._clock.wall_ms() // 1000
-        return MaxwellMessage(database, name, BOOTSTRAP, seconds, "", 0, 0, False, key, data, None, None, plan.kinds)
+        return MaxwellMessage(
+            database, name, BOOTSTRAP, seconds, "", 0, 0, False, key, data, None, None, plan.kinds, words=plan.words
+        )
 
     def _planned(self, table: str) -> SelectedTable:
         definition = self._reader.catalog.declared(*table.split(".", 1))
@@ -200,7 +202,7 @@ class BinlogChunks:
         if why and self._run(f"select 1 from {_name(table)} limit 1"):
             raise UsageError(f"{table} {why}. {_REMEDY}")
         if why:  # nothing is older than the log
-            return SelectedTable(definition, (), ())
+            return SelectedTable(definition, (), (), {})
         try:
             return selected(table, definition, self._overrides)
         except Unreadable as refusal:

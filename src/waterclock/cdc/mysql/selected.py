@@ -18,6 +18,7 @@ from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.catalog import TableDefinition, declared_as
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, base64_text, decoder, float_text_at, text_writer
 from waterclock.cdc.mysql.values import as_text
+from waterclock.cdc.mysql.words import declared_word
 from waterclock.changes.maxwell import JSON, json_of, quoted
 from waterclock.errors import Unreadable
 
@@ -65,6 +66,7 @@ class SelectedTable(NamedTuple):
     definition: TableDefinition
     columns: tuple[SelectedColumn, ...]
     key: tuple[KeyColumn, ...]
+    words: dict[str, str]
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -73,14 +75,14 @@ class SelectedTable(NamedTuple):
 
 def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
     """Of the table `name` as the catalog has it; Unreadable for a column that cannot be written as the log would."""
-    columns = {}
+    columns, words = {}, {}
     for column in definition.columns:
         word = overrides.get(f"{name}.{column[0]}") or declared_as(column[0], column[1], definition.json)
         columns[column[0]] = _selected(column, word)
+        words[column[0]] = declared_word(column, word)
     kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
-    return SelectedTable(
-        definition, tuple(columns.values()), tuple(_key(each, *kinds[each]) for each in definition.key)
-    )
+    key = tuple(_key(each, *kinds[each]) for each in definition.key)
+    return SelectedTable(definition, tuple(columns.values()), key, words)
 
 
 def beyond(key: Sequence[KeyColumn], after: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from waterclock.cdc.mysql.catalog import ServerCatalog, doubtful
 from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader, sort_of
 from waterclock.cdc.mysql.tablemap import BinlogDialect, TableMap, described, key_of, table_id, table_map
 from waterclock.cdc.mysql.values import Reader
+from waterclock.cdc.mysql.words import word_of
 from waterclock.changes.maxwell import JSON
 from waterclock.errors import Unreadable
 
@@ -90,6 +91,11 @@ class TablePlan:
             self.readers = [reader(column) for column in columns]
         except Unreadable as refusal:
             raise Unreadable(f"{described_by.name}: {refusal}") from None
+
+    @cached_property
+    def words(self) -> dict[str, str]:
+        """What each column is that SELECT shows."""
+        return {column.name: word_of(column) for column in self.columns if column.name not in self.hidden}
 
     @cached_property
     def lenient_readers(self) -> list[Reader]:

@@ -171,12 +171,12 @@ class Transactions:
             if isinstance(row, BadRow):
                 yield from self._put_aside(event, row.reason, row)
                 continue
-            for kind, data, old in _changes(table.key, *row):
+            for kind, data, old in changes_of(table.key, *row):
                 held, number = self._held, self._xoffset
                 self._xoffset = number + 1
                 self._held = MaxwellMessage(
                     table.database, table.table, kind, event.ts, self._gtid, self._sequence, number, False, table.key,
-                    data, old, self._query, table.kinds, table.sorts,
+                    data, old, self._query, table.kinds, table.sorts, table.words,
                 )  # fmt: skip
                 if held is not None:  # as _give does, without a generator for each row
                     self._given += 1
@@ -320,7 +320,7 @@ class Transactions:
         )
 
 
-def _changes(key: tuple[str, ...], before: Row | None, after: Row | None) -> list[tuple[str, Row, Row | None]]:
+def changes_of(key: tuple[str, ...], before: Row | None, after: Row | None) -> list[tuple[str, Row, Row | None]]:
     """(what it is, the row, former values) of what became of a row."""
     if before is None or after is None:
         return [(INSERT, after, None)] if after is not None else [(DELETE, before or {}, None)]

@@ -26,6 +26,7 @@ from waterclock.cdc.postgres.rows import json_text, kinds_of
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
 from waterclock.cdc.postgres.slot import SlotReader
 from waterclock.cdc.postgres.view import View, unseen
+from waterclock.cdc.postgres.words import word_of
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.clock import WallClock
@@ -38,7 +39,7 @@ _TABLE = (
     "where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')"
 )
 _COLUMNS = (
-    "select attname, atttypid from pg_attribute where attrelid = %s and attnum > 0 and not attisdropped "
+    "select attname, atttypid, atttypmod from pg_attribute where attrelid = %s and attnum > 0 and not attisdropped "
     "and attgenerated = '' order by attnum"
 )
 _KEY = (
@@ -59,6 +60,7 @@ class SelectedTable(NamedTuple):
     columns: dict[str, int]
     key: dict[str, str]
     only: str
+    words: dict[str, str]
 
     def named_key(self) -> tuple[str, ...]:
         return tuple(name for name in self.columns if name in self.key)
@@ -139,18 +141,20 @@ class SlotChunks:
     def _planned(self, table: str, name: sql.Identifier) -> SelectedTable:
         oid, is_divided, identity = self._asking.execute(_TABLE, table.split(".", 1)).fetchone() or (0, False, "p")
         whole = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), name)
-        columns = dict(self._asking.execute(_COLUMNS, (oid,)).fetchall())
+        described = self._asking.execute(_COLUMNS, (oid,)).fetchall()
         key = dict(self._asking.execute(_KEY, (oid, identity)).fetchall())
         published = self._asking.execute(_PUBLISHED, (self._slot.publication, *table.split(".", 1))).fetchone()
         fields = published[0] if published else {}
         listed = fields.get("attnames")
-        columns = {each: kind for each, kind in columns.items() if listed is None or each in listed}
+        described = [column for column in described if listed is None or column[0] in listed]
+        columns = {name: kind for name, kind, _ in described}
+        words = {name: word_of(kind, modifier) for name, kind, modifier in described}
         if not key or not set(key) <= set(columns):
             rows = sql.SQL("select exists (select from {})").format(whole)
             if not oid or self._asking.execute(rows).fetchone() == (False,):
-                return SelectedTable(whole, columns, {}, "true")
+                return SelectedTable(whole, columns, {}, "true", words)
             raise UsageError(f"{table} has no primary key, so its older rows have no order to be read in. {_REMEDY}")
-        return SelectedTable(whole, columns, key, fields.get("rowfilter") or "true")
+        return SelectedTable(whole, columns, key, fields.get("rowfilter") or "true", words)
 
     def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""
@@ -170,6 +174,7 @@ class SlotChunks:
         names, key = list(plan.columns), list(plan.key)
         kinds, seconds = kinds_of(plan.columns), self._clock.wall_ms() // 1000
         schema, _, name_of_table = table.partition(".")
+        where = (schema, name_of_table, BOOTSTRAP, seconds, "", 0, 0, False)
         key_columns = plan.named_key()
         columns = list(enumerate(plan.columns.items()))
         at = [names.index(each) for each in key]
@@ -185,9 +190,7 @@ class SlotChunks:
                     raw = value(row, place)
                     data[name] = "null" if raw is None else json_text(kind, raw.decode())
                     size += 0 if raw is None else len(raw)
-                message = MaxwellMessage(
-                    schema, name_of_table, BOOTSTRAP, seconds, "", 0, 0, False, key_columns, data, None, None, kinds
-                )
+                message = MaxwellMessage(*where, key_columns, data, None, None, kinds, words=plan.words)
                 messages[message.as_key()] = message
             count += found.ntuples
             last = tuple((value(found.ntuples - 1, place) or b"").decode() for place in at) if found.ntuples else None

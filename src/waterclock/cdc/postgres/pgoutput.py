@@ -96,6 +96,11 @@ class Decoder:
     def position(self) -> Position:
         return Position(lsn_text(self.lsn), self._settled, held=self._holds)
 
+    @property
+    def taken(self) -> int:
+        """How many records of the open transaction were read."""
+        return self._xoffset
+
     def is_between(self) -> bool:
         """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
         return not self.is_inside and not self._done
@@ -211,7 +216,8 @@ class Decoder:
         number = self._xoffset
         self._xoffset = number + 1
         where = (relation.schema, relation.table, kind, self._ts, self._gtid, self._sequence, number, False)
-        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.kinds, relation.sorts))
+        shown = (relation.kinds, relation.sorts, relation.words)
+        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, *shown))
         if not self._lacking or len(self._held) >= AT_ONCE:
             yield from self._let_go(1)
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from waterclock.cdc import typed
+from waterclock.cdc.postgres.words import word_of
 from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
@@ -42,6 +43,7 @@ class Relation(NamedTuple):
     kinds: Mapping[str, str]
     unsure: str = ""
     sorts: Mapping[str, str] = MappingProxyType({})
+    words: Mapping[str, str] = MappingProxyType({})
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
@@ -65,18 +67,20 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
     full = message[at : at + 1] == b"f"
     (count,) = struct.unpack_from(">H", message, at + 1)
     at += 3
-    names, types, key = [], [], []
+    names, types, key, words = [], [], [], {}
     for _ in range(count):
         is_key = message[at]
         name, at = _text(message, at + 1)
         names.append(name)
-        types.append(struct.unpack_from(">I", message, at)[0])
+        kind, modifier = struct.unpack_from(">Ii", message, at)
+        types.append(kind)
+        words[name] = word_of(kind, modifier)
         key += [name] if is_key else []
         at += 8
     of = dict(zip(names, types, strict=True))
     sorts = {name: _SORTS[kind] for name, kind in of.items() if kind in _SORTS}
     relation = Relation(
-        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts
+        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts, words
     )
     return relation, tuple(key)
 

@@ -1,0 +1,1 @@
+"""Debezium's form of a change, written."""

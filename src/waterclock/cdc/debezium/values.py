@@ -1,0 +1,259 @@
+"""A column in Debezium's form: the schema that Kafka Connect gives it, and values as Connect's JSON converter writes them.
+
+A column's type comes as a word (`decimal:10:2`), which `mysql/words.py` and `postgres/words.py` make of what the log says.
+
+Rule 1: Debezium's defaults, and where a default rounds or overflows the mode that does not: an unsigned bigint is `precise`
+        where a schema says so, an interval is `string`.
+Rule 2: what Debezium's type has no form for (a zero date, infinity, NaN of a numeric) becomes null, as Debezium has it. It
+        is told once for each column; in a key it is refused.
+Rule 3: a type without a word is text, as the database prints it: it is never left out.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from waterclock.cdc.debezium import moments
+from waterclock.changes.maxwell import JSON_NULL, json_of, quoted
+
+PRECISE, STRING = "precise", "string"  # decimal.handling.mode
+Convert = Callable[[str], str | None]
+_UNAVAILABLE = "__debezium_unavailable_value"
+_TIME = "io.debezium.time."
+_DATA = "io.debezium.data."
+_POINT = [
+    {"type": "double", "optional": False, "field": "x"},
+    {"type": "double", "optional": False, "field": "y"},
+    {"type": "bytes", "optional": True, "field": "wkb"},
+    {"type": "int32", "optional": True, "field": "srid"},
+]
+_VARIABLE = [
+    {"type": "int32", "optional": False, "field": "scale"},
+    {"type": "bytes", "optional": False, "field": "value"},
+]
+
+
+class ColumnForm(NamedTuple):
+    """`schema` without the column's name and whether it may be null; `convert` from our JSON text to Connect's, None for
+    what has no form; `absent` stands for a large value that an update did not touch."""
+
+    schema: dict[str, Any]
+    convert: Convert
+    absent: str
+
+
+def column_form(word: str, decimals: str = PRECISE, schemas: bool = False) -> ColumnForm:
+    """The form of a column with this word.
+
+    >>> column_form("decimal:10:2").convert("12.34"), column_form("decimal:10:2", "string").convert("12.34")
+    ('"BNI="', '"12.34"')
+    >>> column_form("datetime:6").convert('"1970-01-01 00:00:01.000002"'), column_form("date").convert('"0000-00-00"')
+    ('1000002', None)
+    """
+    name, _, rest = word.partition(":")
+    if name == "array":
+        return _array(column_form(rest, decimals, schemas), rest)
+    schema, convert = _FORMS[name](rest, decimals, schemas)
+    absent = quoted(b64encode(_UNAVAILABLE.encode()).decode() if schema["type"] == "bytes" else _UNAVAILABLE)
+    return ColumnForm(schema, convert, absent)
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _as_string(text: str) -> str:
+    """JSON is a text to Debezium, of the same letters; a number's digits may be one too."""
+    return text if text.startswith('"') else quoted(text)
+
+
+def _json(text: str) -> str:
+    return quoted("null" if text == JSON_NULL else text)
+
+
+def _of_text(convert: Callable[[str], Any]) -> Convert:
+    """Of the text inside of a JSON string to a number or a text."""
+
+    def converted(text: str) -> str | None:
+        found = convert(json.loads(text))
+        return quoted(found) if isinstance(found, str) else None if found is None else str(found)
+
+    return converted
+
+
+def _millis(convert: Callable[[str], int | None]) -> Callable[[str], int | None]:
+    return lambda text: None if (found := convert(text)) is None else found // 1000
+
+
+def _unscaled(number: Decimal, scale: int) -> str:
+    """Connect's bytes of a decimal: its digits as one signed number, the point `scale` digits before their end."""
+    sign, digits, exponent = number.as_tuple()
+    zeros = scale + int(exponent)
+    whole = int("".join(map(str, digits))) * 10 ** max(zeros, 0) // 10 ** max(-zeros, 0) * (-1 if sign else 1)
+    return b64encode(whole.to_bytes((whole + (whole < 0)).bit_length() // 8 + 1, "big", signed=True)).decode()
+
+
+def _decimal(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+    if decimals == STRING:
+        return {"type": "string"}, _as_string
+    precision, _, scale = rest.partition(":")
+    parameters = {"scale": scale, "connect.decimal.precision": precision}
+    schema = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "parameters": parameters}
+    return schema, lambda text: None if text.startswith('"') else f'"{_unscaled(Decimal(text), int(scale))}"'
+
+
+def _number(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+    if decimals == STRING:
+        return {"type": "string"}, _as_string
+
+    def convert(text: str) -> str | None:
+        if text.startswith('"'):
+            return None
+        number = Decimal(text)
+        scale = -int(number.as_tuple().exponent)
+        return f'{{"scale":{scale},"value":"{_unscaled(number, scale)}"}}'
+
+    schema = {"type": "struct", "fields": _VARIABLE, "name": f"{_DATA}VariableScaleDecimal", "version": 1}
+    return schema, convert
+
+
+def _unsigned(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+    return _decimal("20:0", decimals, schemas) if schemas else ({"type": "int64"}, _same)
+
+
+def _datetime(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+    if int(rest) <= 3:
+        return _named("int64", f"{_TIME}Timestamp"), _of_text(_millis(moments.moment_us))
+    return _named("int64", f"{_TIME}MicroTimestamp"), _of_text(moments.moment_us)
+
+
+def _time(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+    if int(rest) <= 3:
+        return _named("int32", f"{_TIME}Time"), _of_text(_millis(moments.time_us))
+    return _named("int64", f"{_TIME}MicroTime"), _of_text(moments.time_us)
+
+
+def _bits(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+    """MySQL's number, or PostgreSQL's text of zeros and ones; the low byte first."""
+    size = int(rest)
+
+    def convert(text: str) -> str:
+        number = int(json.loads(text), 2) if text.startswith('"') else int(text)
+        if size == 1:
+            return "true" if number else "false"
+        count = (size or max(number.bit_length(), 1)) + 7 >> 3
+        return f'"{b64encode(number.to_bytes(count, "little")).decode()}"'
+
+    if size == 1:
+        return {"type": "boolean"}, convert
+    return {**_named("bytes", f"{_DATA}Bits"), "parameters": {"length": str(size or 2**31 - 1)}}, convert
+
+
+def _point(text: str) -> str:
+    x, y = map(float, json.loads(text).strip("()").split(","))
+    wkb = b64encode(struct.pack("<BIdd", 1, 1, x, y)).decode()
+    return f'{{"x":{x!r},"y":{y!r},"wkb":"{wkb}","srid":null}}'
+
+
+def _array(form: ColumnForm, word: str) -> ColumnForm:
+    def convert(text: str) -> str | None:
+        try:
+            found = _items(iter(json.loads(text).rpartition("=")[2]), form, word)
+        except StopIteration:
+            return None
+        return "[" + ",".join(found) + "]"
+
+    items = {**form.schema, "optional": True}
+    return ColumnForm({"type": "array", "items": items}, convert, f"[{quoted(_UNAVAILABLE)}]")
+
+
+def _items(letters: Iterator[str], form: ColumnForm, word: str) -> list[str]:
+    """The members of PostgreSQL's `{1,NULL,"a b"}`; one of several dimensions has lists in it."""
+    found, bare, kept = list[str](), "", False
+    if next(letters) != "{":
+        raise StopIteration
+    for letter in letters:
+        if letter == '"':
+            kept = True
+            for inner in letters:
+                if inner == '"':
+                    break
+                bare += next(letters) if inner == "\\" else inner
+        elif letter == "{":
+            found.append("[" + ",".join(_items(_again(letters), form, word)) + "]")
+            bare, kept = "", False
+            continue
+        elif letter in ",}":
+            if bare or kept:
+                found.append(_item(bare, kept, form, word))
+            bare, kept = "", False
+            if letter == "}":
+                break
+        else:
+            bare += next(letters) if letter == "\\" else letter
+    return found
+
+
+def _again(letters: Iterator[str]) -> Iterator[str]:
+    yield "{"
+    yield from letters
+
+
+def _item(text: str, kept: bool, form: ColumnForm, word: str) -> str:
+    if text == "NULL" and not kept:
+        return "null"
+    if word == "boolean":
+        return "true" if text == "t" else "false"
+    name = word.partition(":")[0]
+    printed = json_of(text) if name == "json" else text if name in _BARE and text[-1].isdigit() else quoted(text)
+    found = form.convert(printed)
+    return "null" if found is None else found
+
+
+def _named(kind: str, name: str) -> dict[str, Any]:
+    return {"type": kind, "name": name, "version": 1}
+
+
+def _plain(
+    kind: str, convert: Convert = _same, name: str = ""
+) -> Callable[[str, str, bool], tuple[dict[str, Any], Convert]]:
+    return lambda rest, decimals, schemas: (_named(kind, name) if name else {"type": kind}, convert)
+
+
+_BARE = {"int16", "int32", "int64", "uint64", "float", "double", "decimal", "number"}
+_FORMS: dict[str, Callable[[str, str, bool], tuple[dict[str, Any], Convert]]] = {
+    **{name: _plain(name) for name in ("int16", "int32", "int64", "float", "double", "boolean")},
+    "uint64": _unsigned,
+    "decimal": _decimal,
+    "number": _number,
+    "": _plain("string", _as_string),
+    "text": _plain("string", _as_string),
+    "bytes": _plain("bytes"),
+    "hex": _plain("bytes", lambda text: f'"{b64encode(bytes.fromhex(json.loads(text)[2:])).decode()}"'),
+    "bits": _bits,
+    "date": _plain("int32", _of_text(moments.days), f"{_TIME}Date"),
+    "year": _plain("int32", _same, f"{_TIME}Year"),
+    "time": _time,
+    "span": _plain("int64", _of_text(moments.time_us), f"{_TIME}MicroTime"),
+    "timetz": _plain("string", _of_text(moments.zoned_time), f"{_TIME}ZonedTime"),
+    "datetime": _datetime,
+    "instant": lambda rest, decimals, schemas: (
+        _named("string", f"{_TIME}ZonedTimestamp"),
+        _of_text(lambda text: moments.instant(text, int(rest))),
+    ),
+    "interval": _plain("string", _of_text(moments.span), f"{_TIME}Interval"),
+    "json": _plain("string", _json, f"{_DATA}Json"),
+    "xml": _plain("string", _same, f"{_DATA}Xml"),
+    "uuid": _plain("string", _same, f"{_DATA}Uuid"),
+    "enum": _plain("string", _same, f"{_DATA}Enum"),
+    "set": _plain("string", lambda text: quoted(",".join(json.loads(text))), f"{_DATA}EnumSet"),
+    "point": lambda rest, decimals, schemas: (
+        {"type": "struct", "fields": _POINT, "name": "io.debezium.data.geometry.Point", "version": 1},
+        _point,
+    ),
+}

@@ -1,0 +1,1 @@
+"""From another capture to this one."""

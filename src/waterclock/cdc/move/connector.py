@@ -1,0 +1,143 @@
+"""A Debezium connector's settings, and the command line of the same capture.
+
+Rule 1: no setting is passed over in silence: it is said by an option, or it is named with the reason why there is none.
+Rule 2: what would capture other tables, or others' rows, is refused: a pattern that the options cannot say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from waterclock.errors import UsageError
+
+_CONNECTORS = {"MySqlConnector": "mysql", "MariaDbConnector": "mariadb", "PostgresConnector": "postgres"}
+_PORTS = {"mysql": "3306", "mariadb": "3306", "postgres": "5432"}
+_SAID = {
+    "name", "connector.class", "tasks.max", "topic.prefix", "database.hostname", "database.port", "database.user",
+    "database.password", "database.dbname", "database.server.id", "slot.name", "publication.name", "table.include.list",
+    "database.include.list", "schema.include.list", "decimal.handling.mode", "tombstones.on.delete",
+    "heartbeat.interval.ms", "value.converter.schemas.enable", "key.converter.schemas.enable", "converter.schemas.enable",
+}  # fmt: skip
+# what has the same meaning here whatever a capture is told, and what it may say
+_SAME = {
+    "plugin.name": ("pgoutput",),
+    "value.converter": ("org.apache.kafka.connect.json.JsonConverter",),
+    "key.converter": ("org.apache.kafka.connect.json.JsonConverter",),
+    "time.precision.mode": ("adaptive_time_microseconds", "adaptive"),
+    "interval.handling.mode": ("string",),
+    "bigint.unsigned.handling.mode": ("precise",),
+    "skipped.operations": ("none",),
+    "slot.drop.on.stop": ("false",),
+    "provide.transaction.metadata": ("false",),
+    "include.schema.changes": ("false",),
+    "database.ssl.mode": ("disabled", "disable", "preferred", "prefer"),
+}
+_OWN_PLACES = ("offset.", "schema.history.", "database.history.")  # where Debezium keeps what it needs itself
+_LITERAL = re.compile(r"[\w$-]+")
+
+
+class SameCapture(NamedTuple):
+    """`words` are the command line behind `waterclock`; `unsaid` names each setting without a counterpart."""
+
+    kind: str
+    prefix: str
+    words: list[str]
+    unsaid: dict[str, str]
+    password: str
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """Of properties, of Connect's JSON, and of Debezium Server's properties.
+
+    >>> settings_of("debezium.source.topic.prefix = shop")
+    {'topic.prefix': 'shop'}
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            fields = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"The connector's file is no JSON: {error}.") from None
+        found = {str(key): str(value) for key, value in fields.get("config", fields).items()}
+    else:
+        lines = re.sub(r"\\\r?\n\s*", "", text).splitlines()
+        pairs = (
+            re.split(r"\s*[=:]\s*", line.strip(), maxsplit=1)
+            for line in lines
+            if line.strip()[:1] not in ("", "#", "!")
+        )
+        found = {pair[0]: pair[1].replace("\\\\", "\\") for pair in pairs if len(pair) == 2}
+    return {key.removeprefix("debezium.source."): value for key, value in found.items()}
+
+
+def moved(settings: Mapping[str, str], to: str) -> SameCapture:
+    """The same capture; UsageError for what cannot be said."""
+    kind = _CONNECTORS.get(settings.get("connector.class", "").rpartition(".")[2])
+    prefix = settings.get("topic.prefix", "")
+    if kind is None or not prefix or "database.hostname" not in settings:
+        raise UsageError(
+            "The file is none of a connector of MySQL, MariaDB or PostgreSQL with database.hostname and topic.prefix "
+            f"(connector.class is {settings.get('connector.class', 'missing')})."
+        )
+    scheme = "postgres" if kind == "postgres" else "mysql"
+    where = f"{settings['database.hostname']}:{settings.get('database.port', _PORTS[kind])}"
+    database = f"/{settings.get('database.dbname', '')}" if kind == "postgres" else ""
+    words = [
+        "cdc",
+        f"{scheme}://{settings.get('database.user', 'root')}@{where}{database}",
+        "--to",
+        f"{to.rstrip('/')}/{prefix}",
+    ]
+    schemas = settings.get("value.converter.schemas.enable", settings.get("converter.schemas.enable", "true"))
+    words += ["--form", "debezium" if schemas == "false" else "debezium-schemas"]
+    for pattern in _patterns(settings):
+        words += ["--tables", pattern]
+    if kind == "postgres":
+        words += ["--slot", settings.get("slot.name", "debezium")]
+        words += ["--publication", settings.get("publication.name", "dbz_publication")]
+    elif kind == "mariadb":
+        words += ["--connector", "mariadb"]
+    if settings.get("decimal.handling.mode") == "string":
+        words += ["--decimals", "string"]
+    if settings.get("tombstones.on.delete") == "false":
+        words += ["--no-tombstones"]
+    if settings.get("heartbeat.interval.ms", "0") != "0":
+        words += ["--heartbeat-ms", settings["heartbeat.interval.ms"]]
+    if "database.server.id" in settings and kind != "postgres":
+        words += ["--server-id", settings["database.server.id"]]
+    return SameCapture(scheme, prefix, words, _unsaid(settings), settings.get("database.password", ""))
+
+
+def _unsaid(settings: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for name, value in sorted(settings.items()):
+        if name.startswith(_OWN_PLACES):
+            found[name] = "a place of Debezium's own; the capture's position lies in NAME.position"
+        elif name in _SAME and value not in _SAME[name]:
+            found[name] = f"it is {value}; here it is as with {_SAME[name][0]}"
+        elif name not in _SAID and name not in _SAME:
+            found[name] = "there is no such option"
+    if settings.get("decimal.handling.mode") == "double":
+        found["decimal.handling.mode"] = "it is double, which rounds; here it is precise, or string"
+    return found
+
+
+def _patterns(settings: Mapping[str, str]) -> list[str]:
+    """Debezium's regular expressions as patterns of a shell, if they say no more than those can."""
+    for name in ("table.include.list", "database.include.list", "schema.include.list"):
+        if name in settings:
+            suffix = "" if name.startswith("table") else ".*"
+            return [_pattern(name, part.strip()) + suffix for part in settings[name].split(",")]
+    return []
+
+
+def _pattern(name: str, expression: str) -> str:
+    parts = re.split(r"(\\\.|\.\*|\.)", expression)
+    if not all(part in ("", r"\.", ".*", ".") or _LITERAL.fullmatch(part) for part in parts):
+        raise UsageError(
+            f"{name}: {expression!r} says more than a pattern of a shell can. Write the tables one by one there, such as "
+            r"shop\.item,shop\.sale, and run this once more."
+        )
+    return "".join({r"\.": ".", ".*": "*"}.get(part, part) for part in parts)

@@ -1,0 +1,77 @@
+"""Where another reader of the binlog stands, in our words: whole transactions, and records of the next one.
+
+Rule 1: `events` are counted as Debezium does: from the transaction's beginning, which is the first, without the statement's
+        text, which the server sends only to who asks for it. `rows` are those of the event behind them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from waterclock.cdc.mysql import binlog
+from waterclock.cdc.mysql.binlog import EventFramer
+from waterclock.cdc.mysql.catalog import ServerCatalog
+from waterclock.cdc.mysql.server import CONNECT_S, BinlogStream, MySqlLogin, connected, inspected
+from waterclock.cdc.mysql.tablemap import MARIADB
+from waterclock.cdc.mysql.tables import ROWS, BadRow, Tables
+from waterclock.cdc.mysql.transactions import changes_of
+from waterclock.cdc.position import Position
+from waterclock.errors import ConnectionLost, UsageError
+
+_UNCOUNTED = {binlog.MARIA_ANNOTATE, binlog.HEARTBEAT, binlog.HEARTBEAT_V2}
+
+
+def position_at(
+    login: MySqlLogin, wanted: Callable[[str, str], bool], file: str, pos: int, gtids: str, events: int, rows: int
+) -> Position:
+    """The transaction that begins at `file` and `pos`, `events` of it read and `rows` of the next event."""
+    with closing(connected(login)) as connection:
+        cursor = connection.cursor()
+        server = inspected(cursor)
+        place = gtids
+        if server.maria:
+            cursor.execute("select binlog_gtid_pos(%s, %s)", (file, pos))
+            place = cursor.fetchall()[0][0]
+            if place is None:
+                raise UsageError(
+                    f"The server has no binlog {file} with the place {pos} any more: what was committed since Debezium "
+                    "ended is gone."
+                )
+        elif not gtids:
+            raise UsageError(
+                "The offset has no gtids, by which MySQL is read. Set gtid_mode=ON, and start Debezium once."
+            )
+        if not events and not rows:
+            return Position(str(place))
+        if not server.maria:
+            raise UsageError(
+                "Debezium ended inside of a transaction of MySQL, which is told for MariaDB alone. Start the connector "
+                "once more, and stop it when nothing is written."
+            )
+        tables = Tables(ServerCatalog(cursor, server.maria), MARIADB, wanted)
+        return _counted(login, str(place), tables, events, rows)
+
+
+def _counted(login: MySqlLogin, place: str, tables: Tables, events: int, rows: int) -> Position:
+    framing, gtid, seen, records = EventFramer(), "", 0, 0
+    with closing(BinlogStream(login, place, True, False)) as stream:
+        while (packet := stream.packet(CONNECT_S)) is not None and not packet[0]:
+            event: Any = framing.event(packet[1:])
+            if event.kind == binlog.MARIA_GTID and not gtid:
+                number, domain = struct.unpack_from("<QI", event.body)
+                gtid = f"{domain}-{event.server}-{number}"
+            if not gtid or event.kind in _UNCOUNTED:
+                continue
+            if event.kind == binlog.TABLE_MAP:
+                tables.introduce(event)
+            elif event.kind in ROWS and (found := tables.rows(event)) is not None:
+                table, changed = found
+                part = changed if seen < events else changed[:rows]
+                records += sum(1 if isinstance(row, BadRow) else len(changes_of(table.key, *row)) for row in part)
+            seen += 1
+            if seen > events:
+                return Position(place, 0, records, gtid if records else "")
+    raise ConnectionLost("The server does not send the transaction in which Debezium ended.")
