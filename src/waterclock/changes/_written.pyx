@@ -245,8 +245,12 @@ cdef class Written:
         cdef int32_t start = self.spans[2 * place]
         cdef const char* text = PyBytes_AS_STRING(self.raw) + start
         cdef int32_t size = self.spans[2 * place + 1] - start
-        if kind == NUMBER:  # the only strings among numbers: NaN, Infinity
-            return size > 0 and text[0] == b'"'
+        if kind == NUMBER:
+            return (
+                (size == 5 and memcmp(text, b'"NaN"', 5) == 0)
+                or (size == 10 and memcmp(text, b'"Infinity"', 10) == 0)
+                or (size == 11 and memcmp(text, b'"-Infinity"', 11) == 0)
+            )
         return size != 4 or memcmp(text, b"null", 4) != 0
 
 

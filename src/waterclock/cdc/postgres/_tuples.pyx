@@ -74,7 +74,9 @@ cdef class TuplePlan:
         if kind == A_NUMBER and b"0" <= text[size - 1] <= b"9":
             return 1 if text_put(&draft.text, <const char*> text, size) else 0
         if kind == A_BOOLEAN:
-            yes = size == 1 and text[0] == b"t"
+            if size != 1 or text[0] > 127:
+                return 1
+            yes = text[0] == b"t"
             return 1 if text_put(&draft.text, "true" if yes else "false", 4 if yes else 5) else 0
         if kind == A_JSON:
             if sure_json(text, size):
