@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport uint8_t, uint64_t
 
-from waterclock.changes._written cimport Draft, Form, Written, text_put, text_quoted, text_t
+from waterclock.changes._written cimport Draft, Form, Written, is_ascii, text_put, text_quoted, text_t
 
 from waterclock.changes.maxwell import json_of
 
@@ -69,7 +69,7 @@ cdef class TuplePlan:
         cdef Draft draft = self.draft
         cdef Py_ssize_t length
         cdef const char* shown
-        if size == 0 and kind == A_NUMBER:
+        if kind == A_NUMBER and (size == 0 or not is_ascii(text, size)):
             return 1
         if kind == A_NUMBER and b"0" <= text[size - 1] <= b"9":
             return 1 if text_put(&draft.text, <const char*> text, size) else 0
