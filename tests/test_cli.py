@@ -108,7 +108,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--help"])
     out = capsys.readouterr().out
-    assert all(word in out for word in ("run", "demo", "trace", "run a pipeline", "show the main job"))
+    assert all(word in out for word in ("run", "demo", "trace", "run a pipeline", "the main job"))
 
 
 @pytest.mark.parametrize("command", ["run", "demo", "trace", "doctor"])

@@ -33,7 +33,7 @@ def test_the_help_of_a_demo_is_about_that_demo(demo: str, capsys: pytest.Capture
         ("relay snd reminders hello", "send"),
         ("relay read reminders --mst 3", "--most"),
         ("demo fnes", "fines"),
-        ("demo kills --kill=3 --sed 4", "--seed"),
+        ("demo kills --kills=3 --sed 4", "--seed"),
         ("bench timrs", "timers"),
         ("cdc mysql://u@h/d --to kafka://h/t --topics per-tabel", "per-table"),
         ("broker --set num.partition=3", "num.partitions"),

@@ -29,7 +29,11 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "sqlalchemy": ("sqlalchemy",),
     "run-as-a-service": ("curl",),
 }
-SERVERS: Final = ("binlog-to-warehouse", "on-a-cluster")  # pages that have a test of their own, with what they need
+SERVERS: Final = (
+    "binlog-to-warehouse",
+    "changes-in-python",
+    "on-a-cluster",
+)  # pages that have a test of their own, with what they need
 RUN_ELSEWHERE: Final = {"MariaDB", "a cluster"}  # by tests below
 NEVER_RUN: Final[Mapping[str, str]] = {
     "root and systemd": "tests/test_packaging.py looks at the units, and runs their commands",
@@ -91,6 +95,17 @@ def test_a_binlog_comes_into_tables(tmp_path: Path) -> None:
     from tests.cdc.mariadb import running_server
 
     page, folder = PAGES_OF["binlog-to-warehouse"], tmp_path / "page"
+    folder.mkdir()
+    with running_server(tmp_path / "mariadb") as server:
+        put = on_free_ports(page.read_text(encoding="utf-8"), p3306=server.port)
+        assert run_page(page, folder, put=put, has=["MariaDB"]) == 8
+
+
+@pytest.mark.mariadb
+def test_a_program_reads_changes(tmp_path: Path) -> None:
+    from tests.cdc.mariadb import running_server
+
+    page, folder = PAGES_OF["changes-in-python"], tmp_path / "page"
     folder.mkdir()
     with running_server(tmp_path / "mariadb") as server:
         put = on_free_ports(page.read_text(encoding="utf-8"), p3306=server.port)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from importlib import import_module
+from itertools import takewhile
 from typing import Any, Final, NoReturn
 
 from waterclock import __version__
@@ -90,23 +91,41 @@ def _run(parsed: argparse.Namespace) -> int:
 class _Parser(argparse.ArgumentParser):
     """Says which command or option was meant where one is refused; a command's parser is one too.
 
-    What begins with a minus and a digit is a value, so that -3s is refused by what reads it, as negative.
+    What begins with a minus and a digit is a value, so that -3s is refused by what reads it, as negative. An option is
+    written whole. One that is unknown is said before one that is missing: it may be the same, misspelt.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+        super().__init__(*args, **{"allow_abbrev": False, **options})
         self._negative_number_matcher = re.compile(r"-\.?\d")  # Python 3.14 has it so
+        self._unknown: list[str] = []
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._unknown = self._unknown_options(sys.argv[1:] if args is None else [*args])
         parsed, left = super().parse_known_args(args, namespace)
         if left:  # the command that was given them says so: it knows its options, and shows its usage
-            known = [option for action in self._actions for option in action.option_strings]
-            named = next((word for word in left if word.startswith("-")), "")
-            hint = meant(named.partition("=")[0], known, "--help lists what there is") if named else "too many of them"
-            self.error(f"unrecognized arguments: {' '.join(left)}; {hint}")
+            self._refuse(left)
         return parsed, left
 
+    def _unknown_options(self, words: Sequence[str]) -> list[str]:
+        """Those among the words of this command itself."""
+        own, unknown = {*self._option_string_actions}, []
+        below = {name for action in self._actions if isinstance(action.choices, dict) for name in action.choices}
+        for word in takewhile(lambda word: word != "--" and word not in below, words):
+            is_option = word.startswith("-") and len(word) > 1 and not self._negative_number_matcher.match(word)
+            if is_option and word.partition("=")[0] not in own and word[:2] not in own:
+                unknown.append(word)
+        return unknown
+
+    def _refuse(self, left: Sequence[str]) -> NoReturn:
+        known = [option for action in self._actions for option in action.option_strings]
+        named = next((word for word in left if word.startswith("-")), "")
+        hint = meant(named.partition("=")[0], known, "--help lists what there is") if named else "too many of them"
+        self.error(f"unrecognized arguments: {' '.join(left)}; {hint}")
+
     def error(self, message: str) -> NoReturn:
+        if self._unknown and re.match(r"(the following|one of the) arguments ", message):  # which are required
+            self._refuse(self._unknown)
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.+)\)$", message)
         if found and (hint := meant(found[1], re.findall(r"[\w-]+", found[2]), " ")).strip():
             message += f"; {hint}"
@@ -123,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
     relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)
-    _beside("examples")(commands.add_parser("demo", help="show the main job, or a lesson"))
+    _beside("examples")(commands.add_parser("demo", help="run an example: the main job, a lesson, kills"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
     doctor.add_to(commands.add_parser("doctor", help="see what works on this machine, and what is missing"))
     _beside("bench")(commands.add_parser("bench", help="measure beside others"))

@@ -159,9 +159,10 @@ class FolderLock:
     """
 
     def __init__(self, folder: AnyPath, name: str, without_locks: WithoutLocks) -> None:
-        self._folder = folder
-        self._path = os.path.join(folder, name)
-        self._without_locks = without_locks
+        self._targets: list[tuple[AnyPath, int, WithoutLocks]] = [
+            (folder, os.O_RDONLY | os.O_DIRECTORY, WithoutLocks.ALLOW),
+            (os.path.join(folder, name), os.O_RDWR | os.O_CREAT, without_locks),
+        ]
         self._fds: list[int] = []
 
     def take(self) -> None:
@@ -174,8 +175,8 @@ class FolderLock:
             return
         self.release()
         try:
-            self._lock(self._folder, os.O_RDONLY | os.O_DIRECTORY, WithoutLocks.ALLOW)
-            self._lock(self._path, os.O_RDWR | os.O_CREAT, self._without_locks)
+            for target in self._targets:
+                self._lock(*target)
         except OSError:
             self.release()
             raise
@@ -197,11 +198,19 @@ class FolderLock:
             os.close(fd)
 
     def _holds(self) -> bool:
-        paths = (self._folder, self._path)
+        paths = [path for path, _, _ in self._targets]
         with suppress(FileNotFoundError):
             there = [os.path.samestat(os.fstat(fd), os.stat(path)) for fd, path in zip(self._fds, paths, strict=False)]
             return len(there) == len(paths) and all(there)
         return False
+
+
+class FileLock(FolderLock):
+    """The same of one file, made if it is missing: others beside it have locks of their own."""
+
+    def __init__(self, path: AnyPath, without_locks: WithoutLocks) -> None:
+        self._targets = [(path, os.O_RDWR | os.O_CREAT, without_locks)]
+        self._fds = []
 
 
 _taken: WeakSet[FolderLock] = WeakSet()

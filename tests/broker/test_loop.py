@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -200,17 +201,43 @@ def test_a_growth_waits_for_the_one_before_and_begins_where_that_one_ended(
     assert folders(broker) == {f"t-{number}" for number in range(5)}
 
 
-def test_a_second_growth_is_held_to_what_the_first_asked_for(
-    broker: Broker, client: RawClient, other: RawClient, monkeypatch: pytest.MonkeyPatch
+ALIKE = {
+    "create": (partial(send_create, name="new", partitions=3), "put", Error.TOPIC_ALREADY_EXISTS),
+    "create a namesake": (partial(send_create, name="ne.w", partitions=3), "put", Error.INVALID_TOPIC_EXCEPTION),
+    "grow": (partial(send_growth, name="t", count=3), "put", Error.INVALID_PARTITIONS),
+    "grow what goes": (partial(send_delete, name="t"), "commit", Error.UNKNOWN_TOPIC_OR_PARTITION),
+    "delete": (partial(send_delete, name="t"), "commit", Error.UNKNOWN_TOPIC_OR_PARTITION),
+}
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["kept", "refused"])
+@pytest.mark.parametrize("what", ALIKE)
+def test_who_asks_for_the_same_hears_of_it_once_it_is_durable(
+    broker: Broker, client: RawClient, other: RawClient, what: str, done: bool
 ) -> None:
-    gate = Gate("t-")
-    monkeypatch.setattr(os, "mkdir", gate.before(os.mkdir))
-    send_growth(client, "t", 3)
-    assert gate.reached.wait(PATIENCE_S)
-    send_growth(other, "t", 3)
-    assert error(other) == Error.INVALID_PARTITIONS
-    gate.opened.set()
-    assert error(client) == Error.NONE
+    """A leader that told of a topic which its follower did not have yet, and died, would have told of nothing."""
+    held: list[Any] = []
+    send, name, error_then = ALIKE[what]
+    store = broker.inside.store
+    real = getattr(store, name)
+    broker.call(lambda: setattr(store, name, lambda *change: held.append(change)))
+    (partial(send_create, name="ne_w", partitions=3) if "namesake" in what else send)(client)
+    until(lambda: held)
+    alone = askers(broker)
+    (partial(send_growth, name="t", count=3) if what == "grow what goes" else send)(other)
+    until(lambda: askers(broker) == alone + 1)
+    broker.call(lambda: setattr(store, name, real))
+    broker.call(lambda: real(*held[0]) if done else held[0][-1](False))
+    assert error(client) == (Error.NONE if done else Error.KAFKA_STORAGE_ERROR)
+    assert error(other) == (error_then if done else Error.KAFKA_STORAGE_ERROR)
+
+
+def askers(broker: Broker) -> int:
+    """How many wait for topics that are made, grow or go."""
+    topics = broker.inside.topics
+    known = list(topics.by_name.values())
+    grow = [then for topic in known for _, thens in topic.growths for then in thens]
+    return sum(map(len, topics.making.values())) + len(grow) + sum(len(topic.leaving or ()) for topic in known)
 
 
 def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(

@@ -10,7 +10,7 @@ import psycopg
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.postgres.slot import OWN, SlotReader, current
-from waterclock.cdc.source import TableFilter
+from waterclock.cdc.source import DeadLetter, SourceMark, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
 
@@ -30,12 +30,18 @@ def changes(slot: ReplicationSlot, start: Position, *tables: str, **options: Any
     return [item for item in items(slot, start, *tables, **options) if isinstance(item, MaxwellMessage)]
 
 
-def items(slot: ReplicationSlot, start: Position, *tables: str, **options: Any) -> list[Any]:
-    """The same with the marks, and with what was put aside."""
+def items(
+    slot: ReplicationSlot,
+    start: Position,
+    *tables: str,
+    kinds: Any = MaxwellMessage | DeadLetter | SourceMark,
+    **options: Any,
+) -> list[Any]:
+    """The same with the marks, and with what was put aside; or what is of other kinds."""
     end, found = current(slot), []
     with closing(SlotReader(slot, start, TableFilter(tables, OWN), SystemClock(), **options)) as reader:
         for item in reader.items():
-            found.append(item)
+            found += [item] if isinstance(item, kinds) else []
             if reader.reached(end):
                 return found
     raise AssertionError

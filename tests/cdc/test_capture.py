@@ -98,6 +98,20 @@ def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broke
     assert capture.statistics().changes == 4
 
 
+def test_a_log_that_goes_on_without_a_transaction_moves_the_position_and_counts_none(
+    broker: Broker, database: str
+) -> None:
+    """An idle slot of PostgreSQL moves on with each keepalive: they were counted as transactions."""
+    change = four_changes(database)[0]
+    source = Told([SourceMark.MOVED, SourceMark.MOVED, change, SourceMark.COMMITTED, SourceMark.MOVED], lambda: None)
+    target = Target(broker.bootstrap, database, "global")
+    capture = Capture(
+        lambda: Publisher(target, database), lambda position: source, SystemClock(), start=lambda: Position("")
+    )
+    found = capture.run("0-1-4")
+    assert (found.changes, found.transactions, found.place) == (1, 1, "0-1-4")
+
+
 def test_a_pause_within_a_transaction_commits_not_even_the_one_before_it(broker: Broker, database: str) -> None:
     """What is in Kafka's transaction cannot be taken apart: the beginning of the second one would go with the first."""
     changes = four_changes(database)

@@ -11,7 +11,7 @@ from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.agreement import FROM_NOW, Terms, agreed
 from waterclock.cdc.held import Held, HeldTable
-from waterclock.cdc.position import Position
+from waterclock.cdc.position import VERSION, Position
 from waterclock.cdc.produce import Publisher, Target, last_position
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
@@ -140,8 +140,8 @@ def test_a_position_says_what_it_holds_for_and_a_newer_one_is_not_guessed_at() -
     position = Position("0-1-9", 17, 3, "0-1-10", held)
     assert Position.parsed(position.as_json()) == position
     fields = json.loads(position.as_json())
-    with pytest.raises(UsageError, match=r"by a newer waterclock \(version 3 of positions"):
-        Position.parsed(json.dumps({**fields, "version": 3}).encode())
+    with pytest.raises(UsageError, match=rf"by a newer waterclock \(version {VERSION + 1} of positions"):
+        Position.parsed(json.dumps({**fields, "version": VERSION + 1}).encode())
 
 
 @pytest.mark.parametrize("asked", [("shop.t", "shop.u"), ("shop.*",), ("shop.u",)])

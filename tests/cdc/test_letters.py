@@ -20,6 +20,7 @@ from waterclock.cdc import capture as capturing
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import DeadLetter, SourceMark, put_aside
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker
 
@@ -159,7 +160,8 @@ def records(source: MariaSource, start: Position | None = None) -> list[Any]:
     with closing(source.server.reader(start or source.here, source.every, refusal=put_aside)) as reader:
         end = source.server.place()
         for item in reader.items():
-            found += [item] if item is not SourceMark.QUIET else []
+            if isinstance(item, MaxwellMessage | DeadLetter) or item is SourceMark.COMMITTED:
+                found.append(item)
             if reader.reached(end):
                 return found
     raise AssertionError

@@ -1,4 +1,5 @@
-"""Rows that are older than the log: the first start counts them, and begins without them only where that was said."""
+"""Rows that are older than the log, and --snapshot never: the first start counts them, and begins without them only where
+that was said."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def test_rows_that_are_older_than_the_binlogs_are_told_and_not_missed_in_silence
 ) -> None:  # fmt: skip
     """11 of 999 rows arrived, and the exit code was 0."""
     command = ["cdc", f"mysql://root@127.0.0.1:{purged.port}/shop", "--to", f"kafka://{broker.bootstrap}/purged"]
-    command += ["--order", "global", "--once"]
+    command += ["--order", "global", "--once", "--snapshot", "never"]
     assert cli.main(command) == 2
     told = capsys.readouterr().err
     assert "Rows of these tables may be older than the binlog, which begins after 0-1-" in told
@@ -72,6 +73,8 @@ def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
         "--to",
         f"kafka://{broker.bootstrap}/anew",
         "--once",
+        "--snapshot",
+        "never",
     ]
     made = "select unix_timestamp(max(create_time)) from information_schema.tables where table_schema = 'shop'"
     second = f"select unix_timestamp() > ({made})"
@@ -84,6 +87,12 @@ def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
     assert "shop.young" not in told
     for more in (["--from", "now"], []):
         assert cli.main([*command, *more]) == 0
+
+
+@pytest.fixture
+def command(command: list[str]) -> list[str]:
+    """Without the snapshot, which would bring them."""
+    return [*command, "--snapshot", "never"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from secrets import token_hex
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -12,9 +13,10 @@ from tests.cdc.topics import messages
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import PER_TABLE, Publisher, Target, TopicNames, topic_of
+from waterclock.cdc.produce import ONE, PER_TABLE, Publisher, Target, TopicNames, topic_of
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.testing import Broker
 
 
@@ -82,6 +84,26 @@ def test_what_was_sent_to_several_topics_is_there_together_or_not_at_all(broker:
     again.close()
     assert committed(broker, "together.d.a") == {}
     assert sum(map(len, committed(broker, "together.d.b").values())) == 1
+
+
+@pytest.mark.parametrize("topics", [ONE, PER_TABLE])
+def test_changes_go_in_batches_that_a_topic_takes_also_one_that_is_met_late(broker: Broker, topics: str) -> None:
+    """Each was small enough, and a hundred of them in one batch of librdkafka's were not: refused at every start."""
+    name = f"narrow-{topics}"
+    admin = Admin({"bootstrap.servers": broker.bootstrap})
+    there = [f"{name}.d.wide", f"{name}.d.narrow"] if topics == PER_TABLE else [name]
+    for topic in there:
+        admin.make(topic, 1, {} if topic.endswith("wide") else {"max.message.bytes": "20000"})
+    publisher = Publisher(Target(broker.bootstrap, name, topics=topics), name)
+    sent = [
+        change("d", "narrow" if n else "wide", n)._replace(data={"id": str(n), "v": f'"{token_hex(200)}"'})
+        for n in range(300)
+    ]
+    for one in sent:
+        publisher.send(one)
+    publisher.commit(Position("0-1-1"))
+    publisher.close()
+    assert [row for topic in there for row in committed(broker, topic)[0]] == messages(sent)
 
 
 ODD = ["a b", "a.b", "a_b", "größe", "表", "a/b", "-", "x" * 64, "A_B", "..", "a$b"]

@@ -115,7 +115,7 @@ def test_a_table_that_comes_into_the_publication_while_it_is_read_is_not_begun_i
     run(slot.conninfo, f"create publication {slot.name} for table t")
     there = f"import sys, psycopg.conninfo as c; c.make_conninfo = lambda **_: {slot.conninfo!r}"
     program = f"{there}; from waterclock import cli; sys.exit(cli.main(sys.argv[1:]))"
-    running = [sys.executable, "-c", program, *command[:-1], *word]
+    running = [sys.executable, "-c", program, *command[:-1], "--snapshot", "never", *word]
     started = subprocess.Popen(running, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         while not run(slot.conninfo, SLOTS.format(slot.name)):
@@ -290,7 +290,18 @@ def test_of_a_slot_that_a_killed_start_left_the_rows_are_asked_for_again(
     run(slot.conninfo, "insert into t select generate_series(1, 999)")
     begun(slot, [])  # and here it was killed
     run(slot.conninfo, "insert into t values (1000)")
-    assert cli.main(command) == 2
+    assert cli.main([*command, "--snapshot", "never"]) == 2
     assert "is there already, at " in said(capsys)
     assert cli.main([*command, "--from-here"]) == 0
     assert rows(broker, slot) == [("insert", 1000)]
+
+
+@pytest.mark.usefixtures("two")
+def test_after_a_first_start_that_was_killed_before_it_had_a_position_all_rows_come(
+    command: list[str], slot: ReplicationSlot, broker: Broker
+) -> None:
+    run(slot.conninfo, "insert into t select generate_series(1, 999)")
+    begun(slot, [])  # and here it was killed
+    run(slot.conninfo, "insert into t values (1000)")
+    assert cli.main(command) == 0
+    assert {number for _, number in rows(broker, slot)} == {*range(1, 1001)}

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cdc.mariadb import MariaServer, MariaSource, as_found
 from waterclock.cdc.source import SourceMark
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable, UsageError
 
 pytestmark = pytest.mark.mariadb
@@ -152,9 +153,9 @@ def test_what_comes_after_a_position_is_the_same_from_each_position_on(source: M
     source.run(*[f"insert into t values ({n}), ({n + 100})" for n in range(1, 9)])
     reader, end, positions, seen = source.reader(), source.server.place(), [], []
     for item in reader.items():
-        if isinstance(item, tuple):
+        if isinstance(item, MaxwellMessage):
             seen.append(item)
-        else:
+        elif isinstance(item, SourceMark):
             positions.append((reader.position(), len(seen)))
             if reader.reached(end):
                 break

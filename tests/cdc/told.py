@@ -17,7 +17,7 @@ class Told:
 
     def items(self) -> Iterator[Item]:
         for item in self._items:
-            self._place += item is SourceMark.COMMITTED
+            self._place += item in (SourceMark.COMMITTED, SourceMark.MOVED)
             yield item
             self._look()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import confluent_kafka as ck
@@ -42,7 +42,11 @@ class ConfluentProducer:
             settings |= {"transaction.timeout.ms": writing.timeout_ms, "message.timeout.ms": writing.timeout_ms}
         self._producer = ck.Producer(settings)
         if writing.transactional_id:
-            self._call(self._producer.init_transactions)
+            try:
+                self._call(self._producer.init_transactions)
+            except Refused:
+                self.close()
+                raise
 
     def _call(self, method: Any, *arguments: Any) -> None:
         with refusals():
@@ -77,7 +81,11 @@ class ConfluentProducer:
         self._call(self._producer.abort_transaction)
 
     def close(self) -> None:
+        """A refusal that a test keeps would keep it alive, and its threads would write into the tests behind it."""
         self._producer.flush(1)
+        self._producer.purge()
+        with suppress(ck.KafkaException, SystemError):  # one that was fenced says so once more
+            self._producer.close()
 
 
 class ConfluentReader:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.timer.timers import by_hand, every_driver
 from waterclock import ExpiringMap, Timer
+from waterclock.keyed.copying import Copies
 
 
 class Key:
@@ -158,3 +159,33 @@ def test_what_is_cleared_while_its_timer_is_about_to_call_is_not_told() -> None:
         entries.clear()
     thread.join()
     assert told == []
+
+
+def test_the_next_copy_of_a_thread_is_not_let_go_of_with_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer saw that the last copy had ended; the thread began the next one; the timer took that one away."""
+    copies, begins, read = Copies(), threading.Event(), list[object]()
+
+    def copy() -> None:
+        frame = sys._getframe()
+        copies.keep({"last": 1}, frame)
+        begins.wait(10)
+        copies.keep({"next": 2}, frame)
+        kept.set()
+        let_go.wait(10)
+        read.append(copies.kept.get(threading.get_ident(), (0, 0, {}))[2])
+
+    def ended(self: Copies, thread: int) -> bool:
+        begins.set()
+        kept.wait(0.2)
+        return False
+
+    kept, let_go, thread = threading.Event(), threading.Event(), threading.Thread(target=copy)
+    monkeypatch.setattr(Copies, "_goes_on", ended)
+    thread.start()
+    while not copies.kept:
+        pass
+    copies.let_go()
+    kept.wait(10)
+    let_go.set()
+    thread.join()
+    assert read == [{"next": 2}]

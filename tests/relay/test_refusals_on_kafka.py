@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 from tests.relay.brokers import BOTH, running
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
+from waterclock.relay.owner.turn import Turn
 
 SETTINGS = {
     "auto.create.topics.enable": "true",
@@ -156,11 +157,34 @@ def test_a_right_that_is_taken_away_between_question_and_sending_makes_letters_t
         world.send(f"good {number}", in_ms=0)
     step_until(lambda: world.advance_ms(50) or (len(world.letters()) == 3 and len(world.values()) == 3), relay)
     step_quietly(relay)
-    assert (world.values(secret), relay._counts.breaks) == ([], 0)
+    assert world.values(secret) == []
+    assert relay._counts.breaks <= 1  # librdkafka cannot abort a transaction of which Kafka has nothing
     allow(admin, secret)
     relay._context.targets.forget([secret])  # five seconds later
     world.put(b"now it may", deliver_to=secret, deliver_at=world.now_ms)
     step_until(lambda: world.values(secret), relay)
+
+
+def test_a_target_that_is_refused_on_a_slow_machine_costs_one_take_over_and_no_more(
+    world: World, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka refused it before anything else of the turn was sent, librdkafka could not abort what was empty, and the next
+    owner, who knew of nothing, did the same again: the partition stood still for as long as the machine was slow."""
+    secret, relay = make(admin, f"{world.topic}.secret"), world.started()
+    relay._context.targets.refusing([secret, world.target])
+    deny(admin, secret)
+    settle = Turn.settle
+
+    def late(turn: Turn) -> None:
+        turn.owner.producer.arrive(0.2)
+        settle(turn)
+
+    monkeypatch.setattr(Turn, "settle", late)
+    for number in range(3):
+        world.put(b"%d" % number, deliver_to=secret, deliver_at=world.now_ms)
+        world.send(f"good {number}", in_ms=0)
+    step_until(lambda: world.advance_ms(50) or (len(world.letters()) == 3 and len(world.values()) == 3), relay)
+    assert (world.values(secret), relay._counts.breaks) == ([], 1)
 
 
 @pytest.mark.parametrize("name", ["settled", "dead"])

@@ -198,3 +198,35 @@ def test_a_deadline_that_waited_behind_a_held_gap_fires_when_the_gap_is_filled_a
     rules = NUMBERED.order(wait=100, on_gap="hold").delay(after="a", by=10, emit="ten later")
     events = numbered(1, 0, type="a"), numbered(3, 5), numbered(1, 150, key="z"), numbered(2, 150)
     assert [r.due for r in rules.run(events) if r.kind == "emit"] == [10]
+
+
+def test_of_deadlines_that_waited_behind_a_gap_and_those_that_its_end_makes_the_earlier_fires_first() -> None:
+    """They fired in front of all that the end of the gap made, whichever was due: a simulation of pipelines found it."""
+    rules = (
+        NUMBERED.order(wait=100, on_gap="hold").delay(after="a", by=40, emit="first").delay(after="b", by=5, emit="b")
+    )
+    events = numbered(1, 0, type="a"), numbered(3, 5, type="b"), numbered(1, 150, key="z"), numbered(2, 150)
+    assert [r.due for r in rules.run(events) if r.kind == "emit"] == [10, 40]
+
+
+def test_of_equal_ones_that_which_waited_behind_a_gap_fires_first() -> None:
+    """It was made before what the end of the gap makes."""
+    rules = NUMBERED.order(wait=100).delay(after="a", by=40, emit="waited").delay(after="b", by=35, emit="made")
+    events = numbered(1, 0, type="a"), numbered(3, 5, type="b"), heartbeat(90), numbered(2, 90)
+    assert [(r.rule, r.due) for r in rules.run(events) if r.kind == "emit"] == [("waited", 40), ("made", 40)]
+
+
+def test_what_waited_fires_before_what_is_due_with_it_and_was_made_later() -> None:
+    """Also where the gap ends at the moment of both: the watermark has passed the second one before the first is back."""
+    rules = NUMBERED.order(wait=35).delay(after="a", by=40, emit="waited").delay(after="b", by=38, emit="made")
+    events = numbered(1, 0, type="a"), numbered(4, 5), numbered(2, 2, type="b"), heartbeat(50)
+    assert [(r.rule, r.due) for r in rules.run(events, 10) if r.kind == "emit"] == [("waited", 40), ("made", 40)]
+
+
+def test_what_waited_does_not_wait_for_a_later_deadline_that_has_to_wait_on() -> None:
+    """A deadline that the end of one gap makes may wait behind the next one: it stood behind a later one that waited."""
+    rules = NUMBERED.order(wait=500, on_gap="hold").delay(after="a", by=40, emit="a").delay(after="b", by=5, emit="b")
+    events = [numbered(1, 0, type="a"), numbered(3, 5, type="b"), numbered(5, 8), numbered(7, 20), heartbeat(90)]
+    rows = [*events, numbered(2, 90), numbered(4, 91), numbered(6, 92)]
+    emitted = [(r.rule, r.due, r.emitted_at) for r in rules.run(rows) if r.kind == "emit"]
+    assert emitted == [("b", 10, 90), ("a", 40, 91)]

@@ -150,6 +150,11 @@ def in_order(results: list[Any], key: str, delivered: bool) -> list[Out]:
     return [out for out in events if (out.rule == "deliver_at") == delivered]
 
 
+def fired(results: list[Any], key: str) -> list[int]:
+    """When the deadlines of a key were due, as they fired."""
+    return [r.due for r in results if r.kind in ("emit", "expired", "quiet") and r.key == key]
+
+
 def keyed(spec: Spec, row: Row, ref: Any) -> tuple[str | None, Event]:
     return row.key, Event(
         time=row.time,
@@ -209,6 +214,7 @@ def agrees_with_the_oracle(spec: Spec, stream: Stream) -> None:
     for key in "ab":
         for delivered in (False, True):
             assert in_order(expected, key, delivered) == in_order(results, key, delivered)
+        assert fired(expected, key) == fired(results, key)
 
 
 @few

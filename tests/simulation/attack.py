@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -69,7 +70,21 @@ def main(arguments: list[str]) -> int:
         for one in found["violations"]:
             Path(f"{told.json}.{one['seed']}.plan.json").write_text(json.dumps(one["plan"], indent=1) + "\n")
     print(text if not told.json else json.dumps({key: found.get(key) for key in ("histories", "virtual_s", "faults")}))
+    for line in broken(found, told.json):
+        print(line, file=sys.stderr)
     return 1 if found["violations"] else 0
+
+
+def broken(found: dict[str, Any], path: str | None) -> Iterator[str]:
+    """Each violation, and what repeats it where the folder of `path` is gone: a log may be all that is left of a run."""
+    for one in found["violations"]:
+        yield f"seed {one['seed']}: {', '.join(one['kinds'])}: {one['story']}"
+        sort = next(
+            s for s in found["sorts"].values() if any(first <= one["seed"] <= last for first, last in s["seeds"])
+        )
+        yield f"    again: python -m tests.simulation {one['seed']} {sort['command']}"
+        if path:
+            yield f"    its plan: {path}.{one['seed']}.plan.json; --shrink cuts it down"
 
 
 def short() -> tuple[Sort, ...]:

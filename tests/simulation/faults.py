@@ -168,7 +168,7 @@ def _fill(strike: Strike, node: Node, least_ns: int, most_ns: int) -> None:
     if not node.disk.full:
         strike.tell("full disk", node.name, node.process)
         node.disk.full = True
-        node.fills(strike.world.now + most_ns)
+        node.may_fail(strike.world.now + most_ns)
         strike.later(least_ns, most_ns, node.has_room)
 
 
@@ -178,6 +178,38 @@ def break_flush(strike: Strike) -> None:
         strike.tell("flush fails", node.name)
         node.disk.broken_flush = True
         strike.later(1 * MS, 100 * MS, node.flushes)
+
+
+def break_reads(strike: Strike) -> None:
+    """A file cannot be read for a while, from some byte on: a client or a start is told, or has it whole."""
+    node = strike.node()
+    paths = node.disk.files("/data")
+    if paths:
+        path, until_ns = strike.rng.choice(paths), strike.world.now + strike.rng.choice((50 * MS, NS, 4 * NS))
+        first = strike.rng.randrange(1 + len(node.disk.file(path).data)) if strike.rng.random() < 0.5 else 0
+        strike.tell("reads fail", f"{node.name} {path} from {first}")
+        node.disk.break_reads(path, first)
+        node.may_fail(until_ns)
+        strike.world.at(until_ns, node.disk.mend_reads)
+        if strike.rng.random() < 0.3:
+            _at_some_call(strike, node, _kill)  # a start meets it too
+
+
+def slow_file(strike: Strike) -> None:
+    """The flushes of some files take longer than all others, as where each lies on a disk of its own; in half of the times
+    power is cut meanwhile: what leans on the order of two files shows."""
+    node, rng = strike.node(), strike.rng
+    kinds: dict[str, list[str]] = {}
+    for path in node.disk.files("/data"):
+        kinds.setdefault(path.rpartition("/")[2].lstrip("0123456789"), []).append(path)
+    if kinds:
+        kind = rng.choice(sorted(kinds))
+        slower_ns = rng.choice((5 * MS, 40 * MS, 300 * MS))
+        strike.tell("slow files", f"{node.name} {kind}")
+        node.disk.slower_ns = dict.fromkeys((node.disk.file(path).number for path in kinds[kind]), slower_ns)
+        strike.later(200 * MS, 2 * NS, node.disk.slower_ns.clear)
+        if rng.random() < 0.5:
+            strike.later(slower_ns // 2, 4 * slower_ns, _cut_power, strike, node, node.process, "while files are slow")
 
 
 def slow_disk(strike: Strike) -> None:
@@ -340,7 +372,7 @@ def flicker(strike: Strike) -> None:
 
     def turn() -> None:
         node.disk.full = strike.world.now < until_ns and not (node.disk.full or strike.universe.quiet)
-        node.fills(strike.world.now)
+        node.may_fail(strike.world.now)
         if strike.world.now < until_ns:
             strike.later(1, most_ns, turn)
 
@@ -356,7 +388,7 @@ USUAL = (
     slow_net, slow_call, kill_at, cut_at, stall_at, fill_at, cut_when_told, flicker,
 )  # fmt: skip
 OF_A_PAIR = (promote, promote, lose_leader, lose_leader, lose_both)
-KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill)}
+KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill, break_reads, slow_file)}
 AIMED = {deed.__name__ for deed in (kill_at, cut_at, stall_at, fill_at)}
 
 

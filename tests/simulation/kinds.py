@@ -3,6 +3,8 @@
     one       one broker                              damaged   one broker, whose files are damaged in the end
     pair      a leader and its follower               relay     one broker, and relays on it
     mixed     one broker, clients of one transactional id by both protocols
+    unreadable   one broker, whose files cannot be read for a while
+    uneven    one broker, where flushes of some files take longer
     capture   one broker, and captures of a database         rules     one broker, and pipelines on it
 
 Rule 1: where several kinds are named a seed has one of them, by turns: a seed and its kind repeat a history.
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.simulation import damaged, plan
+from tests.simulation import damaged, faults, plan
 from tests.simulation.plan import Plan
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -21,6 +23,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "mixed": {"mixed": True},
     "pair": {"pair": True, "past_known": True},
     "damaged": {"damaged": True},
+    "unreadable": {"kinds": (*faults.kinds(pair=False), "break_reads")},
+    "uneven": {"kinds": (*faults.kinds(pair=False), "slow_file")},
     "relay": {"workloads": ("relay",)},
     "capture": {"workloads": ("capture",)},
     "rules": {"workloads": ("rules",)},
@@ -32,9 +36,10 @@ def of(seed: int, kinds: Sequence[str]) -> str:
     return kinds[seed % len(kinds)]
 
 
-def draw(seed: int, kind: str, seconds: float = 0, faults: Sequence[str] = (), workloads: Sequence[str] = ()) -> Plan:
-    """A universe of the kind; `seconds`: 0 for as many as the seed says."""
+def draw(seed: int, kind: str, seconds: float = 0, only: Sequence[str] = (), workloads: Sequence[str] = ()) -> Plan:
+    """A universe of the kind; `seconds`: 0 for as many as the seed says; `only`: these kinds of faults."""
     words = dict(KINDS[kind])
     is_damaged = words.pop("damaged", False)
-    drawn = plan.draw(seed, seconds=seconds, kinds=faults, **{"workloads": tuple(workloads), **words})
+    of_kind = words.pop("kinds", ())
+    drawn = plan.draw(seed, seconds=seconds, kinds=only or of_kind, **{"workloads": tuple(workloads), **words})
     return damaged.plan_of(drawn) if is_damaged else drawn

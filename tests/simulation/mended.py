@@ -180,6 +180,17 @@ MENDED: dict[str, Plant] = {
         "    _settle(coordinator, list(partitions()))\n",
         "pair",
     ),
+    "told-of-before-it-lasts": Plant(
+        (
+            Edit(
+                BROKER + "api.topics",
+                "return next((one for one in (name, self._topics.namesakes.of(name)) if one in self._topics.making), None)",
+                "return None",
+            ),
+        ),
+        kinds=("pair",),
+        workloads=("rules",),
+    ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
         workloads=("lives",)

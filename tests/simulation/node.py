@@ -32,7 +32,7 @@ class Node:
         self.role: Any = None
         self.up = False
         self.skew_ms = 0
-        self.explained_ns = 0  # until when a start may fail for want of room
+        self.explained_ns = 0  # until when a start may fail for its disk
 
     @property
     def alive(self) -> bool:
@@ -62,6 +62,7 @@ class Node:
         """All of its faults end, and it is started."""
         self.skew_ms, self.disk.full = 0, False
         self.flushes()
+        self.disk.mend_reads()
         if (process := self.process) is not None:
             process.skew_ms = 0
             process.have_peace()
@@ -76,9 +77,9 @@ class Node:
         self.universe.struck.append(Struck(0, self.world.now, what, self.name, ""))
         self.start()
 
-    def fills(self, until_ns: int) -> None:
-        """Its disk is full, until then at most: an end soon behind is explained."""
-        self.explained_ns = until_ns + NS
+    def may_fail(self, until_ns: int) -> None:
+        """Its disk refuses until then at most: an end soon behind is explained."""
+        self.explained_ns = max(self.explained_ns, until_ns + NS)
 
     def has_room(self) -> None:
         self.disk.full = False

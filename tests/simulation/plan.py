@@ -162,6 +162,7 @@ def _faults(
         weights["cut_power"] = 4
     if pair and "lose_leader" in kinds:
         weights["lose_leader"] = 3
+    weights |= {one: 6 for one in ("break_reads", "slow_file") if one in kinds}
     if rng.random() < 0.2:
         weights |= {one: 4 for one in ("flicker", "fill_disk") if one in kinds}
     if rng.random() < 0.4:  # a universe of aimed ones

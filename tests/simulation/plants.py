@@ -61,14 +61,16 @@ USUAL: dict[str, Plant] = {
     "markers-forgotten": one(
         "transactions.restart", "[p for p in coordinator.ending.partitions(r) if _concerns(r, p)]", "list[Partition]()"
     ),
-    "answer-before-markers": one("transactions.markers", "        self.wait(waits, durable)", "        durable()"),
+    "answer-before-markers": one(
+        "transactions.markers", "        self.wait(waits, durable)", "        durable()", "uneven"
+    ),
     "offsets-without-transaction": one(
         "transactions.markers",
         "            if decided.commits:\n                self._groups.offsets.apply",
         "            if True:\n                self._groups.offsets.apply",
     ),
     "refusal-half-told": one(
-        "store.store", "group = [each for each in several if each.era > refused]", "group = several"
+        "store.store", "group = [each for each in several if each.era > refused]", "group = several", "uneven"
     ),
     # what a start makes of what it finds
     "row-unchecked": Plant(

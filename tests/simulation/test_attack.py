@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("greenlet")
 pytest.importorskip("kio")
 
-from tests.simulation.attack import BLOCK, LONG, SHORT, Sort, deal, sum_of
+from tests.simulation.attack import BLOCK, LONG, SHORT, Sort, broken, deal, sum_of
 
 
 def told(first: int, name: str = "short", **more: Any) -> dict[str, Any]:
@@ -52,3 +52,14 @@ def test_sums_are_added_up_once_more() -> None:
 def test_a_seed_that_two_files_have_run_is_no_second_history() -> None:
     with pytest.raises(SystemExit, match="seeds were run twice: 0 to 24, and 20 to 44"):
         sum_of([told(0), told(20)])
+
+
+def test_a_violation_is_told_with_the_command_that_repeats_it() -> None:
+    bad = {"seed": 107, "kinds": ["lost", "refused"], "story": "offset 3 is gone", "plan": {}}
+    found = sum_of([told(0, "other"), told(100, violations=[bad])])
+    found["sorts"]["short"]["command"] = "--seconds 1 --pair"
+    assert list(broken(found, "a.json")) == [
+        "seed 107: lost, refused: offset 3 is gone",
+        "    again: python -m tests.simulation 107 --seconds 1 --pair",
+        "    its plan: a.json.107.plan.json; --shrink cuts it down",
+    ]

@@ -3,13 +3,15 @@
 Held is what the position says (held.py). Asked for is what this start's options name, as far as the source brings it.
 
     asked for and not held      the table is new. Its rows from before the position would not come. It is refused, unless it
-                                has none or the user gives a word for it (--new-tables from-now)
+                                has none or the user gives a word for it (--new-tables from-now); or they come as well
+                                (--snapshot when-needed)
     held and not asked for      the table is let go, and that is said; asked for again, it is new
     held, and known by another  the source did not bring it for a while: it is new, with rows or without
     mark than before
     a position of version 1     says nothing of tables: it is taken to hold for what is asked for, and that is said
 
-Rule 1: a first start is not asked here: what it finds older than the log it has said itself (source.py).
+Rule 1: a first start is not asked here: what it finds older than the log comes as well, or it has said it itself
+        (source.py).
 Rule 2: a transaction that is half in Kafka is counted by the tables that were asked for then: until it is whole, nothing
         else may be asked for.
 Rule 3: what is agreed to stands in Kafka before the first change that follows from it.
@@ -21,23 +23,28 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from waterclock.cdc.held import Held, HeldTable
+from waterclock.cdc.held import Held, HeldTable, OlderRest
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import OlderRows
 from waterclock.errors import UsageError
+from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
 ASK, FROM_NOW = "ask", "from-now"
+INITIAL, WHEN_NEEDED, NEVER = "initial", "when-needed", "never"
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The words that the user gave. `new_tables`: what is done about a table that is not held; `as_published`: whether a
-    publication that leaves something out is taken as it is; `skip_to`: the place to which everything is left out."""
+    publication that leaves something out is taken as it is; `skip_to`: the place to which everything is left out;
+    `snapshot`: of which tables the older rows come; `gives_up`: whether those that are still to come do not any more."""
 
     new_tables: str = ASK
     as_published: bool = False
     skip_to: str = ""
+    snapshot: str = NEVER
+    gives_up: bool = False
 
 
 def agreed(
@@ -46,15 +53,21 @@ def agreed(
     there: Iterable[str],
     older: Callable[[Collection[str]], list[OlderRows]],
     terms: Terms,
+    first: Callable[[], Iterable[str]] = tuple,
 ) -> Held:
     """What is held from here on; UsageError for tables that are new. `there` are the tables of the database, `older` counts
-    the rows of some of them, and leaves out those that have none."""
+    the rows of some of them, and leaves out those that have none. `first`: those that are older than the log at a first
+    start."""
     held = position.held
     if held is None:
-        return asked
+        return asked.with_older({} if terms.snapshot == NEVER else dict.fromkeys(first(), OlderRest()))
     if not held.is_told:
         _say_that_it_is_old(position, asked)
         return asked
+    if terms.gives_up and (left := held.older()):
+        rows = ", ".join(f"{table} ({counted(rest.rows, 'row')} came)" for table, rest in left.items())
+        log.warning("Older rows of these tables do not come any more (--snapshot never): %s.", rows)
+        held = held.with_older({})
     there = sorted(there)
     new = [table for table in there if asked.holds(table) and not held.holds(table)]
     gone = [table for table in there if held.holds(table) and not asked.holds(table)]
@@ -64,15 +77,11 @@ def agreed(
             f"The transaction {position.inside} is half in Kafka, and its rest is counted by tables that were asked for "
             f"when it began: {_names(held)}. Ask for these once more (--tables), until it is whole."
         )
-    _ask(position.place, held, older(new) if new else [], _among(older(anew), anew) if anew else [], terms)
-    if gone:
-        log.warning(
-            "No longer asked for, or not brought any more: %s. What changes in them after %s does not come, and if they "
-            "are asked for again they are new.",
-            ", ".join(gone),
-            position.place,
-        )
-    later = dict.fromkeys([*new, *anew], HeldTable(position.place))
+    if terms.snapshot != WHEN_NEEDED:
+        _ask(position.place, held, older(new) if new else [], _among(older(anew), anew) if anew else [], terms)
+    _say_what_is_let_go(position.place, gone)
+    comes = OlderRest() if terms.snapshot == WHEN_NEEDED else None
+    later = dict.fromkeys([*new, *anew], HeldTable(position.place, older=comes))
     tables = {name: table for name, table in {**held.tables, **later}.items() if asked.holds(name)}
     for name, table in asked.tables.items():
         tables[name] = tables.get(name, table)._replace(mark=table.mark)
@@ -86,6 +95,16 @@ def _say_that_it_is_old(position: Position, asked: Held) -> None:
         position.place,
         _names(asked),
     )
+
+
+def _say_what_is_let_go(place: str, gone: list[str]) -> None:
+    if gone:
+        log.warning(
+            "No longer asked for, or not brought any more: %s. What changes in them after %s does not come, and if they "
+            "are asked for again they are new.",
+            ", ".join(gone),
+            place,
+        )
 
 
 def _ask(place: str, held: Held, new: list[OlderRows], anew: list[OlderRows], terms: Terms) -> None:

@@ -25,8 +25,10 @@ from dataclasses import replace
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import NameLost, Publisher
+from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
+from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
 from waterclock.kafka.patience import Backoff
@@ -177,7 +179,7 @@ class _Pass:
         self._count = count
         self._inside = False  # whether a part of a source transaction was sent, and not yet its end
         self._rows = rows  # records of that transaction that were sent, in this start or before
-        self._ended = 0  # source transactions since the last commit
+        self._moved, self._ended = False, 0  # since the last commit: whether the place did; source transactions
         self._letters: list[DeadLetter] = []  # of the records that are not committed yet
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
 
@@ -189,14 +191,16 @@ class _Pass:
             if item is SourceMark.QUIET:
                 # nothing but a position is to be stored, and that was done less than a second ago
                 may_wait = not self._publisher.uncommitted and self._age_ms() < POSITION_EVERY_MS
-                if self._ended and not self._inside and not may_wait:
+                if self._moved and not self._inside and not may_wait:
                     self._commit(self._source.position())
-            elif item is not SourceMark.COMMITTED:
+            elif isinstance(item, TableSchema | ColumnsAltered):
+                self._publisher.learn(item)
+            elif not isinstance(item, SourceMark):
                 self._record(item)
-            elif self._committed(end):
+            elif self._passed(end, item is SourceMark.COMMITTED):
                 return
             if stop and (item is SourceMark.QUIET or not self._inside):
-                if self._ended and not self._inside:
+                if self._moved and not self._inside:
                     self._commit(self._source.position())
                 raise KeyboardInterrupt
 
@@ -205,7 +209,7 @@ class _Pass:
 
         None if everything that was committed before is delivered.
         """
-        if not self._ended:
+        if not self._moved:
             return None
         if self._inside:
             return self._source.position().place
@@ -213,7 +217,7 @@ class _Pass:
         return None
 
     def _record(self, record: Record) -> None:
-        if not self._publisher.uncommitted and not self._ended:
+        if not self._publisher.uncommitted and not self._moved:
             self._since_ns = self._clock.monotonic_ns()
         elif self._inside and self._rows % LARGEST == 0:
             self._commit(self._source.position()._replace(rows=self._rows, inside=record.gtid))
@@ -223,13 +227,13 @@ class _Pass:
         self._inside = True
         self._rows += 1
 
-    def _committed(self, end: str | None) -> bool:
+    def _passed(self, end: str | None, is_transaction: bool) -> bool:
         """Whether this was the last one."""
-        if not self._publisher.uncommitted and not self._ended:
+        if not self._publisher.uncommitted and not self._moved:
             self._since_ns = self._clock.monotonic_ns()
-        self._inside = False
+        self._inside, self._moved = False, True
         self._rows = 0
-        self._ended += 1
+        self._ended += is_transaction
         last = end is not None and self._source.reached(end)
         if last or self._publisher.uncommitted >= MOST or self._age_ms() >= LONGEST_MS:
             self._commit(self._source.position())
@@ -240,7 +244,7 @@ class _Pass:
 
     def _commit(self, position: Position) -> None:
         letters, self._letters = self._letters, []
-        transactions, self._ended = self._ended, 0
+        transactions, self._ended, self._moved = self._ended, 0, False
         changes = self._publisher.uncommitted - len(letters)
         self._publisher.commit(position)
         self._source.stored(position)

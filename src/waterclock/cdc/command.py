@@ -10,13 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from waterclock.arguments import describe
-from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError, unstopped
+from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.signals import heard
 from waterclock.web import option
 from waterclock.wording import counted
 
 if TYPE_CHECKING:
-    from waterclock.cdc.origin import Origin
     from waterclock.cdc.statistics import CaptureStatistics
     from waterclock.clock import Clock
 
@@ -45,20 +44,14 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
     start = "where the first run begins: start (all that the log still has), now, or a GTID (default: %(default)s)"
     parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
-    here = "let the first run begin although there are rows older than the log, which do not come"
-    parser.add_argument("--from-here", action="store_true", help=here)
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these tables, as patterns of a shell such as shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
-    new = (
-        "what to do if a table is asked for of which the stored position does not hold: ask (count its rows, and stop), or "
-        "from-now (begin with it at the position; its older rows do not come) (default: %(default)s)"
-    )
-    parser.add_argument("--new-tables", choices=["ask", "from-now"], default="ask", help=new)
     skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
     parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
     aside = "put a record that cannot be read into this topic, and go on (default: stop, and name the ways on)"
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
+    _add_older(parser)
     _add_databases(parser)
     parser.add_argument("--password-file", metavar="FILE", help="a file with the password (or: MYSQL_PWD, PGPASSWORD)")
     client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
@@ -67,7 +60,28 @@ def add_to(parser: ArgumentParser) -> None:
     option.add_to(parser)
 
 
+def _add_older(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("rows that are older than the log").add_argument
+    here = "let the first run begin although there are rows older than the log, which do not come"
+    add("--from-here", action="store_true", help=here)
+    older = (
+        "older rows that come beside the log: initial (a first start brings all that is older than the log), when-needed "
+        "(those of tables too asked for and not held), or never (default: initial; with --from or --from-here never)"
+    )
+    add("--snapshot", choices=["initial", "when-needed", "never"], help=older)
+    only = "end when all that is older than the log is in Kafka"
+    add("--snapshot-only", action="store_true", help=only)
+    rate = "so many older rows a second at most (default: no limit)"
+    add("--snapshot-rate", type=int, default=0, metavar="N", help=rate)
+    new = (
+        "what to do if a table is asked for of which the stored position does not hold: ask (count its rows, and stop), or "
+        "from-now (begin with it at the position; its older rows do not come) (default: %(default)s)"
+    )
+    add("--new-tables", choices=["ask", "from-now"], default="ask", help=new)
+
+
 def _add_databases(parser: ArgumentParser) -> None:
+    parser.set_defaults(password=None)  # of a program's (door/), never on a command line
     add = parser.add_argument_group("MySQL and MariaDB").add_argument
     types = (
         "the type of a column, if MariaDB's binlog lacks it: uuid, inet6, inet4, binary, json or text; may be repeated"
@@ -95,12 +109,13 @@ def run(arguments: Namespace) -> int:
     from waterclock.cdc import origin as origins
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher, Target
+    from waterclock.cdc.snapshot import WholePlace
     from waterclock.cdc.statistics import prometheus
     from waterclock.clock import SystemClock
     from waterclock.kafka.settings import from_text
 
     where, clock = origins.database(arguments.source), SystemClock()
-    _check_names(arguments.tables)
+    origins.check_names(arguments.tables)
     servers, topic = origins.kafka(arguments.to)
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
@@ -114,10 +129,12 @@ def run(arguments: Namespace) -> int:
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
-        _say_what_is_missing(origin, arguments.once, by_database=not arguments.tables)
+        waits = bool(arguments.tables) and not arguments.once
+        origins.say_what_is_missing(origin, waits, lambda said: print(f"waterclock: {said}", file=sys.stderr))
         refused = False
         try:
-            capture.run(origin.end() if arguments.once else None)
+            once = WholePlace(origin.end()) if arguments.once else None
+            capture.run(WholePlace() if arguments.snapshot_only else once)
         except WaterclockError:
             refused = not capture.statistics().commits  # of nothing there are no figures
             raise
@@ -125,31 +142,6 @@ def run(arguments: Namespace) -> int:
             if not refused:
                 shown.end(capture.statistics())
     return 0
-
-
-def _check_names(tables: list[str]) -> None:
-    """Refuse a name that no table has: nothing would come, and nobody would hear of it."""
-    for name in tables:
-        if not set(name) & set(".*?["):
-            raise UsageError(
-                f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
-            )
-
-
-def _say_what_is_missing(origin: Origin, once: bool, by_database: bool) -> None:
-    """EnvironmentMissing for a database that is not there, and for a table that is not waited for; else it may be made
-    later."""
-    if absent := origin.absent():
-        missing = f"there is no table {', '.join(absent)}, or this user may not see it"
-        if once or by_database:
-            raise EnvironmentMissing(
-                f"{missing}: nothing of it would come. Mend the name (a database's in SOURCE, a table's in "
-                "--tables), or give the user SELECT on it. Of what was dropped the log may still have changes: to have "
-                "them, leave the name out."
-            )
-        print(f"waterclock: {missing}: nothing will come of it until there is.", file=sys.stderr)
-    for sentence in origin.unseen():
-        print(f"waterclock: {sentence}", file=sys.stderr)
 
 
 class CaptureProgress:

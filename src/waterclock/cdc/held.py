@@ -5,24 +5,49 @@ Rule 1: `scope` are the patterns that were asked for, `opened` those of which th
 Rule 2: `tables` are those that have something of their own to say: they began later than the capture, or the source brings
         them one by one (a publication's list).
 Rule 3: what a newer version of this program stored is not guessed at: it is refused.
+Rule 4: a table of which older rows are still to come says so, and where their next chunk begins (snapshot.py).
 """
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 EVERY = "*"
 
 
+class OlderRest(NamedTuple):
+    """What of a table's older rows is still to come. `after`: the key of the last one that came, `upto` the largest key,
+    each value as the source writes it, and None before the first chunk; `rows`: how many came."""
+
+    after: tuple[str, ...] | None = None
+    upto: tuple[str, ...] | None = None
+    rows: int = 0
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> OlderRest:
+        after, upto = (None if (key := fields[name]) is None else tuple(map(str, key)) for name in ("after", "upto"))
+        return cls(after, upto, int(fields["rows"]))
+
+
 class HeldTable(NamedTuple):
     """A table of its own. `since`: the place from which on it is held, "" for where the capture began; `mark`: what the
-    source knows it by, which is another one after it was not brought for a while. (A snapshot's state belongs here.)"""
+    source knows it by, which is another one after it was not brought for a while; `older`: None if it is held whole."""
 
     since: str = ""
     mark: str = ""
+    older: OlderRest | None = None
+
+    def as_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {name: value for name, value in self._asdict().items() if value}
+        return fields if self.older is None else {**fields, "older": self.older._asdict()}
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> HeldTable:
+        older = OlderRest.of_fields(fields["older"]) if "older" in fields else None
+        return cls(str(fields.get("since", "")), str(fields.get("mark", "")), older)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +70,36 @@ class Held:
     def holds(self, table: str) -> bool:
         return table in self.tables or (_has(self.scope, table) and _has(self.opened, table))
 
+    def older(self) -> dict[str, OlderRest]:
+        """The tables of which older rows are still to come."""
+        return {name: table.older for name, table in self.tables.items() if table.older is not None}
+
+    def with_older(self, older: Mapping[str, OlderRest]) -> Held:
+        """The same with older rows to come of these tables only; a table that has nothing of its own left is not named.
+
+        >>> Held(tables={"a.b": HeldTable(older=OlderRest())}).with_older({}).tables
+        {}
+        """
+        named = dict.fromkeys([*self.tables, *older], HeldTable())
+        tables = {name: self.tables.get(name, table)._replace(older=older.get(name)) for name, table in named.items()}
+        bare = replace(self, tables={})
+        kept = {name: table for name, table in tables.items() if any(table) or not bare.holds(name)}
+        return replace(self, tables=kept)
+
     def as_fields(self) -> dict[str, Any]:
         """What stands in Kafka: what is as it is by default is left out.
 
         >>> Held.of_fields(Held(("shop.*",), tables={"a.b": HeldTable("0-1-7")}).as_fields()).tables
-        {'a.b': HeldTable(since='0-1-7', mark='')}
+        {'a.b': HeldTable(since='0-1-7', mark='', older=None)}
         """
         fields = asdict(self)
         del fields["is_told"]
-        of_tables = {
-            name: {key: value for key, value in table._asdict().items() if value} for name, table in self.tables.items()
-        }
+        of_tables = {name: table.as_fields() for name, table in self.tables.items()}
         return {**fields, "tables": of_tables}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> Held:
-        of_tables = {name: HeldTable(**table) for name, table in fields["tables"].items()}
+        of_tables = {name: HeldTable.of_fields(table) for name, table in fields["tables"].items()}
         server = {str(name): str(value) for name, value in fields["server"].items()}
         return cls(tuple(fields["scope"]), tuple(fields["opened"]), of_tables, server, str(fields["published"]))
 

@@ -10,20 +10,22 @@ from __future__ import annotations
 import re
 import zlib
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from waterclock.cdc.agreement import Terms
+from waterclock.cdc.agreement import INITIAL, NEVER, Terms
 from waterclock.cdc.position import Position
+from waterclock.cdc.snapshot import beside
 from waterclock.cdc.source import Source, TableFilter, put_aside, stop
-from waterclock.clock import Clock
-from waterclock.errors import UsageError, unstopped
+from waterclock.clock import WallClock
+from waterclock.errors import EnvironmentMissing, UsageError, unstopped
 from waterclock.outside import os
 
 if TYPE_CHECKING:
+    from waterclock.cdc.mysql.server import MySqlLogin
     from waterclock.cdc.postgres.session import ReplicationSlot
 
 SCHEMES = {"mysql": "mysql", "mariadb": "mysql", "postgres": "postgres", "postgresql": "postgres"}
@@ -56,7 +58,10 @@ def database(text: str) -> Database:
     except ValueError as error:
         raise UsageError(f"{text!r} is no address: {unstopped(error)}.") from None
     kind = SCHEMES.get(parts.scheme)
-    if kind is None or not parts.hostname or not parts.username:
+    # libpq's way to name the folder of a server's socket: postgresql://user@/shop?host=/run/postgresql
+    folder = parse_qs(parts.query).get("host", [""])[0] if kind == "postgres" else ""
+    host = folder or parts.hostname
+    if kind is None or not host or not parts.username:
         raise UsageError(
             f"{text!r} is no address of a database: write mysql://user@host:3306/shop, or postgres://user@host/shop."
         )
@@ -70,7 +75,16 @@ def database(text: str) -> Database:
         raise UsageError(
             f"{text!r} names no database, and PostgreSQL is read one database at a time. Write postgres://user@host/shop."
         )
-    return Database(kind, parts.hostname, port or _PORTS[kind], unquote(parts.username), name)
+    return Database(kind, host, port or _PORTS[kind], unquote(parts.username), name)
+
+
+def check_names(tables: Sequence[str]) -> None:
+    """Refuse a name that no table has: nothing would come, and nobody would hear of it."""
+    for name in tables:
+        if not set(name) & set(".*?["):
+            raise UsageError(
+                f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
+            )
 
 
 def kafka(text: str) -> tuple[str, str]:
@@ -98,26 +112,39 @@ class Origin:
     unseen: Callable[[], list[str]] = list
 
 
-def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+def say_what_is_missing(origin: Origin, waits: bool, say: Callable[[str], object]) -> None:
+    """EnvironmentMissing for a database or a table that is not there, unless the capture `waits` for it to be made."""
+    if absent := origin.absent():
+        missing = f"there is no table {', '.join(absent)}, or this user may not see it"
+        if not waits:
+            raise EnvironmentMissing(
+                f"{missing}: nothing of it would come. Mend the name (a database's in SOURCE, a table's in "
+                "--tables), or give the user SELECT on it. Of what was dropped the log may still have changes: to have "
+                "them, leave the name out."
+            )
+        say(f"{missing}: nothing will come of it until there is.")
+    for sentence in origin.unseen():
+        say(sentence)
+
+
+def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
     from waterclock.cdc.mysql.beginning import begun
+    from waterclock.cdc.mysql.chunks import BinlogChunks
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, MySqlLogin, answer, inspected, tables, unseen
+    from waterclock.cdc.mysql.server import OWN, answer, inspected, tables, unseen
 
     terms = terms_of(arguments, where)
-    server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
-    login = MySqlLogin(
-        where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls
-    )
+    overrides, comes = types_of(arguments.type), terms.snapshot != NEVER
+    login = login_of(arguments, where, name)
     wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    overrides = types_of(arguments.type)
     skip = transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
     refusal = put_aside if arguments.dead_letters else stop
 
     def begin() -> Position:
-        return begun(login, wanted, arguments.begin == "now", arguments.from_here)
+        return begun(login, wanted, arguments.begin == "now", arguments.from_here, comes)
 
     def source(position: Position) -> Source:
-        return BinlogReader(
+        reader = BinlogReader(
             login,
             position,
             wanted,
@@ -127,6 +154,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
             refusal=refusal,
             terms=terms,
         )
+        return beside(reader, lambda: BinlogChunks(reader, login, clock, overrides), clock, arguments.snapshot_rate)
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     return Origin(
@@ -139,8 +167,18 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
     )
 
 
-def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+def login_of(arguments: Namespace, where: Database, name: str) -> MySqlLogin:
+    """Who asks a server of MySQL or MariaDB; the capture's number as a replica comes of its name."""
+    from waterclock.cdc.mysql.server import MySqlLogin
+
+    server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
+    password = password_of(arguments, "MYSQL_PWD")
+    return MySqlLogin(where.host, where.port, where.user, password, server_id, arguments.tls)
+
+
+def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
     from waterclock.cdc.postgres.beginning import Older, begun, refuse_older
+    from waterclock.cdc.postgres.chunks import SlotChunks
     from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
     from waterclock.cdc.postgres.slot import OWN, SlotReader, current, tables
 
@@ -157,13 +195,17 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     def begin() -> Position:
         asked = (
             None
-            if arguments.begin == "now"
+            if arguments.begin == "now" or terms.snapshot != NEVER
             else Older(wanted, lambda rows, there: refuse_older(slot, rows, there, arguments.from_here))
         )
         return begun(slot, listed, asked, lambda found: found.refuse(wanted, None, terms.as_published))
 
+    def source(position: Position) -> Source:
+        reader = SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal, terms=terms)
+        return beside(reader, lambda: SlotChunks(reader, slot, clock), clock, arguments.snapshot_rate)
+
     return Origin(
-        lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal, terms=terms),
+        source,
         begin,
         lambda: current(slot),
         lambda: wanted.absent(tables(slot)),
@@ -200,10 +242,19 @@ def terms_of(arguments: Namespace, where: Database) -> Terms:
         raise UsageError(f"{', '.join(wrong)}: only for {kind}. Leave it out.{instead}")
     if arguments.skip_to and not _LSN.fullmatch(arguments.skip_to):
         raise UsageError(f"--skip-to {arguments.skip_to}: write an LSN, such as 0/16B3748.")
-    return Terms(arguments.new_tables, arguments.as_published, arguments.skip_to)
+    if arguments.snapshot_rate < 0:
+        raise UsageError(f"--snapshot-rate {arguments.snapshot_rate}: write rows a second, 1 or more; 0 sets no limit.")
+    begins = INITIAL if arguments.begin == "start" and not arguments.from_here else NEVER
+    gives_up = arguments.snapshot == NEVER
+    return Terms(
+        arguments.new_tables, arguments.as_published, arguments.skip_to, arguments.snapshot or begins, gives_up
+    )
 
 
 def password_of(arguments: Namespace, variable: str) -> str:
+    """Given by a program, in a file, or in the variable of the database's own clients."""
+    if arguments.password is not None:
+        return str(arguments.password)
     if arguments.password_file is None:
         return os.environ.get(variable, "")
     return read_file("--password-file", arguments.password_file).rstrip("\r\n")

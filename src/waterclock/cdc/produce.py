@@ -4,6 +4,7 @@
     2. read the position that its last transaction stored
     3. begin
     4. send the changes of whole source transactions, and what could not be read of them to the topic of dead letters
+       a table's schema before the first of them that has it, to NAME.schema
     5. send the position after them
     6. commit
 
@@ -30,6 +31,8 @@ Rule 7: who is fenced may go on under the name if nobody else has got anything d
         that was open for longer than it waits (the broker or this machine was away).
 Rule 8: two tables whose topics Kafka takes for one (`.` and `_` are the same in names of metrics) are refused, and so is
         a name that is too long: never are two tables in one topic.
+Rule 9: Kafka's limits are those of a batch, and librdkafka fills one up to what it is told, whatever a topic takes. Where
+        that is less, no more is on its way to the topic than it takes.
 """
 
 from __future__ import annotations
@@ -44,13 +47,17 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from waterclock.cdc.position import Position
+from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE
+from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
+from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
+from waterclock.kafka.patience import CALL_S
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import BY_KEY, TransactionalProducer
 
@@ -60,7 +67,10 @@ ONE, PER_TABLE = "one", "per-table"
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST = 249
 _PATIENCE_S = 30.0
+_USUAL_BATCH = 1_000_000  # librdkafka's own
+_AROUND = 200  # bytes of a record and its batch beside key and value
 _FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
+_LIMITS = ("max.message.bytes", "segment.bytes")
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
 
 
@@ -135,10 +145,12 @@ def _alike(topic: str) -> str:
 class CaptureTopics:
     """Where records go, each topic made if it is missing. `state` is the one of the position."""
 
-    def __init__(self, settings: Mapping[str, Any], target: Target, state: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], target: Target, state: str, schemas: str, clock: Clock | None = None
+    ) -> None:
         self._admin, self._target = Admin(settings, clock=clock), target
         self._there = self._admin.topics()
-        if target.dead_letters in (target.topic, state):
+        if target.dead_letters in (target.topic, state, schemas):
             raise UsageError(
                 f"The topic of dead letters has to be one of its own, and {target.dead_letters} is none: name another."
             )
@@ -152,8 +164,10 @@ class CaptureTopics:
             )
         if target.dead_letters:
             self._partitions(target.dead_letters, 1)
-        self._names = TopicNames(target.topic, (state, target.dead_letters))
+        self._schemas = schemas
+        self._names = TopicNames(target.topic, (state, target.dead_letters, schemas))
         self._known: dict[tuple[str, str], tuple[str, int]] = {}
+        self._limits: dict[str, int] = {}
         self._one = None if target.topics == PER_TABLE else (target.topic, self._of_changes(target.topic))
 
     def of(self, database: str, table: str) -> tuple[str, int]:
@@ -165,6 +179,21 @@ class CaptureTopics:
             topic = self._names.of(database, table)
             found = self._known[database, table] = (topic, self._of_changes(topic))
         return found
+
+    def of_schemas(self) -> bool:
+        """Make the topic of schemas; the value is whether it was there."""
+        was_there = self._schemas in self._there
+        if not was_there:
+            self._admin.make(self._schemas, 1, _COMPACTED)
+            self._there[self._schemas] = 1
+        return was_there
+
+    def limit(self, topic: str) -> int:
+        """How many bytes a batch for a topic may have: a segment takes none that is larger than it."""
+        if topic not in self._limits:
+            settings = self._admin.settings(topic)
+            self._limits[topic] = min(int(settings[name]) for name in _LIMITS if name in settings)
+        return self._limits[topic]
 
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"
@@ -237,8 +266,11 @@ class Publisher:
     ) -> None:
         self._target, self._name, self._state_topic = target, name, f"{name}.position"
         self._settings = settings = base_settings(target.servers, client or {})
-        self._topics = CaptureTopics(settings, target, self._state_topic, clock)
+        self._schemas: SchemaKeeper | None = None  # made with the first schema
+        self._topics = CaptureTopics(settings, target, self._state_topic, f"{name}.schema", clock)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
+        self._batch = int(settings.get("batch.size", _USUAL_BATCH))
+        self._sent: dict[str, int] = {}  # to topics that take less, in bytes: what may be on its way
         self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock)
         self.uncommitted = 0
         self.fence()
@@ -258,7 +290,7 @@ class Publisher:
             self.begin()
         key, value = record.as_key(), record.as_json()
         if isinstance(record, DeadLetter):
-            self._producer.send(self._target.dead_letters, value, key)
+            self._send(self._target.dead_letters, value, key)
         else:
             topic, partitions = self._topics.of(record.database, record.table)
             chosen: Iterable[int] = (BY_KEY,)
@@ -267,8 +299,30 @@ class Publisher:
             elif record.type == TRUNCATE:
                 chosen = range(partitions)
             for partition in chosen:
-                self._producer.send(topic, value, key, partition)
+                self._send(topic, value, key, partition)
         self.uncommitted += 1
+
+    def learn(self, said: TableSchema | ColumnsAltered) -> None:
+        """Step 4, of a table's schema: one that is new goes out."""
+        topic = f"{self._name}.schema"
+        if self._schemas is None:
+            found = whole(self._settings, topic) if self._topics.of_schemas() else ()
+            self._schemas = SchemaKeeper(SchemaHistory(TableSchema.parsed(each.value()) for each in found))
+        if (new := self._schemas.new(said)) is not None:
+            self.begin()
+            self._send(topic, new.as_json(), new.as_key(), 0)
+
+    def _send(self, topic: str, value: bytes, key: bytes, partition: int = BY_KEY) -> None:
+        """Rule 9."""
+        limit = self._topics.limit(topic)
+        if limit < self._batch:
+            size = len(key) + len(value) + _AROUND
+            if self._sent.get(topic, 0) + size > limit:
+                while self._sent and not self._producer.arrive(CALL_S):  # what is refused meanwhile, the commit tells
+                    pass
+                self._sent.clear()
+            self._sent[topic] = self._sent.get(topic, 0) + size
+        self._producer.send(topic, value, key, partition)
 
     def store(self, position: Position) -> None:
         """Step 5."""
@@ -278,6 +332,7 @@ class Publisher:
     def finish(self) -> None:
         """Step 6; when it returns, Kafka has it all."""
         self._producer.commit()
+        self._sent.clear()
         self.uncommitted = 0
 
     def commit(self, position: Position) -> None:

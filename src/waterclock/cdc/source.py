@@ -32,12 +32,15 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from waterclock.cdc.position import Position
+from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.changes.maxwell import MaxwellMessage, quoted
+from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import Unreadable, UsageError
 from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
 COUNTED = 100_000
+POSITIONS = "waterclock_position"  # the table in which a program's positions lie (door/store.py)
 
 
 class DeadLetter(NamedTuple):
@@ -94,14 +97,17 @@ def put_aside(letter: DeadLetter) -> DeadLetter:
 
 
 class SourceMark(Enum):
-    """What is no row change: a transaction's end, or that nothing has come for a moment."""
+    """What is no row change: a transaction's end; that the log went on without one of this source's; or that nothing has
+    come for a moment."""
 
     COMMITTED = "committed"
+    MOVED = "moved"
     QUIET = "quiet"
 
 
 Record = MaxwellMessage | DeadLetter
-Item = Record | SourceMark
+# what is said of a table's columns comes before the first change that has them, and is no record: it has no number
+Item = Record | TableSchema | ColumnsAltered | SourceMark
 
 
 class Source(Protocol):
@@ -111,7 +117,7 @@ class Source(Protocol):
         """Changes and marks, without end; ConnectionLost if the server went away, Unreadable if it must not go on."""
 
     def position(self) -> Position:
-        """What may be stored after a COMMITTED: everything before it was given out."""
+        """What may be stored after a COMMITTED or MOVED: everything before it was given out."""
 
     def reached(self, end: str) -> bool:
         """Whether everything up to the place `end` was given out."""
@@ -124,6 +130,7 @@ class Source(Protocol):
 
 class TableFilter:
     """Whose rows the capture wants: patterns of `database.table`, as in a shell; none stands for all but the server's own.
+    Nobody's are those of POSITIONS: each commit of a position would be a change, and bring the next one.
 
     >>> wanted = TableFilter(["shop.*"])
     >>> wanted("shop", "orders"), wanted("mysql", "user")
@@ -148,6 +155,8 @@ class TableFilter:
         return [pattern for pattern in self.patterns if not fnmatch.filter(names, pattern)]
 
     def __call__(self, database: str, table: str) -> bool:
+        if table == POSITIONS:
+            return False
         if not self.patterns:
             return database not in self.own
         return any(fnmatch.fnmatchcase(f"{database}.{table}", pattern) for pattern in self.patterns)

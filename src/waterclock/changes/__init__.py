@@ -5,6 +5,7 @@ row_change.py   `RowChange`: one row as it is to be, or to go; what every form i
 maxwell.py      `MaxwellMessage`: what a capture writes, one message for each changed row; and Maxwell's messages read
 debezium.py     Debezium's messages read
 packed.py       row changes as an Arrow table, which a sink applies
+table_schema.py `TableSchema`: how a table was from a position on, and the history of all of them
 
 Rule 1: importing this needs nothing outside the standard library; packed.py alone needs PyArrow.
 """

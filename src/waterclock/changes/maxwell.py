@@ -61,7 +61,8 @@ class MaxwellMessage(NamedTuple):
     change in it from 0 on, `commit` whether it is the last. `key` names the columns of the primary key. `data` holds
     the row after the change (before it, for a delete), `old` the former values of what an update changed; both map a
     column to its value's JSON text. `kinds` names the columns of JSON and of numbers: the message names
-    those whose values do not say it.
+    those whose values do not say it. `sorts` says what a column's value is in Python, if its JSON does not say it
+    (cdc/typed.py); it is in no message.
 
     >>> change = MaxwellMessage("shop", "item", "update", 1700000000, "0-1-7", 1700000000000001, 0, True, ("id",),
     ...                    {"id": "4", "price": "12.50"}, {"price": "9.00"})
@@ -84,6 +85,7 @@ class MaxwellMessage(NamedTuple):
     old: Mapping[str, str] | None = None
     query: str | None = None
     kinds: Mapping[str, str] = _NONE
+    sorts: Mapping[str, str] = _NONE
 
     def as_key(self) -> bytes:
         """The Kafka message's key, in Maxwell's form; equal for all changes of one row."""

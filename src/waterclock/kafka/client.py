@@ -155,6 +155,18 @@ def committed(
         consumer.close()
 
 
+def whole(settings: Mapping[str, Any], topic: str, start: int = 0) -> Iterator[Message]:
+    """All that is committed now of a topic with one partition, from the offset `start` on."""
+    consumer = library.Consumer({**_SOON, **settings, **READING, "group.id": settings.get("group.id", "unused")})
+    try:
+        low, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
+    except KafkaException as error:
+        raise EnvironmentMissing(f"{topic} cannot be read: {words_of(error)}.") from None
+    finally:
+        consumer.close()
+    yield from committed(settings, (topic, 0), max(start, low), end, SystemClock())
+
+
 def _until(consumer: library.Consumer, topic: str, end: int, clock: Clock, patience_s: float) -> Iterator[Message]:
     until_s = clock.monotonic_s() + patience_s
     while clock.monotonic_s() < until_s:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
-from threading import get_ident
+from threading import RLock, get_ident
 from types import FrameType
 from typing import Any, Final
 
@@ -30,17 +30,19 @@ SOON_NS: Final = 60_000_000_000
 class Copies:
     """Of one map: by thread, what was there when it asked for the keys, and is due soon."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("_lock", "kept")
 
     def __init__(self) -> None:
+        self._lock = RLock()
         self.kept: dict[int, tuple[int, Any, dict[Any, Any]]] = {}
 
     def keep(self, entries: dict[Any, Any], frame: FrameType) -> None:
         """Keep them for an instruction of this thread."""
-        if entries:
-            self.kept[get_ident()] = (*_place(frame), entries)
-        else:
-            self.kept.pop(get_ident(), None)
+        with self._lock:
+            if entries:
+                self.kept[get_ident()] = (*_place(frame), entries)
+            else:
+                self.kept.pop(get_ident(), None)
 
     def read(self, key: Hashable, frame: FrameType) -> Any:
         """What the same instruction was given the key of; `KeyError` for another one, for which nothing is kept."""
@@ -53,8 +55,9 @@ class Copies:
     def let_go(self) -> bool:
         """Of all that nobody reads any more; False if a copy still goes on."""
         for thread in tuple(self.kept):
-            if not self._goes_on(thread):
-                self.kept.pop(thread, None)
+            with self._lock:  # else the thread begins its next copy here, and loses that one
+                if thread in self.kept and not self._goes_on(thread):
+                    del self.kept[thread]
         return not self.kept
 
     def _goes_on(self, thread: int) -> bool:

@@ -27,7 +27,7 @@ from waterclock.wording import counted, show_duration
 def delays_of(arguments: Namespace, servers: str) -> Delays:
     """A client by the command's options."""
     settings = from_file("--kafka-config", arguments.kafka_config)
-    return Delays(arguments.bootstrap or servers, arguments.topic, settings=settings, patience_s=15.0)
+    return Delays(arguments.bootstrap or servers, arguments.topic, settings=settings)
 
 
 def sent(delays: Delays, arguments: Namespace) -> Receipt:

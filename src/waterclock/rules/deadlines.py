@@ -33,7 +33,7 @@ Chunks = dict[int, list[Any]]  # slot -> packed chunks, the oldest first
 
 LEVEL_BITS = 42, 37, 32, 24
 
-_due = itemgetter(0)
+due_of = itemgetter(0)
 
 
 class Slots:
@@ -101,6 +101,7 @@ class Deadlines:
         self._move(watermark)
         self._overdue: list[tuple[int, int, Deadline]] = []  # a heap: what was due when it was added
         self._made = 0
+        self._given_back = -(2**62)
 
     def add(self, deadline: Deadline) -> None:
         """Take a deadline; one that is due already fires at the next `advance`, or in the one that is running."""
@@ -110,6 +111,11 @@ class Deadlines:
             heappush(self._overdue, (due, self._made, deadline))
         else:
             self._rest(deadline)
+
+    def give_back(self, deadline: Deadline) -> None:
+        """One that fired and had to wait is due still: it fires as `add` says, before all of its time that are here now."""
+        self._given_back += 1
+        heappush(self._overdue, (deadline[0], self._given_back, deadline))
 
     def advance(self, watermark: int) -> None:
         """Fire everything due at `watermark`, in order."""
@@ -125,10 +131,10 @@ class Deadlines:
                         else:
                             self._rest(deadline)
             passed.sort(key=self._is_behind)
-            passed.sort(key=_due)
+            passed.sort(key=due_of)
         self._announce(passed)
         for deadline in passed:
-            while overdue and overdue[0][0] < deadline[0]:
+            while overdue and overdue[0] < (deadline[0], 0):
                 fire(heappop(overdue)[2])
             fire(deadline)
         while overdue:

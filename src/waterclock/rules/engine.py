@@ -19,11 +19,12 @@ Rule 2: an id is forgotten when the watermark is past that; forgetting frees mem
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-from waterclock.rules.deadlines import Deadline, Deadlines, Pack, Rested, Unpack
+from waterclock.rules.deadlines import Deadline, Deadlines, Pack, Rested, Unpack, due_of
 from waterclock.rules.events import EVENT, GAP, LATE, Counters, Event, Key, Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.ordering import AsTheyCome, BySequence, ByTime, Keep
@@ -215,18 +216,18 @@ class Engine:
             self.counters.held -= 1
             self._results.append(Outcome(EVENT, key, "deliver_at", due, a, b))
         elif self._order.holds_before(key, due):
-            self._parked.setdefault(key, []).append(deadline)
+            insort(self._parked.setdefault(key, []), deadline, key=due_of)
         else:
             self._watching.fire(kind, key, due, a, b)
         if self._parked:
             self._unpark(key)
 
     def _unpark(self, key: Key) -> None:
-        """Fire the deadlines of `key` that waited for events held behind a gap and need wait no longer."""
+        """The deadlines of `key` that waited for events held behind a gap, and need wait no longer, fire by due time with
+        what these events have made."""
         parked = self._parked.get(key)
         while parked and not self._order.holds_before(key, parked[0][0]):
-            due, kind, _, a, b = parked.pop(0)
-            self._watching.fire(kind, key, due, a, b)
+            self._deadlines.give_back(parked.pop(0))
         if parked is not None and not parked:
             del self._parked[key]
 

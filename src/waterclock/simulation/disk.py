@@ -27,6 +27,7 @@ class Disk:
         self.root = self.make_folder()
         self.root.names["data"] = self.make_folder()
         self.full = self.broken_flush = False
+        self.slower_ns: dict[int, int] = {}  # by a file's number: how much longer its flushes take than others'
         self.rng = world().stream(f"disk {name}")
         self.torn = self.cuts = 0
         """Operations that power cuts took or tore, and how many cuts there were."""

@@ -134,7 +134,7 @@ class Os:
         numbers = {op.number for op in node.pending}
         here.breathe("fsync before", 0)
         least, most = here.fsync_ns
-        here.sleep(least + int(disk.rng.random() * (most - least)))
+        here.sleep(least + int(disk.rng.random() * (most - least)) + disk.slower_ns.get(node.number, 0))
         if disk.broken_flush:
             raise OSError(errno.EIO, "Input/output error")
         disk.flushed(node, numbers)

@@ -19,6 +19,7 @@ Rule 3: a column's type is what its values need, and grows with them: whole numb
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -28,9 +29,11 @@ import pyarrow as pa
 
 from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
+from waterclock.sinks.destination import SinkTable
 from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, POSITIONS, Table, listed, quoted
 
 _ASKED = 500  # keys in one question
+ON_DROP = ("keep", "follow")
 _TRUNCATE = ""  # stands in the place of a key; a key's JSON is never empty
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # of a database, and none of JSON
 STAGED = tuple(f"_waterclock_{name}" for name in ("key", "position", "gone", "whole"))  # beside the table's columns
@@ -39,7 +42,19 @@ KEY, POSITION, GONE, WHOLE = STAGED
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """Given to a sink as `mirror`: its batches are changes, and it mirrors each table that they name."""
+    """Given to a sink as `mirror`: its batches are changes, and it mirrors each table that they name. `schemas` is the
+    topic of their schemas, or ""; `on_drop` what becomes of a column that the source dropped (following.py)."""
+
+    schemas: str = ""
+    on_drop: str = "keep"
+
+    @classmethod
+    def from_table(cls, given: SinkTable) -> Replica:
+        """What [sink] says; UsageError if that cannot be."""
+        schemas, on_drop = given.text("schemas", ""), given.one_of("on_drop", ON_DROP, "keep")
+        if schemas and not re.fullmatch(r"kafka://[^/@]+/[^/]+", schemas):
+            raise UsageError(f"[sink]: schemas = {schemas!r}: write kafka://host:9092/NAME.schema")
+        return cls(schemas, on_drop)
 
 
 class ReducedRow(NamedTuple):
@@ -146,9 +161,14 @@ def _reduced_row(key: str, changes: Sequence[PackedChange]) -> ReducedRow:
 # Into the tables -----------------------------------------------------------------------------------------------
 
 
-def apply(place: MirroringDatabase, positions: str, changes: pa.Table) -> None:
+class Follower(Protocol):  # following.py
+    def mapped(self, changes: pa.Table) -> pa.Table: ...
+    def follow(self, place: Any, positions: str, table: str, form: Form | None) -> Form | None: ...
+
+
+def apply(place: MirroringDatabase, positions: str, changes: pa.Table, follower: Follower | None = None) -> None:
     """Put a batch's changes where they belong; `positions` is the quoted name of the table of positions."""
-    for changed in reduced(changes):
+    for changed in reduced(changes if follower is None else follower.mapped(changes)):
         form, of_table = place.form(changed.table), f"FROM {positions} WHERE table_name = {literal(changed.table)}"
         truncates = place.run(f"SELECT position {of_table} AND key = '{_TRUNCATE}'")
         before = str(truncates[0][0]) if truncates else ""
@@ -159,6 +179,8 @@ def apply(place: MirroringDatabase, positions: str, changes: pa.Table) -> None:
         if form is not None and length is None and place.run(f"SELECT 1 FROM {place.name(changed.table)} LIMIT 1"):
             raise rows_of_somebody_else(place.name(changed.table))
         refuse_other_positions(changed, length)
+        if follower is not None:
+            form = follower.follow(place, positions, changed.table, form)
         if changed.truncated > before:
             _truncate(place, positions, changed)
         form = widened(place, changed.table, rows, form)

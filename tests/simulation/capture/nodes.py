@@ -125,7 +125,7 @@ class CaptureNode:
         self.once, self.begin, self.target = once, begin, target
         self.rng = self.world.stream(f"node {name}")
         self.process: CaptureProcess | None = None
-        self.batch_bytes = self.rng.choice((500, 10_000))  # no more than the smallest segment takes
+        self.batch_bytes = self.rng.choice((500, 10_000, 1_000_000))  # of which a segment may take less
         self.starts = 0
         self.is_wanted = True
 

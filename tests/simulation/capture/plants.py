@@ -5,7 +5,7 @@ from __future__ import annotations
 LOOP, KAFKA, ENDS = "cdc.capture", "cdc.produce", "kafka.transactions"
 BOTH = "        self.store(position)\n        self.finish()\n        self.stored = position\n"
 SENDS, KEPT = (
-    "                self._producer.send(topic, value, key, partition)\n",
+    "                self._send(topic, value, key, partition)\n",
     "self.__dict__.setdefault('_kept', [])",
 )
 STORED = "            position = publisher.stored or"
@@ -42,7 +42,7 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "capture-part-miscounted": ((LOOP, "_replace(rows=self._rows, inside", "_replace(rows=self._rows + 1, inside"),),
     "capture-part-forgotten": ((LOOP, "self._count, position.rows)", "self._count)"),),
     "capture-pause-within": ((
-        LOOP, "if self._ended and not self._inside and not may_wait:", "if self._ended and not may_wait:"),),
+        LOOP, "if self._moved and not self._inside and not may_wait:", "if self._moved and not may_wait:"),),
     "capture-stored-early": ((
         LOOP, "        self._publisher.commit(position)\n        self._source.stored(position)\n",
         "        self._source.stored(position)\n        self._publisher.commit(position)\n"),),

@@ -166,10 +166,10 @@ class RelayNode:
         self.universe.count("relay's disk full")
         self.disk.full = True
         until_ns = self.world.now + self.rng.randrange(NS, 5 * NS)
-        self.fills(until_ns)
+        self.may_fail(until_ns)
         self.world.at(until_ns, self.has_room)
 
-    def fills(self, until_ns: int) -> None:
+    def may_fail(self, until_ns: int) -> None:
         """Its disk is full, until then at most: what is due is late for it, and an end soon behind is explained."""
         self.promises.no_room(until_ns)
         self.explained_ns = until_ns + NS

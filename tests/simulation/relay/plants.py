@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TURN, OWNER, START = "owner.turn", "owner.owner", "owner.take_over"
-RESULT = "            ended.result()\n"
+RAISED = "                raise\n            turn.undo() if"
 PACKAGE, KINDS = "waterclock.relay.", ("relay",)
 _EDITS: dict[str, tuple[str, str, str]] = {
     "relay-settled-forgotten": (
@@ -20,7 +20,7 @@ _EDITS: dict[str, tuple[str, str, str]] = {
     "relay-files-unflushed": ("store.files", "                    self._files.flush(name)\n", "                    pass\n"),
     "relay-cancelled-delivered": (TURN, "            owner.drop(list(self._gone))", "            pass"),
     "relay-applied-uncommitted": (
-        TURN, RESULT, f"            with __import__('contextlib').suppress(ConnectionLost):\n    {RESULT}"),
+        TURN, RAISED, "            turn.undo() if"),
     "relay-copies-unnamed": ("upkeep.lap", "stretches_of(sorted(self._offsets))", "stretches_of([])"),
     "relay-standby-ahead": (
         "standby.follower", "checkpoint_steps(self.position,", "checkpoint_steps(self.position + 1,"),

@@ -29,8 +29,7 @@ ORDERED: dict[str, Callable[[Out], Any]] = {
     "deadlines": lambda one: one.kind in ("emit", "expired", "quiet") and (one.due,),
     "gaps": lambda one: one.kind == "gap" and one,
 }
-"""What keeps its order within a key. Deadlines are held against it where rules go by time: of those that waited for an
-event behind a gap, the engine fires what was made before in front of what the event's release makes, whichever is due."""
+"""What keeps its order within a key."""
 YEAR_9999_US = us_of("9999-12-31T00:00:00Z")
 
 
@@ -103,10 +102,9 @@ def row_of(value: bytes) -> Row | None:
 
 def check(world: Any, wanted: Expected, found: Found) -> None:
     """Hold what a sink holds against what is wanted."""
-    ordered = [name for name in ORDERED if name != "deadlines" or not wanted.oracle.by_sequence]
     for batch in sorted({*wanted.results, *found.results}):
         asked, came = wanted.results.get(batch, []), found.results.get(batch, [])
-        _check_batch(world, f"batch {batch} in {found.sink}", asked, came, ordered)
+        _check_batch(world, f"batch {batch} in {found.sink}", asked, came)
     if Counter(wanted.letters) != Counter(found.letters):
         world.problem("letters", f"{found.sink} has {_less(found.letters, wanted.letters)}, lacks "
                       f"{_less(wanted.letters, found.letters)}")  # fmt: skip
@@ -118,15 +116,14 @@ def check(world: Any, wanted: Expected, found: Found) -> None:
         world.problem("missing", f"{found.sink} ends with batch {found.last}, of {len(wanted.results)}")
 
 
-def _check_batch(world: Any, where: str, wanted: list[Out], found: list[Out], ordered: list[str]) -> None:
+def _check_batch(world: Any, where: str, wanted: list[Out], found: list[Out]) -> None:
     more, less = _less(found, wanted), _less(wanted, found)
     if more or less:
         doubled = [one for one in more if one in wanted]
         world.problem("doubled" if doubled else "missing" if less else "invented", f"{where}: more {more}, less {less}")
         return
     for key in sorted({one.key for one in wanted}):
-        for name in ordered:
-            part = ORDERED[name]
+        for name, part in ORDERED.items():
             asked, came = ([part(one) for one in some if one.key == key and part(one)] for some in (wanted, found))
             if asked != came:
                 world.problem("order", f"{where}: {name} of {key}: {came}, not {asked}")

@@ -1,6 +1,7 @@
 """Topics made, grown and deleted; and what one broker answers always alike: no election, no quota, no partition that moves.
 
-Rule 1: an answer goes out once the change is durable.
+Rule 1: an answer goes out once the change is durable; so does one that nothing is to be done, where that rests on a
+    change by somebody else. Who is told that a topic exists may hold the broker to it (Kafka's controller does so too).
 Rule 2: a follower takes over at an election: broker/follower.py.
 """
 
@@ -25,6 +26,7 @@ from waterclock.outside import uuid
 if TYPE_CHECKING:
     from waterclock.broker.folder.identity import Identity
     from waterclock.broker.folder.runtime import RuntimeSettings
+    from waterclock.broker.store import Then
 
 CREATE: Final = 19
 DELETE: Final = 20
@@ -33,6 +35,8 @@ UNSET: Final = -1
 
 TWICE: Final = Error.INVALID_REQUEST, "Duplicate topic name."
 FORBIDDEN: Final = Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+NO_SUCH_ID: Final = Error.UNKNOWN_TOPIC_ID, "There is no topic with this id."
+NO_SUCH_NAME: Final = Error.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic with this name."
 
 
 class ToDelete(NamedTuple):
@@ -78,20 +82,24 @@ class TopicApis:
             may = may_with_cluster(request, Operation.CREATE) or may_with_topic(request, Operation.CREATE, name)
             refusal = TWICE if times[name] > 1 else self._create_refused(topic) if may else FORBIDDEN
             rows[name] = self._created(request, topic, refusal, uuid.uuid4())
-            if refusal is not None or request.body.validate_only:
+            then = several.after(partial(self._not_created, request, topic, rows))
+            if (namesake := self._being_made(name, refusal)) is not None:
+                self._topics.when_made(namesake, then)
+            elif refusal is not None or request.body.validate_only:
                 several.settled()
             else:
-                self._create(request, topic, rows, several)
+                made = self._topics.create(name, self._partitions(topic), _given(topic), then)
+                rows[name] = self._created(request, topic, None, made.id)
             yield
 
-    def _create(self, request: Request, requested: Any, rows: dict[str, Any], several: Countdown) -> None:
-        def failed() -> None:
-            rows[requested.name] = self._created(request, requested, self._not_kept.why(), uuid.uuid4())
+    def _not_created(self, request: Request, requested: Any, rows: dict[str, Any]) -> None:
+        rows[requested.name] = self._created(request, requested, self._not_kept.why(), uuid.uuid4())
 
-        topic = self._topics.create(
-            requested.name, self._partitions(requested), _given(requested), several.after(failed)
-        )
-        rows[requested.name] = self._created(request, requested, None, topic.id)
+    def _being_made(self, name: str, refusal: Refusal | None) -> str | None:
+        """The topic that a refusal rests on, if that is not durable yet."""
+        if refusal is None or refusal in (TWICE, FORBIDDEN):
+            return None
+        return next((one for one in (name, self._topics.namesakes.of(name)) if one in self._topics.making), None)
 
     def _create_refused(self, requested: Any) -> Refusal | None:
         illegal = why_illegal(requested.name)
@@ -208,12 +216,19 @@ class TopicApis:
             rows[row_number] = self._deleted(request, requested[row_number]._replace(refusal=self._not_kept.why()))
 
         for row_number, one in enumerate(requested):
-            if one.topic is None or one.refusal:
-                several.settled()
-            else:
-                then = several.after(partial(failed, row_number))
+            then = several.after(partial(failed, row_number))
+            if one.topic is not None and not one.refusal:
                 self._topics.delete(one.topic, then, partial(self._gone, one.topic))
+            elif one.refusal in (NO_SUCH_ID, NO_SUCH_NAME) and (leaving := self._leaving(one)) is not None:
+                leaving.append(then)
+            else:
+                several.settled()
             yield
+
+    def _leaving(self, one: ToDelete) -> list[Then] | None:
+        """Who waits for the deletion that somebody else asked for."""
+        topic = self._topics.leaving(one.topic_id or one.name or "")
+        return None if topic is None else topic.leaving
 
     def _one_to_delete(self, request: Request, name: str | None, topic_id: Any, times: int) -> ToDelete:
         topic = self._topics.changeable(topic_id or name or "")
@@ -245,9 +260,9 @@ class TopicApis:
         if times > 1:
             return TWICE if name is not None else (Error.INVALID_REQUEST, "Duplicate topic id.")
         if topic is None and topic_id:
-            return Error.UNKNOWN_TOPIC_ID, "There is no topic with this id."
+            return NO_SUCH_ID
         if topic is None:
-            return Error.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic with this name."
+            return NO_SUCH_NAME
         if not self._settings["delete.topic.enable"]:
             return Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
         return None
@@ -274,14 +289,24 @@ class TopicApis:
             may = may_with_topic(request, Operation.ALTER, name)
             refusal = TWICE if times[name] > 1 else self._grow_refused(one) if may else FORBIDDEN
             rows[name] = self._grown(request, name, refusal)
-            if refusal or request.body.validate_only:
-                several.settled()
-                continue
 
             def failed(name: str = name) -> None:
                 rows[name] = self._grown(request, name, self._not_kept.why())
 
-            self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
+            then = several.after(failed)
+            if (waiting := self._before_growth(name, refusal)) is not None:
+                waiting.append(then)
+            elif refusal or request.body.validate_only:
+                several.settled()
+            else:
+                self._topics.grow(self._topics.by_name[name], one.count, then)
+
+    def _before_growth(self, name: str, refusal: Refusal | None) -> list[Then] | None:
+        """Who waits for the change of somebody else that a refusal rests on."""
+        topic = self._topics.by_name.get(name)
+        if topic is None or refusal is None or refusal in (TWICE, FORBIDDEN):
+            return None
+        return topic.growths[-1][1] if topic.leaving is None and topic.growths else topic.leaving
 
     @staticmethod
     def _grown(request: Request, name: str, refusal: Refusal | None) -> Any:

@@ -77,8 +77,8 @@ class Topic:
         self.settings = settings
         self.partitions: list[Partition] = []
         self.promised = 0  # partitions, those included that are not durable yet
-        self.leaving = False  # its deletion is on its way to the store
-        self.growths: deque[tuple[int, Then | None]] = deque()  # up to how many, and who waits; the first is at work
+        self.leaving: list[Then] | None = None  # its deletion is on its way to the store, and these wait for that
+        self.growths: deque[tuple[int, list[Then]]] = deque()  # up to how many, and who waits; the first is at work
 
     @property
     def planned(self) -> int:
@@ -180,7 +180,12 @@ class Topics:
     def changeable(self, named: str | uuid.UUID) -> Topic | None:
         """The topic of that name or id that may be changed; None if there is none, or its deletion is on its way."""
         topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
-        return None if topic is None or topic.leaving else topic
+        return None if topic is None or topic.leaving is not None else topic
+
+    def leaving(self, named: str | uuid.UUID) -> Topic | None:
+        """The topic of that name or id if its deletion is on its way."""
+        topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
+        return None if topic is None or topic.leaving is None else topic
 
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
         """A new topic, there once it is durable; its name must be legal and neither there nor being made.
@@ -234,7 +239,7 @@ class Topics:
 
     def grow(self, topic: Topic, partitions: int, then: Then | None = None) -> None:
         """More partitions for a topic, up to `partitions`; there once they are durable."""
-        topic.growths.append((partitions, then))
+        topic.growths.append((partitions, [] if then is None else [then]))
         if len(topic.growths) == 1:
             self._grow(topic)
 
@@ -258,10 +263,10 @@ class Topics:
 
     def _after_growth(self, topic: Topic, done: bool) -> None:
         """Tell who waits for the first growth, and begin the next."""
-        _, then = topic.growths.popleft()
+        _, waiting = topic.growths.popleft()
         if topic.growths:
             self._grow(topic)
-        if then is not None:
+        for then in waiting:
             then(done)
 
     def configure(self, topic: Topic, given: Mapping[str, str], then: Then | None = None) -> None:
@@ -293,10 +298,12 @@ class Topics:
 
         Readers that have a file open may finish.
         """
-        topic.leaving = True
+        topic.leaving = topic.leaving or []
 
         def deleted(done: bool) -> None:
-            topic.leaving = False
+            waiting, topic.leaving = topic.leaving or (), None
+            for heard in waiting:
+                heard(done)
             if not done or self.by_id.get(topic.id) is not topic:  # one request may name it twice
                 then(done)
                 return

@@ -104,7 +104,7 @@ class ServerCatalog:
                 "changed since (MariaDB's does). SET GLOBAL binlog_row_metadata=FULL on the server, and start after it "
                 "(--from now)."
             )
-        declared = self._declared(table.database, table.table)
+        declared = self.declared(table.database, table.table)
         fits = len(declared.columns) == len(table.types) and all(
             kind in _KINDS.get(found[1], ()) for kind, found in zip(table.types, declared.columns, strict=True)
         )
@@ -124,7 +124,7 @@ class ServerCatalog:
         words = {name: word for name in unsure if (word := self._overrides.get(f"{table.name}.{name}"))}
         open_ones = sorted(set(unsure) - set(words))
         if open_ones:
-            declared = self._declared(table.database, table.table)
+            declared = self.declared(table.database, table.table)
             now = {found[0]: found[1] for found in declared.columns}
             if declared.created > written or not set(open_ones) <= set(now):
                 raise Unreadable(
@@ -133,18 +133,18 @@ class ServerCatalog:
                     "have been: of InnoDB alone that is known), so the catalog does not say either. Leave the table out "
                     "(--tables), start after the change (--from) or say it: --type DATABASE.TABLE.COLUMN=uuid."
                 )
-            words |= {name: _word(name, now[name], declared.json) for name in open_ones}
+            words |= {name: declared_as(name, now[name], declared.json) for name in open_ones}
         return [column._replace(declared=words.get(column.name, "")) for column in columns]
 
     def virtual(self, table: TableMap) -> set[str]:
         """The names of the columns that are computed when they are read: MariaDB leaves them out of a row image."""
-        found = self._declared(table.database, table.table).columns
+        found = self.declared(table.database, table.table).columns
         return {column[0] for column in found if "VIRTUAL" in column[4].upper()}
 
     def hidden(self, table: TableMap, columns: list[BinlogColumn]) -> set[str]:
         """The names of the columns that MariaDB made for itself (of UNIQUE over a BLOB): no SELECT shows them."""
         names = {column.name for column in columns if self._maria and _OWN.fullmatch(column.name)}
-        shown = self._declared(table.database, table.table).columns if names else []
+        shown = self.declared(table.database, table.table).columns if names else []
         return names - {column[0] for column in shown}
 
     def reaches_further(self, table: tuple[str, str], called: set[str]) -> bool:
@@ -153,7 +153,8 @@ class ServerCatalog:
             return True
         return bool(called) and not called.isdisjoint({row[0] for row in self._asked(_FUNCTIONS)})
 
-    def _declared(self, database: str, table: str) -> TableDefinition:
+    def declared(self, database: str, table: str) -> TableDefinition:
+        """The table as it is now."""
         columns = [tuple(row) for row in self._asked(_COLUMNS, database, table)]
         created = self._asked(_CREATED, database, table)
         checks = self._asked(_CHECKS, database, table) if self._maria else []
@@ -177,7 +178,8 @@ def doubtful(column: BinlogColumn) -> bool:
     return column.type == types.BLOB and column.size == 4 and column.collation == _JSON_COLLATION
 
 
-def _word(name: str, data_type: str, json: frozenset[str]) -> str:
+def declared_as(name: str, data_type: str, json: frozenset[str]) -> str:
+    """What the catalog says that a column is and no table map does; "" for nothing."""
     if name in json or data_type == "json":
         return "json" if data_type in ("json", "longtext") else ""
     return data_type if data_type in _DECLARED else ""
@@ -188,7 +190,7 @@ def _column(found: tuple[str, str, str, str | None, str], kind: int, size: int, 
     labels: tuple[str, ...] = ()
     if kind in (types.ENUM, types.SET):  # enum('a','it''s')
         labels = tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", column_type))
-    declared = _word(name, data_type, json) if kind in (types.STRING, types.BLOB) else ""
+    declared = declared_as(name, data_type, json) if kind in (types.STRING, types.BLOB) else ""
     return BinlogColumn(
         name, kind, size, "unsigned" in column_type.lower(), charset or BINARY, labels, declared=declared
     )

@@ -19,6 +19,7 @@ from ipaddress import IPv4Address
 from typing import NamedTuple
 from uuid import UUID
 
+from waterclock.cdc import typed
 from waterclock.cdc.mysql import values
 from waterclock.cdc.mysql.values import Reader, as_text, decimals, jsonb_text
 from waterclock.changes.maxwell import json_of, quoted
@@ -109,6 +110,11 @@ TIMESTAMP2, DATETIME2, TIME2, BLOB_COMPRESSED, VARCHAR_COMPRESSED = 17, 18, 19, 
 JSON, NEWDECIMAL, ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = 245, 246, 247, 248, 252, 253, 254, 255
 
 BINARY = "binary"
+_SORTS = {
+    FLOAT: typed.FLOAT, DOUBLE: typed.FLOAT, NEWDECIMAL: typed.DECIMAL, DATE: typed.DATE, NEWDATE: typed.DATE,
+    TIME: typed.DURATION, TIME2: typed.DURATION, DATETIME: typed.TIMESTAMP, DATETIME2: typed.TIMESTAMP,
+    TIMESTAMP: typed.MOMENT, TIMESTAMP2: typed.MOMENT, JSON: typed.JSON,
+}  # fmt: skip
 
 
 class BinlogColumn(NamedTuple):
@@ -151,6 +157,15 @@ def reader(column: BinlogColumn) -> Reader:
     return _READERS[column.type](column)
 
 
+def sort_of(column: BinlogColumn) -> str:
+    """What its value is in Python, a word of typed.py; "" if its JSON says it."""
+    if column.declared in _DECLARED:
+        return {"uuid": typed.UUID, "json": typed.JSON}.get(column.declared, "")
+    if column.type in (VARCHAR, VAR_STRING, STRING, BLOB) and column.charset == BINARY:
+        return typed.BASE64
+    return _SORTS.get(column.type, "")
+
+
 def raw_reader(column: BinlogColumn) -> Reader:
     """The same for what `reader` refuses: bytes whose length is known as base64, everything else as ever."""
     read = raw = reader(column)
@@ -190,7 +205,7 @@ def _three_bytes(column: BinlogColumn) -> Reader:
     return lambda data, at: (str(int.from_bytes(data[at : at + 3], "little", signed=signed)), at + 3)
 
 
-def _floats(data: bytes, at: int) -> tuple[str, int]:
+def float_text_at(data: bytes, at: int) -> tuple[str, int]:
     """A short number that is this float of four bytes: 0.1, not 0.10000000149011612."""
     raw = data[at : at + 4]
     exact: float = struct.unpack("<f", raw)[0]
@@ -238,7 +253,7 @@ def base64_text(raw: bytes) -> str:
     return f'"{b64encode(raw).decode()}"'
 
 
-def _written(column: BinlogColumn) -> Callable[[bytes], str]:
+def text_writer(column: BinlogColumn) -> Callable[[bytes], str]:
     """What writes the bytes of a string: as text if they have a character set, else as base64."""
     if column.charset == BINARY:
         return base64_text
@@ -256,7 +271,7 @@ def _written(column: BinlogColumn) -> Callable[[bytes], str]:
 
 
 def _strings(column: BinlogColumn) -> Reader:
-    write = _written(column)
+    write = text_writer(column)
     if column.type == STRING and column.charset == BINARY:
         return _sized(prefix(column), lambda raw: write(raw.ljust(column.size, b"\0")))
     return _sized(prefix(column), write)
@@ -306,7 +321,7 @@ _READERS: dict[int, Callable[[BinlogColumn], Reader]] = {
     INT24: _three_bytes,
     LONG: _integers(4, "i"),
     LONGLONG: _integers(8, "q"),
-    FLOAT: _always(_floats),
+    FLOAT: _always(float_text_at),
     DOUBLE: _always(lambda data, at: (repr(struct.unpack_from("<d", data, at)[0]), at + 8)),
     NEWDECIMAL: lambda column: decimals(column.size >> 8, column.size & 255),
     BIT: _bits,
@@ -324,7 +339,7 @@ _READERS: dict[int, Callable[[BinlogColumn], Reader]] = {
     VARCHAR: _strings,
     VAR_STRING: _strings,
     STRING: _strings,
-    BLOB: lambda column: _sized(column.size, _written(column)),
+    BLOB: lambda column: _sized(column.size, text_writer(column)),
     GEOMETRY: lambda column: _sized(column.size, lambda raw: quoted(as_text(raw))),
     JSON: lambda column: _sized(column.size, jsonb_text),
 }

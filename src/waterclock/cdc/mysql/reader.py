@@ -14,11 +14,12 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.agreement import Terms, agreed
+from waterclock.cdc.agreement import WHEN_NEEDED, Terms, agreed
 from waterclock.cdc.held import EVERY, Held
-from waterclock.cdc.mysql.beginning import older
+from waterclock.cdc.mysql.beginning import began, older
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
+from waterclock.cdc.mysql.file_place import FilePlace
 from waterclock.cdc.mysql.history import history
 from waterclock.cdc.mysql.server import (
     HEARTBEAT_S,
@@ -87,9 +88,10 @@ class BinlogReader:
     ) -> None:
         self._opened, self._login = ExitStack(), login
         self._framing, self._silences = EventFramer(), 0
+        self.file_place = FilePlace()
         self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         try:
-            questions = _Questions(self._opened.enter_context(connected(login)))
+            self.questions = questions = _Questions(self._opened.enter_context(connected(login)))
             described, place = self._described(questions, position, wanted, overrides)
             lowers, held = self.server.lowers_names, self._agreed(questions, position, wanted, terms or Terms())
             begun = position._replace(held=held)
@@ -118,19 +120,26 @@ class BinlogReader:
                 "was copied back or its binlogs were thrown away (RESET MASTER). Name the server that the capture began "
                 "with; or bring the target up to date by hand, and start anew under another --name."
             )
-        catalog = ServerCatalog(questions, self.server.maria, overrides)
-        return Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted), place
+        self.catalog = ServerCatalog(questions, self.server.maria, overrides)
+        return Tables(self.catalog, MARIADB if self.server.maria else MYSQL, wanted), place
 
     def _agreed(self, questions: _Questions, position: Position, wanted: TableFilter, terms: Terms) -> Held:
         """See agreement.py. A binlog brings every table from its making on."""
+        if terms.snapshot == WHEN_NEEDED and not self.server.maria:
+            raise UsageError("--snapshot when-needed: MariaDB and PostgreSQL have it, MySQL has not. Leave it out.")
         server = history(self._login, questions, self.server.maria, position.held.server if position.held else {})
         there = [f"{database}.{table}" for database, table in tables(questions) if table and database not in wanted.own]
 
         def counted(names: Collection[str]) -> list[OlderRows]:
             return older(questions, lambda database, table: f"{database}.{table}" in names, None)
 
+        def first() -> list[str]:
+            """See beginning.py: what is older than the log that is read from here."""
+            since = None if position.place else began(self._login, self.server.maria)
+            return [each.table for each in older(questions, wanted, since)] if self.server.maria else []
+
         asked = Held(wanted.patterns or (EVERY,), server=server)
-        return agreed(position, asked, there, counted, terms)
+        return agreed(position, asked, there, counted, terms, first)
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
@@ -145,7 +154,9 @@ class BinlogReader:
             self._silences = 0
             if packet[0]:
                 self._ended(packet)
-            yield from self._transactions.take(self._framing.event(packet[1:]))
+            event = self._framing.event(packet[1:])
+            self.file_place.passed(event)
+            yield from self._transactions.take(event)
 
     def position(self) -> Position:
         return self._transactions.position()
@@ -154,6 +165,14 @@ class BinlogReader:
         if self._end is None or self._end[0] != end:  # this is called after every transaction
             self._end = (end, self._place_type(end))
         return self._transactions.covers(self._end[1])
+
+    def is_between(self) -> bool:
+        """Whether it stands between two transactions."""
+        return self._transactions.is_between()
+
+    def numbered(self) -> int:
+        """Between two transactions: a sequence of its own, from which the next one counts on."""
+        return self._transactions.numbered()
 
     def stored(self, position: Position) -> None:
         """Nothing to do: a server throws its binlogs away by its own rules (binlog_expire_logs_seconds)."""

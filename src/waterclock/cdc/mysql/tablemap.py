@@ -48,6 +48,7 @@ class TableMap(NamedTuple):
     types: tuple[int, ...]
     sizes: tuple[int, ...]
     fields: Mapping[int, bytes]
+    nulls: bytes = b""  # a bit for each column that may be null
 
     @property
     def name(self) -> str:
@@ -72,13 +73,14 @@ def table_map(body: bytes) -> TableMap:
     raw_types, at = body[at : at + count], at + count
     size, at = length_encoded(body, at)
     real, sizes = _typed(raw_types, body[at : at + size])
-    at += size + (count + 7) // 8  # the bits after the sizes say which columns may be NULL
+    at += size
+    nulls, at = body[at : at + (count + 7) // 8], at + (count + 7) // 8
     fields = {}
     while at < len(body):
         length, start = length_encoded(body, at + 1)
         fields[body[at]] = body[start : start + length]
         at = start + length
-    return TableMap(database, table, real, sizes, fields)
+    return TableMap(database, table, real, sizes, fields, nulls)
 
 
 def _named(body: bytes, at: int) -> tuple[str, int]:

@@ -34,7 +34,7 @@ from waterclock.cdc.mysql.binlog import (
     uncompressed,
 )
 from waterclock.cdc.mysql.catalog import ServerCatalog, doubtful
-from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader
+from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader, sort_of
 from waterclock.cdc.mysql.tablemap import BinlogDialect, TableMap, described, key_of, table_id, table_map
 from waterclock.cdc.mysql.values import Reader
 from waterclock.changes.maxwell import JSON
@@ -92,7 +92,8 @@ class TablePlan:
         self.hidden = hidden
         self.names = [column.name for column in columns]
         self.kinds = {column.name: JSON for column in columns if column.type == types.JSON or column.declared == JSON}
-        self._columns = columns
+        self.sorts = {column.name: sort for column in columns if (sort := sort_of(column))}
+        self.columns = columns
         try:
             self.readers = [reader(column) for column in columns]
         except Unreadable as refusal:
@@ -105,7 +106,7 @@ class TablePlan:
     @cached_property
     def lenient_readers(self) -> list[Reader]:
         """The same for rows with a value that cannot be read: it comes as base64."""
-        return [raw_reader(column) for column in self._columns]
+        return [raw_reader(column) for column in self.columns]
 
 
 class Tables:

@@ -18,9 +18,12 @@ from typing import NoReturn
 from uuid import UUID
 
 from waterclock.cdc.mysql import binlog
+from waterclock.cdc.mysql.alterations import altered_columns
 from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
-from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, Tables
+from waterclock.cdc.mysql.shape import shape
+from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, TablePlan, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
+from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, stop
 from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.changes.written import Written
@@ -72,6 +75,7 @@ class Transactions:
         self._xoffset = self._given = 0  # records of the open transaction: read, and given out
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
+        self._shown: dict[tuple[str, str], TablePlan] = {}  # the tables whose schemas were given out
         self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
         self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # those of which the catalog has said so
         self._takes: dict[int, Callable[[BinlogEvent], Iterator[Item]]] = {
@@ -93,6 +97,15 @@ class Transactions:
     def position(self) -> Position:
         """Where the last COMMITTED was."""
         return Position(str(self._place), self._settled, held=self._holds)
+
+    def is_between(self) -> bool:
+        """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
+        return not self._gtid and not self._open and self._held is None and not self._done
+
+    def numbered(self) -> int:
+        """Between two transactions: a sequence of its own, from which the next one counts on."""
+        self._sequence = self._settled = self._settled + 1
+        return self._settled
 
     def covers(self, target: MariaGtidList | MySqlGtidSet) -> bool:
         """Whether everything up to `target` was taken."""
@@ -152,6 +165,9 @@ class Transactions:
         if found is None:
             return
         table, rows = found
+        if self._shown.get((table.database, table.table)) is not table:
+            self._shown[table.database, table.table] = table
+            yield shape(table, (self._sequence, self._xoffset))
         for row in rows:
             if isinstance(row, BadRow):
                 yield from self._put_aside(event, row.reason, row)
@@ -161,7 +177,7 @@ class Transactions:
                 self._xoffset = number + 1
                 self._held = MaxwellMessage(
                     table.database, table.table, kind, event.ts, self._gtid, self._sequence, number, False, table.key,
-                    data, old, self._query, table.kinds,
+                    data, old, self._query, table.kinds, table.sorts,
                 )  # fmt: skip
                 if held is not None:  # as _give does, without a generator for each row
                     self._given += 1
@@ -245,6 +261,7 @@ class Transactions:
     def _alone(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         if found.changes():
             self._changed_tables(found)
+            yield from self._altered(found)
         emptied, refused = found.emptied(), ""
         if any(moved is None or self._wanted(*moved) for moved in found.moved()):
             refused = (
@@ -259,6 +276,14 @@ class Transactions:
             where = (database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False)
             self._held = MaxwellMessage(*where, (), {}, None, None)
         yield from self._commit()
+
+    def _altered(self, found: Statement) -> Iterator[Item]:
+        """What the next table map will not say."""
+        table = found.altered()
+        if table is not None and self._wanted(*table):
+            renamed, added = altered_columns(found.text)
+            if renamed or added:
+                yield ColumnsAltered(*table, (self._sequence, 0), renamed, added)
 
     def _prepared(self, event: BinlogEvent) -> Iterator[Item]:
         if self._xoffset and not self._skipping and not self._prepares:

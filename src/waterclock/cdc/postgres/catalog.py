@@ -30,6 +30,8 @@ import psycopg
 from psycopg import sql
 
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row
+from waterclock.cdc.postgres.shape import shape
+from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")
@@ -66,6 +68,10 @@ class TableCatalog:
     def __init__(self, asking: psycopg.Connection[Any]) -> None:
         self._asking = asking
         self._said: set[tuple[object, ...]] = set()
+
+    def shape(self, relation: Relation, message: bytes, since: tuple[int, int]) -> TableSchema:
+        """See shape.py."""
+        return shape(self._asking, relation, message, since)
 
     def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
         """The primary key of the table `number`, in the names that its columns had; none if it has none now. Rule 7."""

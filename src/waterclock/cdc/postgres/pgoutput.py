@@ -57,6 +57,8 @@ class Decoder:
         unknown: Callable[[str, str], str] = lambda schema, table: "",
     ) -> None:
         self.lsn = lsn_number(position.place)
+        self.xid = 0  # of the transaction in hand, or of the last one: 32 of its 64 bits
+        self.is_inside = False  # between a transaction's beginning and its commit
         self._settled = self._sequence = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._unknown = unknown
@@ -72,6 +74,7 @@ class Decoder:
         self._large = LargeValues(catalog)
         self._held: deque[MaxwellMessage] = deque()  # one, since it may be the last; more while some lack values
         self._lacking: list[tuple[Relation, Row]] = []  # of those that are held
+        self._messages: dict[int, bytes] = {}  # of the relations whose schemas were not given out yet
         self._passed = False  # whether the transaction stands in Kafka already, or is to be left out
         self._done_before = False  # the first of the two
         self._takes: dict[int, Callable[[bytes], Iterator[Item]]] = {
@@ -94,8 +97,24 @@ class Decoder:
     def position(self) -> Position:
         return Position(lsn_text(self.lsn), self._settled, held=self._holds)
 
+    def is_between(self) -> bool:
+        """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
+        return not self.is_inside and not self._done
+
+    def numbered(self) -> int:
+        """Between two transactions: a sequence of its own, from which the next one counts on."""
+        self._sequence = self._settled = self._settled + 1
+        return self._settled
+
+    def moved(self, lsn: int) -> Iterator[Item]:
+        """Everything up to there was sent, and taken."""
+        if not self.is_inside and lsn > self.lsn:
+            self.lsn = lsn
+            yield SourceMark.MOVED
+
     def _begin(self, message: bytes) -> Iterator[Item]:
-        commit_lsn, microseconds, _ = struct.unpack_from(">QqI", message, 1)
+        commit_lsn, microseconds, self.xid = struct.unpack_from(">QqI", message, 1)
+        self.is_inside = True
         self._done_before = commit_lsn < self.lsn  # a commit's end lies behind its beginning
         self._ts = _EPOCH_S + microseconds // 1_000_000
         self._gtid = lsn_text(commit_lsn)
@@ -113,6 +132,7 @@ class Decoder:
         return iter(())
 
     def _commit(self, message: bytes) -> Iterator[Item]:
+        self.is_inside = False
         if self._done_before:
             return
         if self._held:
@@ -134,6 +154,7 @@ class Decoder:
             except Unreadable as reason:
                 key, unsure = (), str(reason)
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
+        self._messages[relation.number] = message
         return iter(())
 
     def _row_change(self, message: bytes) -> Iterator[Item]:
@@ -145,6 +166,8 @@ class Decoder:
         except (Unreadable, UnicodeError) as reason:
             yield from self._put_aside(relation, message, reason)
             return
+        if (described_by := self._messages.pop(relation.number, None)) is not None:
+            yield self._catalog.shape(relation, described_by, (self._sequence, self._xoffset))
         for kind, data, old in changes:
             self._note(relation, kind, data, len(message))
             yield from self._hold(relation, kind, data, old)
@@ -189,7 +212,7 @@ class Decoder:
         number = self._xoffset
         self._xoffset = number + 1
         where = (relation.schema, relation.table, kind, self._ts, self._gtid, self._sequence, number, False)
-        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.kinds))
+        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.kinds, relation.sorts))
         if not self._lacking or len(self._held) >= AT_ONCE:
             yield from self._let_go(1)
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from waterclock.cdc import typed
 from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
 from waterclock.changes.written import Form, Written
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
 _JSON, _BOOLEAN = {114, 3802}, 16
 _KINDS = {**dict.fromkeys(_JSON, JSON), **dict.fromkeys((700, 701, 1700), NUMBER)}  # whose values do not say it all
+_SORTS = {
+    700: typed.FLOAT, 701: typed.FLOAT, 1700: typed.DECIMAL, 1082: typed.DATE, 1083: typed.TIME, 1114: typed.TIMESTAMP,
+    1184: typed.MOMENT, 17: typed.HEX, 2950: typed.UUID, 114: typed.JSON, 3802: typed.JSON,
+}  # fmt: skip
 UNTOUCHED = ""  # no JSON text is empty
 
 Row = Mapping[str, str]
@@ -45,6 +51,7 @@ class Relation(NamedTuple):
     full: bool
     kinds: Mapping[str, str]
     unsure: str = ""
+    sorts: Mapping[str, str] = MappingProxyType({})
     plan: TuplePlan | None = None  # compiled, where there is such
 
     def planned(self) -> Relation:
@@ -66,7 +73,7 @@ class Relation(NamedTuple):
 
     def as_json(self, name: str, printed: str | None) -> str:
         """The JSON text of a column's value that PostgreSQL printed."""
-        return "null" if printed is None else _json(self.types[self.names.index(name)], printed)
+        return "null" if printed is None else json_text(self.types[self.names.index(name)], printed)
 
 
 def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
@@ -85,8 +92,17 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
         types.append(struct.unpack_from(">I", message, at)[0])
         key += [name] if is_key else []
         at += 8
-    kinds = {name: _KINDS[kind] for name, kind in zip(names, types, strict=True) if kind in _KINDS}
-    return Relation(number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds), tuple(key)
+    of = dict(zip(names, types, strict=True))
+    sorts = {name: _SORTS[kind] for name, kind in of.items() if kind in _SORTS}
+    relation = Relation(
+        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts
+    )
+    return relation, tuple(key)
+
+
+def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
+    """The columns whose values do not say it all: of JSON, and of numbers that may be none."""
+    return {name: _KINDS[kind] for name, kind in types.items() if kind in _KINDS}
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
@@ -102,7 +118,7 @@ def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
         if how == ord("t"):
             (length,) = struct.unpack_from(">I", message, at)
             at += 4 + length
-            row[name] = _json(kind, message[at - length : at].decode())
+            row[name] = json_text(kind, message[at - length : at].decode())
     return row, at
 
 
@@ -123,7 +139,8 @@ def _text(message: bytes, at: int) -> tuple[str, int]:
     return message[at:end].decode(), end + 1
 
 
-def _json(kind: int, text: str) -> str:
+def json_text(kind: int, text: str) -> str:
+    """The JSON text of what PostgreSQL prints of a value of this type."""
     if kind in _NUMBERS:
         return text if text[-1].isdigit() else quoted(text)  # NaN, Infinity
     if kind == _BOOLEAN:

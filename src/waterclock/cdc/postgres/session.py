@@ -37,12 +37,14 @@ def connected(slot: ReplicationSlot) -> psycopg.Connection[Any]:
 
 
 def walsender(slot: ReplicationSlot) -> psycopg.Connection[Any]:
-    """A connection that takes the commands of replication; by a client cursor, for it knows the simple protocol only."""
+    """A connection that takes the commands of replication; by a client cursor, for it knows the simple protocol only. The
+    server's pg_stat_replication shows it by the slot's name, which has the capture's in it."""
     return psycopg.connect(
         slot.conninfo,
         autocommit=True,
-        options="-c client_encoding=UTF8",
+        options=_OPTIONS,
         connect_timeout=10,
+        application_name=slot.name,
         replication="database",
         cursor_factory=psycopg.ClientCursor,
     )

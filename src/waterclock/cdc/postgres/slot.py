@@ -1,22 +1,23 @@
-"""PostgreSQL as a source of changes: a replication slot read by plain SQL. Peek, produce, advance.
+"""PostgreSQL as a source of changes: a replication slot, read as a stream. Read, produce, confirm.
 
-    1. peek: read the changes after the slot's place, which leaves the slot where it is
-    2. produce them to Kafka, with the place they lead to            (capture.py)
-    3. advance the slot to that place: PostgreSQL may throw away its WAL before it
+    1. read what the slot has after its place (stream.py), large transactions once they are committed (streamed.py)
+    2. produce it, with the place it leads to                                        (capture.py, door/)
+    3. confirm that place: PostgreSQL may throw away its WAL before it
 
-A crash between 2 and 3 leaves Kafka ahead of the slot: what Kafka holds is passed over, and 3 is done at the next start.
+A crash between 2 and 3 leaves the stored position ahead of the slot: the server is asked to begin there, and 3 is done.
 
-Rule 1: the slot is never ahead of Kafka. If it is, somebody else reads from it, or it was made anew: what lies
-        between is lost, and that is said.
+Rule 1: the slot is never ahead of the stored position. If it is, somebody else reads from it, or it was made anew: what
+        lies between is lost, and that is said. While a stream reads it nobody else can.
 Rule 2: what PostgreSQL cannot decode, because its publication was not there when it was written, is left where it is: what
-        was committed before it is read transaction by transaction, and the way past it is told (--skip-to).
+        was committed before it has come by then, and the way past it is told (--skip-to).
+Rule 3: where nothing wanted is written the place moves on with the server's word, so that its WAL does not pile up.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
@@ -30,18 +31,16 @@ from waterclock.cdc.postgres.history import history
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
 from waterclock.cdc.postgres.publication import looked_at
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
+from waterclock.cdc.postgres.stream import ReplicationStream
+from waterclock.cdc.postgres.streamed import StreamedTransactions
 from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFilter, stop
-from waterclock.clock import Clock
+from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
-from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
 OWN = frozenset({"pg_catalog", "information_schema"})
-_AT_ONCE = 20_000  # messages of a peek; PostgreSQL ends it after the transaction in which they become so many
-_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
-_PEEK = (
-    "select data from pg_logical_slot_peek_binary_changes(%s, null, %s, 'proto_version', '1', 'publication_names', %s)"
-)
+_QUIET_S, _SILENT_S = 0.02, 1.0  # so long nothing came: what was gathered is committed; and from then on
+_SHORT_HEADER, _LONG_HEADER = 24, 40  # of a page of the log, and of a segment's first one
 _NAMES = (
     "select nspname::text, '' from pg_catalog.pg_namespace union all "
     "select schemaname::text, tablename::text from pg_catalog.pg_tables"
@@ -57,116 +56,89 @@ class SlotReader:
         slot: ReplicationSlot,
         position: Position,
         wanted: TableFilter,
-        clock: Clock,
+        clock: WallClock,
         *,
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
         terms: Terms | None = None,
     ) -> None:
-        self._slot, self._clock, self._terms = slot, clock, terms or Terms()
+        self._slot, self._terms = slot, terms or Terms()
         with ExitStack() as opened, errors_of_postgres(slot):
-            self._reading = opened.enter_context(connected(slot))
             self._asking = opened.enter_context(connected(slot))
-            if self._reading.info.parameter_status("server_encoding") == "SQL_ASCII":
-                self._reading.execute(
-                    "set client_encoding to 'SQL_ASCII'"
-                )  # PostgreSQL would refuse all that is no UTF-8
             self._check(position)
             self._before = position.held
             begun = self._skipped(position._replace(held=self._agreed(position, wanted)))
             self._decoding = Decoder(
                 begun, wanted, TableCatalog(self._asking), skip=skip, refusal=refusal, unknown=self._unknown
             )
+            self._streamed = opened.enter_context(closing(StreamedTransactions()))
+            self._stream = opened.enter_context(closing(ReplicationStream(slot, begun.place, clock)))
+            self._check_slot(position.place)  # nobody else can move it from here on
             self.stored(position)  # 3 of the last time, which a crash may have left undone
             self._opened = opened.pop_all()
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
-        backoff, most = Backoff(_PAUSES_S, self._clock), _AT_ONCE
+        wait_s = _QUIET_S
         while True:
-            count, before, refused = 0, self._decoding.lsn, ""
             with errors_of_postgres(self._slot):
-                written = self._written()
                 try:
-                    for message in self._peeked(most):
-                        count += 1
-                        if count == 1:
-                            self._check_slot(self._stored)
-                        yield from self._decoding.take(message)
+                    came = self._stream.next(wait_s)
                 except psycopg.errors.UndefinedObject as error:
-                    if count:  # else it is the peek that found no publication, before its first message
-                        raise
-                    refused = unstopped(error)
-                if not count:
-                    self._check_slot(self._stored)
-            if refused:
-                self._refuse(refused, most)
-                most = 1
-            elif self._decoding.lsn != before:
-                backoff.succeeded()
-                most = _AT_ONCE
-                continue
-            elif count >= most:  # all of it was read before, and the slot is not there yet: what is new lies behind it
-                most *= 2
-                continue
-            elif written > before:
-                self._decoding.lsn = written  # nothing that the capture wants lies before it
-                yield SourceMark.COMMITTED
-            yield SourceMark.QUIET
-            backoff.sleep()
+                    raise self._undecoded(unstopped(error)) from None
+                if came is None:
+                    yield SourceMark.QUIET
+                elif isinstance(came, int):
+                    yield from self._decoding.moved(came)
+                else:
+                    for message in self._streamed.take(came):
+                        yield from self._decoding.take(message)
+            wait_s = _SILENT_S if came is None else _QUIET_S
 
-    def _refuse(self, why: str, most: int) -> None:
-        """Rule 2: Unreadable if it is the next transaction that cannot be decoded, and all before it is stored."""
-        if most > 1 or lsn_number(self._stored) < self._decoding.lsn:
-            return
+    def _undecoded(self, why: str) -> Unreadable:
+        """Rule 2."""
         (now,) = self._one("select pg_current_wal_insert_lsn()::text")
-        raise Unreadable(
-            f"What was committed after {self._stored} cannot be decoded: {why}. Something was written while there was none "
-            "(it was dropped, and made anew). To leave out all that was committed until now, and bring the "
+        return Unreadable(
+            f"What was committed after {self.position().place} cannot be decoded: {why}. Something was written while there "
+            "was none (it was dropped, and made anew). To leave out all that was committed until now, and bring the "
             f"target up to date by hand: --skip-to {now} --as-published"
         )
 
     def position(self) -> Position:
         return self._decoding.position()
 
+    def is_between(self) -> bool:
+        """Whether it stands between two transactions."""
+        return self._decoding.is_between()
+
+    def numbered(self) -> int:
+        """Between two transactions: a sequence of its own, from which the next one counts on."""
+        return self._decoding.numbered()
+
+    def lsn(self) -> int:
+        """All that was committed before it was given out."""
+        return self._decoding.lsn
+
+    def xid(self) -> int:
+        """The number, in 32 bits, of the transaction that is given out."""
+        return self._decoding.xid
+
     def reached(self, end: str) -> bool:
-        return self._decoding.lsn >= lsn_number(end)
+        return not end or self._decoding.lsn >= lsn_number(end)
 
     def stored(self, position: Position) -> None:
         """Step 3."""
-        self._stored = position.place
         with errors_of_postgres(self._slot):
-            self._asking.execute(
-                "select pg_replication_slot_advance(slot_name, %s::pg_lsn) from pg_replication_slots "
-                "where slot_name = %s and confirmed_flush_lsn < %s::pg_lsn",
-                (position.place, self._slot.name, position.place),
-            )
+            self._stream.confirm(lsn_number(position.place))
 
     def close(self) -> None:
         self._opened.close()
-
-    def _written(self) -> int:
-        """A place before which every record is whole and on disk, so that the next peek sees each commit before it.
-
-        A flush alone may end in the middle of a record: a commit that begins before such a place and ends behind it
-        would be taken for one that was read. So the end of the last record is taken, and only once it was flushed.
-        """
-        inserted, flushed = self._one("select pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text")
-        return lsn_number(inserted) if lsn_number(flushed) >= lsn_number(inserted) else 0
-
-    def _peeked(self, most: int) -> Iterator[bytes]:
-        """Step 1, in pieces: a transaction of a million rows is not held here as a whole."""
-        with self._reading.transaction(), self._reading.cursor(name="peeked", binary=True) as cursor:
-            cursor.itersize = 2000
-            cursor.execute(_PEEK, (self._slot.name, most, self._slot.publication))
-            for (message,) in cursor:
-                yield bytes(message)
 
     def _one(self, query: str, *arguments: Any) -> Any:
         return self._asking.execute(query, arguments).fetchone()
 
     def _check_slot(self, place: str) -> None:
-        """Rule 1; also after a peek has begun, for somebody else may read from the slot at any time."""
+        """Rule 1."""
         found = self._one(
             "select confirmed_flush_lsn::text, plugin from pg_replication_slots where slot_name = %s", self._slot.name
         )
@@ -200,7 +172,9 @@ class SlotReader:
             return older_rows(self._asking, self._slot, lambda schema, table: f"{schema}.{table}" in names)
 
         there = [table.name for table in publication.there if table.schema not in OWN]
-        return agreed(position, publication.asked(wanted, server), there, older, self._terms)
+        asked = publication.asked(wanted, server)
+        first = [name for name in publication.tables if wanted(*name.split(".", 1))]
+        return agreed(position, asked, there, older, self._terms, lambda: first)
 
     def _unknown(self, schema: str, name: str) -> str:
         """Why the rows of a table that the log brings must not be passed on: nobody has said that it begins here."""
@@ -245,7 +219,13 @@ def tables(slot: ReplicationSlot) -> list[tuple[str, str]]:
 
 
 def current(slot: ReplicationSlot) -> str:
-    """The place up to which everything that is committed now has been written."""
+    """The place up to which everything that is committed now has been written: where a record ends. The server names where
+    the next one begins, which is behind a page's header if the last one filled its page."""
+    asked = "select pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::bigint, setting::bigint from "
     with errors_of_postgres(slot), connected(slot) as connection:
-        found = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
-    return str(found[0]) if found else lsn_text(0)
+        found = connection.execute(asked + "pg_settings where name = 'wal_segment_size'").fetchone()
+    if found is None:
+        return lsn_text(0)
+    lsn, page, segment = lsn_number(found[0]), int(found[1]), int(found[2])
+    header = _LONG_HEADER if lsn % segment < page else _SHORT_HEADER
+    return lsn_text(lsn - header if lsn % page == header else lsn)

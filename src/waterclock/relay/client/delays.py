@@ -10,6 +10,7 @@ Rule 4: the client's threads do not outlast a fork: who was forked makes one of 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -17,6 +18,7 @@ from waterclock.clock import SystemClock, WallClock
 from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.errors import words_of
+from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, SENDING, base_settings
 from waterclock.outside import os, threading
 from waterclock.relay.client.sending import (
@@ -35,8 +37,10 @@ from waterclock.relay.handlers.handlers import Function, Handlers
 from waterclock.relay.handlers.retries import WAITS
 from waterclock.relay.wire.request import Header
 
+log = logging.getLogger("waterclock.relay")
 _SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
 _ANSWER_S: Final = 5.0
+_STARTING_S: Final = 5.0  # a relay that has just been started makes its topics before that
 
 
 class Delays:
@@ -65,12 +69,17 @@ class Delays:
         self._topic = topic
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
-        topics = Admin(self._settings, patience_s, starts=STARTS).topics()
-        if topic not in topics:
-            raise EnvironmentMissing(
-                f"There is no topic {topic} at {bootstrap}. A relay makes it: "
-                f"waterclock relay --bootstrap {bootstrap} --topic {topic}"
-            )
+        admin = Admin(self._settings, patience_s, starts=STARTS)
+        waiting = Backoff((0.2,), self._clock, min(patience_s, _STARTING_S))
+        while topic not in (topics := admin.topics()):
+            if waiting.is_over:
+                raise EnvironmentMissing(
+                    f"There is no topic {topic} at {bootstrap}. A relay makes it: "
+                    f"waterclock relay --bootstrap {bootstrap} --topic {topic}"
+                )
+            if not waiting.attempts:
+                log.warning("there is no topic %s yet: waiting for its relay", topic)
+            waiting.sleep()
         self._partitions = topics[topic]
         patience = {"message.timeout.ms": int(patience_s * 1000)}
         self._producer = library.Producer({**self._settings, **patience, **_SENDING})

@@ -68,12 +68,14 @@ class PendingTakeOver:
 
     def __init__(self, clock: WallClock, last: Owner | None = None) -> None:
         self.backoff = Backoff(RECONNECTING_S, clock)
-        self._last = None if last is None else (dict(last.refused), dict(last.refused_letters), last.pace)
+        self._last = None
+        if last is not None:
+            self._last = dict(last.refused), dict(last.refused_letters), last.pace, last.reports_each
 
     def hand_over(self, owner: Owner) -> None:
         """`owner` takes it over."""
         if self._last is not None:
-            refused, letters, owner.pace = self._last
+            refused, letters, owner.pace, owner.reports_each = self._last
             owner.refused.update(refused)
             owner.refused_letters.update(letters)
 

@@ -37,6 +37,9 @@ Rule 6: turns know nothing of each other: a partition has its own producer and i
 Rule 7: at most `AT_ONCE` are on their way. Each has up to `owner.TURN_BYTES` with the client.
 Rule 8: if the relay itself ends meanwhile (Ctrl-C, an error that no other attempt mends), what is on its way is given
         up: nobody waits for Kafka's answer, and the next owner reads in the logs what became of it.
+Rule 9: librdkafka cannot abort a transaction of which Kafka has nothing, since each partition of it was refused: that is an
+        error for good. Where a refusal is at hand, the position goes first. Where none was, such a turn is a take-over,
+        and what was refused is learned of before: the next owner does not meet it again.
 """
 
 from __future__ import annotations
@@ -118,7 +121,8 @@ class Turn:
         since_ns = clock.monotonic_ns()
         with self._smaller_if_it_fails():
             if not self.is_thrown_away:
-                self.send_position()
+                if not self._has_reports:
+                    self.send_position()
                 self.commit()
         if self.is_thrown_away:
             self.abort()
@@ -197,6 +201,8 @@ class Turn:
         """Step 4."""
         owner, producer = self.owner, self.owner.producer
         producer.begin()
+        if self._has_reports:  # rule 9
+            self.send_position()
         topics = map(owner.store.targets.__getitem__, self._rows["target"].tolist())
         messages = handed_on(self._blobs, self._headers_of_delivery())
         if self._has_reports:
@@ -290,20 +296,21 @@ class Turn:
 
     def undo(self) -> None:
         """Step 10."""
-        owner, refusal = self.owner, self._refusal or self._reports.refusal()
-        if refusal is None:
+        owner = self.owner
+        if not self.learn():
             owner.doubts.probe(int(self._rows["target"][0]), False)
-        else:
-            letters, carried = len(self._letters), self.carried
-            learn(
-                owner,
-                AbortedTurn(self._rows, letters, carried, self._has_reports, self._is_alone, refusal),
-                self._reports,
-            )
         rows = self._taken[np.lexsort((self._taken["origin"], self._taken["due"]))]
         are_refused = np.isin(rows["origin"], list(owner.refused))
         owner.doubts.refused(rows[are_refused])
         put_back(owner, rows[~are_refused], self._is_alone)
+
+    def learn(self) -> bool:
+        """Of a refusal, if there was one."""
+        refusal = self._refusal or self._reports.refusal()
+        if refusal is not None:
+            parts = len(self._letters), self.carried, self._has_reports, self._is_alone
+            learn(self.owner, AbortedTurn(self._rows, *parts, refusal), self._reports)
+        return refusal is not None
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -372,7 +379,11 @@ class OwnerTurns:
         self._under_way.popleft()
 
         def apply(owner: Owner) -> int:
-            ended.result()
+            try:
+                ended.result()
+            except ConnectionLost:
+                turn.learn()  # rule 9
+                raise
             turn.undo() if turn.is_thrown_away else turn.apply()
             return max(1, turn.carried)  # or at least the position of the commands
 

@@ -5,6 +5,10 @@ url      postgresql://user@host:5432/database, with libpq's parameters behind `?
 schema   where the tables stand; it is made if it is missing. Letters, digits and _, up to 50 bytes
 table    the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _, up to
          50 bytes
+schemas  for changes of tables: the capture's topic of schemas, kafka://host:9092/NAME.schema. Tables that are made get the
+         types of the source, and follow its ALTER TABLE (sinks/following.py). Without it their columns are what their
+         values need
+on_drop  what becomes of a column that the source dropped: "keep" (the default) or "follow", which drops it
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ class PostgresDatabase(Destination):
     """A database of a PostgreSQL server."""
 
     kind = "a database of PostgreSQL"
-    keys = ("url", "schema", "table")
+    keys = ("url", "schema", "table", "schemas", "on_drop")
     takes_changes = True
 
     url: str
@@ -38,7 +42,7 @@ class PostgresDatabase(Destination):
         """See `Destination`."""
         table = given.text("table", "changes" if given.changes else "results")
         url, schema = given.text("url"), given.text("schema", "public")
-        mirror = Replica() if given.changes else None
+        mirror = Replica.from_table(given) if given.changes else None
         return cls(postgres_url(url), postgres_name("schema", schema), postgres_name("table", table), mirror)
 
     @property

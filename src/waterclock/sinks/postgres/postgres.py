@@ -25,6 +25,7 @@ from waterclock.errors import UsageError
 from waterclock.postgres.session import PostgresSession
 from waterclock.sinks.base import Batch
 from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica, literal, shown
+from waterclock.sinks.postgres.declared import declared_type
 from waterclock.sinks.postgres.destination import fitting_postgres, postgres_name
 from waterclock.sinks.sql.dialect import Columns, ServerDialect
 from waterclock.sinks.sql.sql_sink import SqlSink
@@ -200,12 +201,26 @@ class PostgresTables:
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
         """See `MirroringDatabase`."""
+        self.create(table, {name: _type_of_kind(kind, name in key) for name, kind in columns.items()}, key)
+        self._mark(table, columns)
+
+    def create(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
+        """See `FollowingDatabase`."""
         schema = table.partition(".")[0]
         if not self.run(f"SELECT 1 FROM pg_namespace WHERE nspname = {literal(schema)}"):
             self.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-        typed = tuple((_fitting("column", name), _type_of_kind(kind, name in key)) for name, kind in columns.items())
+        typed = tuple((_fitting("column", name), word) for name, word in columns.items())
         self.run(f"CREATE TABLE {self.name(table)} ({Table('', typed, tuple(key)).definition()})")
-        self._mark(table, columns)
+
+    def type_of(self, source: str, declared: str) -> str:
+        """See `FollowingDatabase`."""
+        return declared_type(source, declared)
+
+    def retype(self, table: str, column: str, word: str) -> None:
+        """See `FollowingDatabase`."""
+        self.run(
+            f"ALTER TABLE {self.name(table)} ALTER COLUMN {quoted(column)} TYPE {word} USING {quoted(column)}::{word}"
+        )
 
     def add(self, table: str, column: str, kind: str) -> None:
         """See `MirroringDatabase`."""

@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.following import SchemaFollower
 from waterclock.sinks.ledger import OWNER, OWNER_NAMES, Epoch, judge, store_in, stored_in
 from waterclock.sinks.mirrors import Replica, apply, empty_all, positions_table
 from waterclock.sinks.sql.dialect import SqlDialect
@@ -78,13 +79,16 @@ class KeptChanges:
 
     needed = OF_CHANGES
 
+    def __init__(self, mirror: Replica) -> None:
+        self._follower = SchemaFollower.of(mirror)
+
     def table(self, db: SqlDialect, results: pa.Schema) -> Table:
         """See `Kept`."""
         return positions_table(db.positions)
 
     def write(self, sink: SqlSink, batch: Batch) -> Batch:
         """See `Kept`."""
-        apply(sink.db.mirrored(), sink.name(POSITIONS), batch.results)
+        apply(sink.db.mirrored(), sink.name(POSITIONS), batch.results, self._follower)
         return batch
 
     def empty(self, sink: SqlSink) -> None:
@@ -100,7 +104,7 @@ class SqlSink:
         self.db = db
         self.mirror = mirror
         self._table = table
-        self._kept: Kept = KeptResults() if mirror is None else KeptChanges()
+        self._kept: Kept = KeptResults() if mirror is None else KeptChanges(mirror)
         self._epoch: Epoch | None = None
 
     def open(self, results: pa.Schema) -> None:

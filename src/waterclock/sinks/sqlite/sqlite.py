@@ -1,8 +1,10 @@
 """format = "sqlite": a file of SQLite, the default sink, nothing to install. The reference is made of this.
 
-path    the file; it and its folder are made
-table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _;
-        not sqlite_...
+path     the file; it and its folder are made
+table    the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _;
+         not sqlite_...
+schemas  for changes of tables: see format = "postgres". A column gets no type here
+on_drop  as format = "postgres" has it
 
 Times are UTC texts. What the sink does stands in sql_sink.py.
 
@@ -45,7 +47,7 @@ class SQLiteFile(Destination):
     """A file of SQLite."""
 
     kind = "a file of SQLite"
-    keys = ("path", "table")
+    keys = ("path", "table", "schemas", "on_drop")
     takes_changes = True
 
     path: Path
@@ -57,7 +59,7 @@ class SQLiteFile(Destination):
         """See `Destination`."""
         table = given.text("table", "changes" if given.changes else "results")
         path = given.place("path", given.text("path"))
-        return cls(path, table, Replica() if given.changes else None)
+        return cls(path, table, Replica.from_table(given) if given.changes else None)
 
     @property
     def place(self) -> str:
@@ -253,12 +255,22 @@ class SQLiteTables:
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
         """See `MirroringDatabase`."""
+        self.create(table, dict.fromkeys(columns, ""), key)
+
+    def create(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
+        """See `FollowingDatabase`."""
         seen: dict[str, str] = {}
         for name in columns:
             if (other := seen.setdefault(_folded(name), name)) != name:
                 raise _alike(f"the columns {other} and {name} of {table}")
-        untyped = tuple((name, "") for name in columns)
-        self.run(f"CREATE TABLE {self.name(table)} ({Table('', untyped, tuple(key)).definition()})")
+        self.run(f"CREATE TABLE {self.name(table)} ({Table('', tuple(columns.items()), tuple(key)).definition()})")
+
+    def type_of(self, source: str, declared: str) -> str:
+        """See `FollowingDatabase`, and rule 4: a column that is widened later could not lose an affinity to numbers."""
+        return ""
+
+    def retype(self, table: str, column: str, word: str) -> None:
+        """See `FollowingDatabase`: a column takes every value."""
 
     def add(self, table: str, column: str, kind: str) -> None:
         """See `MirroringDatabase`."""

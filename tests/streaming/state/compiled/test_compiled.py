@@ -125,6 +125,14 @@ STORIES: dict[str, tuple[Rules, list[tuple[list[Row], int]], list[str]]] = {
         [([Row("a", 1, "e1", 1, "ask"), Row("a", 2, "e3", 3, "pay")], 0), ([], 5), ([Row("a", 6, "e2", 2, "pay")], 5)],
         ["e2", "e3", "e1"],
     ),
+    "what waited behind a gap goes out behind what its end made due earlier, and before what is due with it": (
+        TYPED.order(wait=60).delay(after="ask", by=40, emit="waited").delay(after="pay", by=38, emit="made"),
+        [
+            ([Row("a", 1, "e1", 1, "ask"), Row("a", 0, "e4", 4, "pay"), Row("a", 3, "e2", 2, "pay")], 0),
+            ([], 70),
+        ],
+        ["3", "e4", "e4", "e1", "e2"],
+    ),
     "a delivery that was made before a deadline of its moment goes out before it, from a store too": (
         Rules(key="key", time="time", id="id", type="type")
         .deliver_at("deliver")

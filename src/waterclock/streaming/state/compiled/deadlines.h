@@ -46,6 +46,8 @@ class Deadlines {
         else
             overdue.push(Overdue{made.due, ++count, made});
     }
+    /* One that fired and had to wait is due still: it fires before all of its time that are here now. */
+    void give_back(const Deadline &waited) { overdue.push(Overdue{waited.due, ++given_back, waited}); }
     /* One that rested: it is due, or goes down. */
     void pass(const Deadline &rested) {
         if (rested.due <= watermark)
@@ -69,7 +71,7 @@ class Deadlines {
     }
     template <class Fire> void fire_all(Fire fire) {
         for (size_t i = 0; i < due.size(); i++) {
-            while (!overdue.empty() && overdue.top().due < due[i].due)
+            while (!overdue.empty() && overdue.top().is_before(due[i]))
                 pop(fire);
             fire(Deadline(due[i]));
         }
@@ -83,9 +85,10 @@ class Deadlines {
         int64_t due, made;
         Deadline deadline;
         bool operator<(const Overdue &other) const { return due != other.due ? due > other.due : made > other.made; }
+        bool is_before(const Deadline &rested) const { return due != rested.due ? due < rested.due : made < 0; }
     };
     std::priority_queue<Overdue> overdue; /* what was due when it was made, the first on top */
-    int64_t opened[LEVELS - 1], count = 0; /* the end of the open slot of each level but the lowest */
+    int64_t opened[LEVELS - 1], count = 0, given_back = INT64_MIN; /* the end of the open slot of each level but the lowest */
 
     void rest(const Deadline &made) {
         int level = LEVELS - 1;

@@ -161,18 +161,21 @@ class Engine {
         else if (of.kind == OVERDUE)
             sequence.overdue(key, of.due);
         else if (holds_before(key, of.due))
-            core.more(key).parked.push_back(of);
+            park(core.more(key).parked, of);
         else
             watch.fire(key, of);
         unpark(key);
     }
-    /* Deadlines that waited for events held behind a gap, and need wait no longer. */
+    static void park(std::vector<Deadline> &parked, const Deadline &of) {
+        auto is_before = [](const Deadline &a, const Deadline &b) { return a.due < b.due; };
+        parked.insert(std::upper_bound(parked.begin(), parked.end(), of, is_before), of);
+    }
+    /* Deadlines that waited for events held behind a gap, and need wait no longer, fire by due time with what these made. */
     void unpark(uint32_t key) {
         More *more = core.has_more(key);
         while (more != nullptr && !more->parked.empty() && !holds_before(key, more->parked.front().due)) {
-            Deadline first = more->parked.front();
+            core.deadlines.give_back(more->parked.front());
             more->parked.erase(more->parked.begin());
-            watch.fire(key, first);
         }
     }
 };

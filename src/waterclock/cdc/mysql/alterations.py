@@ -1,0 +1,137 @@
+"""What an ALTER TABLE says of columns that no table map says: which one was renamed, and what a new one has in older rows.
+
+Rule 1: the statement is read clause by clause, with its quotes and brackets; a clause that is none of these is passed over:
+        what it made of the table stands in the next table map.
+Rule 2: a new column's value in older rows is its DEFAULT if that is a literal; null if it may be null and has none.
+        MariaDB and MySQL give 0 and '' to a NOT NULL of numbers and of texts. All else (now(), a sequence) is not known.
+Rule 3: it is written as the server shows it, 7 of a decimal(9,2) as 7.00. Where the type may show it otherwise than the
+        statement has it (a moment, a float, bytes), it is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import NamedTuple
+
+from waterclock.changes.table_schema import ColumnSchema
+
+_PART = r"(`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
+_TOKEN = re.compile(r"`(?:[^`]|``)*`|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'|[(),]|[^`\"'(),]+", re.DOTALL)
+_CHANGE = re.compile(rf"CHANGE\s+(?:COLUMN\s+)?(?:IF\s+EXISTS\s+)?{_PART}\s+{_PART}\s", re.IGNORECASE)
+_RENAME = re.compile(rf"RENAME\s+COLUMN\s+(?:IF\s+EXISTS\s+)?{_PART}\s+TO\s+{_PART}\s*\Z", re.IGNORECASE)
+_ADD = re.compile(r"ADD\s+(?:COLUMN\b\s*)?(?:IF\s+NOT\s+EXISTS\s+)?", re.IGNORECASE)
+_NO_COLUMN = re.compile(
+    r"(?:CONSTRAINT|INDEX|KEY|PRIMARY|UNIQUE|FULLTEXT|SPATIAL|FOREIGN|CHECK|PARTITION|PERIOD|SYSTEM)\b", re.IGNORECASE
+)
+_COLUMN = re.compile(rf"{_PART}\s+(\w+(?:\s*\([^()]*\))?(?:\s+unsigned)?)", re.IGNORECASE)
+_LITERAL = r"(?:'((?:[^'\\]|\\.|'')*)'|([+-]?[\d.]+(?:e[+-]?\d+)?)\b|(NULL|TRUE|FALSE)\b)"
+_DEFAULT = re.compile(rf"\bDEFAULT\s+\(?\s*{_LITERAL}(?!\s*\()", re.IGNORECASE)
+_COMPUTED = re.compile(r"\bDEFAULT\b|\bAS\s*\(|\bAUTO_INCREMENT\b|\bSERIAL\b", re.IGNORECASE)
+_NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
+_ZERO = re.compile(r"(?:tiny|small|medium|big)?int|integer|decimal|numeric|float|double|real|bool", re.IGNORECASE)
+_INTEGER = re.compile(r"(?:tiny|small|medium|big)?int|integer|bool")
+_DECIMAL = re.compile(r"(?:decimal|numeric)(?:\s*\(\s*\d+\s*(?:,\s*(\d+)\s*)?\))?")
+_EMPTY = re.compile(r"(?:var)?char|(?:tiny|medium|long)?text", re.IGNORECASE)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+
+
+class ColumnAlteration(NamedTuple):
+    """Of one statement: former names -> new ones, and the columns that came."""
+
+    renamed: Mapping[str, str]
+    added: tuple[ColumnSchema, ...]
+
+
+def altered_columns(text: str) -> ColumnAlteration:
+    """
+    >>> altered_columns("alter table t rename column a to `b`, add c int not null, drop d")[0]
+    {'a': 'b'}
+    >>> altered_columns("alter table t add c varchar(9) default 'it''s', change x y int")[1][0].older
+    "it's"
+    """
+    renamed: dict[str, str] = {}
+    added: list[ColumnSchema] = []
+    for clause in _clauses(text):
+        if found := _CHANGE.match(clause) or _RENAME.match(clause):
+            former, new = _plain(found[1]), _plain(found[2])
+            if former != new:
+                renamed[former] = new
+        elif found := _ADD.match(clause):
+            definition = clause[found.end() :].strip()
+            inside = definition.startswith("(")
+            for each in _split(definition[1:-1] if inside else definition):
+                column = _COLUMN.match(each.strip())
+                if column and not _NO_COLUMN.match(each.strip()):
+                    added.append(_added(_plain(column[1]), column[2], each.strip()[column.end() :]))
+    return ColumnAlteration(renamed, tuple(added))
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """The first one begins with ALTER TABLE and the table's name, which go."""
+    name = rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s*(?:IF\s+EXISTS\s*)?{_PART}(?:\s*\.\s*{_PART})?\s*"
+    head = re.match(name + r"(?:(?:NO)?WAIT\b\s*\d*\s*)?", text, re.IGNORECASE)
+    return (clause.strip() for clause in _split(text[head.end() if head else 0 :].rstrip("; \n")))
+
+
+def _split(text: str) -> Iterator[str]:
+    """At the commas that stand in no brackets and no quotes."""
+    depth, clause = 0, ""
+    for token in _TOKEN.findall(text):
+        depth += (token == "(") - (token == ")")
+        if token == "," and not depth:
+            yield clause
+            clause = ""
+        else:
+            clause += token
+    yield clause
+
+
+def _added(name: str, kind: str, rest: str) -> ColumnSchema:
+    """Rule 2."""
+    nullable, older, known = _NOT_NULL.search(rest) is None, None, True
+    if found := _DEFAULT.search(rest):
+        text, number, word = found.groups()
+        older = number if text is None else _unescaped(text)
+        if word and word.upper() != "NULL":
+            older = str(int(word.upper() == "TRUE"))
+        if older is not None:
+            older = _shown(kind.lower(), older)
+            known = older is not None
+    elif _COMPUTED.search(rest):
+        known = False
+    elif not nullable:
+        older = _shown(kind.lower(), "0") if _ZERO.match(kind) else ""
+        known = older is not None and bool(_ZERO.match(kind) or _EMPTY.match(kind))
+    return ColumnSchema(name, kind.lower(), nullable, older=older if known else None, older_known=known)
+
+
+def _shown(kind: str, literal: str) -> str | None:
+    """Rule 3.
+
+    >>> _shown("decimal(9,2)", "7"), _shown("int unsigned", "+7"), _shown("datetime", "2024-01-02")
+    ('7.00', '7', None)
+    """
+    try:
+        if _INTEGER.match(kind):
+            return str(int(literal))
+        if found := _DECIMAL.match(kind):
+            return f"{Decimal(literal):.{found[1] or 0}f}"
+        if kind.startswith(("double", "real")):
+            return repr(float(literal))
+    except (ValueError, ArithmeticError):
+        return None
+    if kind.startswith("date") and not kind.startswith("datetime"):
+        return literal if re.fullmatch(r"\d{4}-\d\d-\d\d", literal) else None
+    return literal if _EMPTY.match(kind) or kind.startswith("enum") else None
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(
+        r"''|\\(.)", lambda found: _ESCAPED.get(found[1], found[1]) if found[1] else "'", text, flags=re.DOTALL
+    )
+
+
+def _plain(name: str) -> str:
+    return name[1:-1].replace(name[0] * 2, name[0]) if name[:1] in ("`", '"') else name

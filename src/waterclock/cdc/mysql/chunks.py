@@ -1,0 +1,231 @@
+"""Chunks of MariaDB's tables: the view of a transaction IS a place in the binlog.
+
+START TRANSACTION WITH CONSISTENT SNAPSHOT takes the lock under which commits get their order, while InnoDB opens its view
+and the binlog notes where it is (Binlog_snapshot_file, Binlog_snapshot_position): the view has exactly the transactions
+before that place. So a chunk waits until the log's reader stands exactly there, and nothing is taken out of it (step 4).
+
+Rule 1: the view must not lie before the reader. A commit may be in the log, and given out, before a query sees it: for a
+        moment always, for as long as somebody likes under semi-sync. At the first chunk of a start that is asked by GTID,
+        for which the server reads the file from its beginning; afterwards files and offsets are compared.
+Rule 2: under READ COMMITTED the words open no view, without an error: the session has its own isolation.
+Rule 3: the catalog is asked behind the read, while the read keeps everybody from altering the table. If it is not as the
+        chunk was asked for, the chunk is thrown away. So is one whose table was altered behind the view (error 1412).
+Rule 4: what has no views or no order is refused in a sentence: other engines than InnoDB, tables with system versioning.
+Rule 5: the rest of a chunk that is cut is not waited for: its connection is ended, and another one made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import pymysql
+from pymysql.converters import encoders
+from pymysql.cursors import SSCursor
+
+from waterclock.cdc.chunks import BOOTSTRAP, BYTES, Chunk, Standing
+from waterclock.cdc.held import OlderRest
+from waterclock.cdc.mysql.file_place import file_number
+from waterclock.cdc.mysql.reader import BinlogReader
+from waterclock.cdc.mysql.selected import SelectedTable, beyond, escaped, selected
+from waterclock.cdc.mysql.server import MySqlLogin, refused
+from waterclock.cdc.position import MariaGtidList
+from waterclock.cdc.source import Record
+from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.clock import WallClock
+from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
+
+_ALTERED = 1412  # since the view was opened
+_MAY_NOT = (1142, 1143)
+_SESSION = (
+    "set session transaction isolation level repeatable read",
+    "set time_zone = '+00:00', sql_mode = '', character_set_results = null",
+)
+_REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is older (--snapshot never)."
+
+
+class BinlogChunks:
+    """A `ChunkReader` beside a binlog's reader. `overrides`: what the user says of columns (--type)."""
+
+    def __init__(
+        self, reader: BinlogReader, login: MySqlLogin, clock: WallClock, overrides: dict[str, str] | None = None
+    ) -> None:
+        self._reader, self._login, self._clock, self._overrides = reader, login, clock, overrides or {}
+        self._connection: pymysql.connections.Connection | None = None
+        self._plans: dict[str, SelectedTable] = {}
+        self._is_sure = False  # rule 1: whether files and offsets say enough
+
+    def is_between(self) -> bool:
+        return self._reader.is_between()
+
+    def standing(self) -> Standing:
+        return self._reader.file_place.at
+
+    def numbered(self) -> int:
+        return self._reader.numbered()
+
+    def saw(self, record: Record, chunk: Chunk | None) -> None:
+        """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
+
+    def look(self, tables: Iterable[str]) -> None:
+        for table in tables:
+            self._planned(table)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(pymysql.MySQLError, OSError):
+                connection.close()
+
+    def read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
+        plan = self._plans.get(table)
+        if plan is None:
+            plan = self._plans[table] = self._planned(table)
+        if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
+            return Chunk(table, {}, None, self.standing())
+        try:
+            return self._read(table, plan, rest, rows)
+        except pymysql.MySQLError as error:
+            self.close()
+            code = error.args[0] if error.args else 0
+            if code == _ALTERED or self._planned(table).definition != plan.definition:
+                del self._plans[table]
+                return None
+            if code in _MAY_NOT:
+                raise UsageError(
+                    f"The older rows of {table} may not be read: {unstopped(error)}. GRANT SELECT on it; or begin without "
+                    "what is older (--snapshot never)."
+                ) from None
+            refused(self._login, error)
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"The connection to the database broke: {unstopped(error)}.") from None
+
+    def _read(self, table: str, plan: SelectedTable, rest: OlderRest, rows: int) -> Chunk | None:
+        self._run("start transaction with consistent snapshot, read only")
+        try:
+            high = self._accepted()
+            if high is None:
+                return None
+            upto = self._largest(table, plan) if rest.upto is None else rest.upto
+            found, is_cut = ([], False) if not upto else self._rows(table, plan, rest.after, upto, rows)
+            if self._planned(table).definition != plan.definition:  # rule 3
+                del self._plans[table]
+                return None
+        finally:
+            if self._connection is not None:
+                self._run("rollback")
+        is_through = not is_cut and len(found) < rows
+        messages, count = {}, len(plan.columns)
+        for row in found:
+            message = self._message(table, plan, row[:count])
+            messages[message.as_key()] = message
+        if is_through:
+            return Chunk(table, messages, None, high)
+        last = tuple(column.kept(value) for column, value in zip(plan.key, found[-1][count:], strict=True))
+        return Chunk(table, messages, rest._replace(after=last, upto=upto), high, is_cut)
+
+    def _accepted(self) -> Standing | None:
+        """Rule 1: the view's place; None if the reader has given out what lies behind it."""
+        found = {str(name, "ascii").lower(): value for name, value in self._run("show status like 'binlog_snapshot_%'")}
+        name, offset = str(found["binlog_snapshot_file"], "ascii"), int(found["binlog_snapshot_position"])
+        self._reader.file_place.name_bytes = len(name)
+        high: Standing = (file_number(name), offset)
+        if not self._is_sure:
+            ((gtids,),) = self._run(f"select binlog_gtid_pos('{name}', {offset})")
+            shown, given = MariaGtidList(str(gtids or b"", "ascii")), MariaGtidList(self._reader.position().place)
+            if not shown.covers(given):
+                return None
+            if str(shown) == str(given):  # nothing lies between, so no event will say where the reader stands
+                self._reader.file_place.at = max(self.standing(), high)
+            self._is_sure = True
+        return high if high >= self.standing() else None
+
+    def _largest(self, table: str, plan: SelectedTable) -> tuple[str, ...]:
+        """The key of the last row; () if there is none."""
+        asked, order = (
+            ", ".join(parts)
+            for parts in zip(*[(column.asked, f"{column.order} desc") for column in plan.key], strict=True)
+        )
+        last = self._run(f"select {asked} from {_name(table)} t order by {order} limit 1")
+        return tuple(column.kept(value) for column, value in zip(plan.key, last[0], strict=True)) if last else ()
+
+    def _rows(
+        self, table: str, plan: SelectedTable, after: tuple[str, ...] | None, upto: tuple[str, ...], rows: int
+    ) -> tuple[list[Any], bool]:
+        """Rows with their keys behind them, and whether there are more than BYTES hold."""
+        asked = ", ".join([*(column.asked for column in plan.columns), *(column.asked for column in plan.key)])
+        where = [f"not {beyond(plan.key, upto)}", *([] if after is None else [beyond(plan.key, after)])]
+        order = ", ".join(column.order for column in plan.key)
+        found: list[Any] = []
+        size = 0
+        connection = self._connected()
+        cursor = connection.cursor(SSCursor)
+        cursor.execute(
+            f"select {asked} from {_name(table)} t where {' and '.join(where)} order by {order} limit {rows}"
+        )
+        while row := cursor.fetchone():
+            found.append(row)
+            size += sum(map(len, filter(None, row)))
+            if size > BYTES and len(found) < rows:  # rule 5
+                self._reader.questions.execute(f"kill {connection.thread_id()}")
+                with suppress(pymysql.MySQLError, OSError):
+                    cursor.close()
+                self.close()
+                return found, True
+        cursor.close()
+        return found, False
+
+    def _message(self, table: str, plan: SelectedTable, row: Any) -> MaxwellMessage:
+        try:
+            data = {
+                column.name: "null" if value is None else column.write(value)
+                for column, value in zip(plan.columns, row, strict=True)
+            }
+        except Unreadable as refusal:
+            raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
+        database, _, name = table.partition(".")
+        key = tuple(column.name for column in plan.key)
+        seconds = self._clock.wall_ms() // 1000
+        return MaxwellMessage(database, name, BOOTSTRAP, seconds, "", 0, 0, False, key, data, None, None, plan.kinds)
+
+    def _planned(self, table: str) -> SelectedTable:
+        definition = self._reader.catalog.declared(*table.split(".", 1))
+        why = ""
+        if definition.columns and definition.created == 1 << 62:
+            why = "is not InnoDB's, which alone shows it as it was at a place of the binlog"
+        elif definition.columns and not definition.key:
+            why = "has no primary key, so its older rows have no order to be read in"
+        if why and self._run(f"select 1 from {_name(table)} limit 1"):
+            raise UsageError(f"{table} {why}. {_REMEDY}")
+        if why:  # nothing is older than the log
+            return SelectedTable(definition, (), ())
+        try:
+            return selected(table, definition, self._overrides)
+        except Unreadable as refusal:
+            raise Unreadable(f"{table}: {refusal}") from None
+
+    def _run(self, statement: str) -> list[Any]:
+        with self._connected().cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def _connected(self) -> pymysql.connections.Connection:
+        if self._connection is None:
+            try:
+                self._connection = pymysql.connect(
+                    **self._login.settings(), autocommit=True, conv=dict(encoders), use_unicode=False
+                )
+                for statement in _SESSION:
+                    with self._connection.cursor() as cursor:
+                        cursor.execute(statement)
+            except (pymysql.MySQLError, OSError) as error:
+                with suppress(pymysql.MySQLError, OSError):
+                    self.close()
+                refused(self._login, error)
+        return self._connection
+
+
+def _name(table: str) -> str:
+    return ".".join(map(escaped, table.split(".", 1)))

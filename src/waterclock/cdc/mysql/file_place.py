@@ -1,0 +1,45 @@
+"""Where a stream of events stands in the binlog's files, as a view of MariaDB says its own place: file and offset.
+
+Rule 1: an event says where it ends, and one that the server made up for this connection does not. The file's name comes
+        with ROTATE and with heartbeats, which say a place too while nothing is written.
+Rule 2: the place only rises.
+"""
+
+from __future__ import annotations
+
+from waterclock.cdc.mysql import binlog
+from waterclock.cdc.mysql.binlog import BinlogEvent
+
+_MADE_UP = 0x20  # a flag of an event's header: it stands in no file
+
+
+def file_number(name: str) -> int:
+    """
+    >>> file_number("binlog.000007")
+    7
+    """
+    return int(name.rpartition(".")[2])
+
+
+class FilePlace:
+    """Moved along by every event. `at`: (the file's number, the offset behind the last event)."""
+
+    def __init__(self) -> None:
+        self.at: tuple[int, ...] = (0, 0)
+        self.name_bytes = 0  # how long a file's name is: behind it there may be a checksum that nobody announced
+
+    def passed(self, event: BinlogEvent) -> None:
+        if event.kind == binlog.ROTATE:
+            self._move(event.body[8:], int.from_bytes(event.body[:8], "little"))
+        elif event.kind == binlog.HEARTBEAT:
+            self._move(event.body, event.end)
+        elif event.end and not event.flags & _MADE_UP:
+            end, (file, before) = event.end, self.at
+            while end < before:  # an event has 32 bits for it, and a large transaction makes a file of any size
+                end += 1 << 32
+            self.at = (file, end)
+
+    def _move(self, name: bytes, offset: int) -> None:
+        file = name[: self.name_bytes or None].decode("ascii", "ignore")
+        if self.name_bytes:
+            self.at = max(self.at, (file_number(file), offset))

@@ -1,0 +1,202 @@
+"""How a table is selected so that each value becomes what the binlog's reader makes of it, byte for byte; and how its key
+is asked for, ordered and compared, all three in one order.
+
+Rule 1: texts come as the bytes that the table holds (character_set_results=NULL) and are decoded as those of the log.
+Rule 2: what SELECT shows otherwise than it is stored is asked for by its number: FLOAT (six digits), BIT, SET, an ENUM in a
+        key (it is ordered by number, and compared with a text as a text).
+Rule 3: (a, b) > (x, y) is written out: MariaDB goes through no index for it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from waterclock.cdc.mysql import columns as types
+from waterclock.cdc.mysql.catalog import TableDefinition, declared_as
+from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, base64_text, decoder, float_text_at, text_writer
+from waterclock.cdc.mysql.values import as_text
+from waterclock.changes.maxwell import JSON, json_of, quoted
+from waterclock.errors import Unreadable
+
+_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
+_NUMBERS = _INTEGERS | {"decimal", "float", "double", "bit", "enum", "set"}
+_BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_SHAPES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+           "geometrycollection"}  # fmt: skip
+
+Write = Callable[[bytes], str]
+
+
+class SelectedColumn(NamedTuple):
+    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it."""
+
+    name: str
+    asked: str
+    write: Write
+    kind: str
+
+
+class KeyColumn(NamedTuple):
+    """`asked`: what the key's value is kept as; `order` and `compared`: expressions; `charset`: of a text, else ""."""
+
+    name: str
+    asked: str
+    order: str
+    compared: str
+    is_number: bool
+    charset: str
+
+    def kept(self, value: bytes) -> str:
+        """What a position holds of it: numbers and dates as they are, bytes of all else as hex."""
+        return value.hex() if self.charset else value.decode("ascii")
+
+    def literal(self, kept: str) -> str:
+        if self.charset:
+            return f"x'{kept}'" if self.charset == BINARY else f"_{self.charset} x'{kept}'"
+        return kept if self.is_number else f"'{kept}'"
+
+
+class SelectedTable(NamedTuple):
+    """What a chunk of a table is asked for by."""
+
+    definition: TableDefinition
+    columns: tuple[SelectedColumn, ...]
+    key: tuple[KeyColumn, ...]
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        return {column.name: column.kind for column in self.columns if column.kind}
+
+
+def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
+    """Of the table `name` as the catalog has it; Unreadable for a column that cannot be written as the log would."""
+    columns = {}
+    for column in definition.columns:
+        word = overrides.get(f"{name}.{column[0]}") or declared_as(column[0], column[1], definition.json)
+        columns[column[0]] = _selected(column, word)
+    kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
+    return SelectedTable(
+        definition, tuple(columns.values()), tuple(_key(each, *kinds[each]) for each in definition.key)
+    )
+
+
+def beyond(key: Sequence[KeyColumn], after: Sequence[str]) -> str:
+    """Rows whose key is behind `after`.
+
+    >>> a, b = (KeyColumn(name, name, name, name, True, "") for name in "ab")
+    >>> beyond((a, b), ("1", "2"))
+    '((a>1) or (a=1 and b>2))'
+    """
+    literals = [column.literal(kept) for column, kept in zip(key, after, strict=True)]
+    parts = []
+    for place, column in enumerate(key):
+        same = [f"{former.compared}={literals[at]}" for at, former in enumerate(key[:place])]
+        parts.append(f"({' and '.join([*same, f'{column.compared}>{literals[place]}'])})")
+    return f"({' or '.join(parts)})"
+
+
+def escaped(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _key(name: str, kind: str, charset: str) -> KeyColumn:
+    column, is_number = f"t.{escaped(name)}", kind in _NUMBERS
+    asked = order = compared = column
+    if kind in ("enum", "set"):
+        asked = order = compared = f"cast({column} as unsigned)"  # no index goes by that: right, and slow
+    elif kind == "float":
+        asked = compared = f"cast({column} as double)"
+    elif kind == "bit":
+        asked = f"cast({column} as unsigned)"
+    held = BINARY if kind in _BYTES else "" if is_number else charset
+    return KeyColumn(name, asked, order, compared, is_number, held)
+
+
+def _selected(column: tuple[str, str, str, str | None, str], word: str) -> SelectedColumn:
+    name, kind, full, charset, _ = column
+    asked, write = f"t.{escaped(name)}", _WRITES.get(kind, _plain)
+    if full.startswith("year(2)"):
+        write = _two_digits
+    elif kind in ("bit", "set"):  # a label of a set may be empty, and its text does not show that
+        asked, write = f"cast({asked} as unsigned)", _set_of(full) if kind == "set" else _ascii
+    elif kind == "float":
+        asked = f"cast({asked} as double)"
+    elif word == JSON:
+        write = _json_of(charset or BINARY)
+    elif charset:
+        write = text_writer(BinlogColumn(name, types.BLOB, 4, charset=charset))
+    return SelectedColumn(name, asked, write, JSON if word == JSON else "")
+
+
+def _ascii(value: bytes) -> str:
+    return value.decode("ascii")
+
+
+def _plain(value: bytes) -> str:
+    """A date, a time, a UUID, an address."""
+    return f'"{value.decode("ascii")}"'
+
+
+def _integer(value: bytes) -> str:
+    return str(int(value))
+
+
+def _two_digits(value: bytes) -> str:
+    return str((2000 if int(value) < 70 else 1900) + int(value))
+
+
+def _decimal(value: bytes) -> str:
+    """ZEROFILL fills with zeros what is shown, and not what is stored."""
+    if value[:1] != b"0":
+        return value.decode("ascii")
+    text = value.decode("ascii").lstrip("0")
+    return text if text[:1].isdigit() else f"0{text}"
+
+
+def _float(value: bytes) -> str:
+    return float_text_at(struct.pack("<f", float(value)), 0)[0]
+
+
+def _double(value: bytes) -> str:
+    return repr(float(value))
+
+
+def _shape(value: bytes) -> str:
+    return quoted(as_text(value))
+
+
+def _json_of(charset: str) -> Write:
+    decode = decoder(charset)
+
+    def write(value: bytes) -> str:
+        try:
+            return json_of(decode(value))
+        except UnicodeError as error:
+            raise Unreadable(f"A JSON column holds bytes that {charset} does not know ({error}).") from None
+
+    return write
+
+
+def _set_of(column_type: str) -> Write:
+    """set('x','it''s'): the labels whose bits are set."""
+    texts = [quoted(text.replace("''", "'")) for text in re.findall(r"'((?:[^']|'')*)'", column_type)]
+    labels = [(1 << place, text) for place, text in enumerate(texts)]
+
+    def write(value: bytes) -> str:
+        chosen = int(value)
+        return "[" + ",".join([text for bit, text in labels if chosen & bit]) + "]"
+
+    return write
+
+
+_WRITES: dict[str, Write] = {
+    **dict.fromkeys(_INTEGERS, _integer),
+    **dict.fromkeys(_BYTES, base64_text),
+    **dict.fromkeys(_SHAPES, _shape),
+    "decimal": _decimal,
+    "float": _float,
+    "double": _double,
+}

@@ -1,0 +1,223 @@
+"""Chunks of PostgreSQL's tables: a view that says which transactions it shows, against those that the log gave out.
+
+Rule 1: the table is locked (ACCESS SHARE, as SELECT does) before the view is opened: TRUNCATE and an ALTER that rewrites a
+        table leave an empty one to a view from before.
+Rule 2: step 3: all that was given out must be shown, or the chunk is read again. Step 4: what is given out while it waits,
+        and is not shown, takes its keys out; TRUNCATE takes all.
+Rule 3: a chunk waits for the end of the log as it is after the read: the commit of all that the view shows lies before it.
+Rule 4: catalog and publication are asked in the view: columns, the key by the table's identity, filters. A key's columns
+        stand in the order of the table's (catalog.py), and are read in the order of the index.
+Rule 5: row-level security hides rows without an error: here it is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from waterclock.cdc.chunks import BOOTSTRAP, BYTES, Chunk, Standing
+from waterclock.cdc.held import OlderRest
+from waterclock.cdc.postgres.pgoutput import lsn_number
+from waterclock.cdc.postgres.rows import json_text, kinds_of
+from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
+from waterclock.cdc.postgres.slot import SlotReader
+from waterclock.cdc.postgres.view import View, unseen
+from waterclock.cdc.source import DeadLetter, Record
+from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.clock import WallClock
+from waterclock.errors import UsageError, unstopped
+
+_PIECE = 500  # rows of a FETCH at most
+_TABLE = (
+    "select c.oid, c.relkind = 'p', case c.relreplident when 'i' then 'i' else 'p' end "
+    "from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')"
+)
+_COLUMNS = (
+    "select attname, atttypid from pg_attribute where attrelid = %s and attnum > 0 and not attisdropped "
+    "and attgenerated = '' order by attnum"
+)
+_KEY = (
+    "select a.attname, format_type(a.atttypid, a.atttypmod) from pg_index i join pg_attribute a "
+    "on a.attrelid = i.indrelid and a.attnum = any(i.indkey) where i.indrelid = %s "
+    "and case %s when 'i' then i.indisreplident else i.indisprimary end "
+    "and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts order by array_position(i.indkey::int2[], a.attnum)"
+)
+_PUBLISHED = "select to_jsonb(t) from pg_publication_tables t where pubname = %s and schemaname = %s and tablename = %s"
+_REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is older (--snapshot never)."
+
+
+class SelectedTable(NamedTuple):
+    """How a table is asked for: its name as SQL, columns with their types, the key in the index's order with its types, and
+    the publication's filter."""
+
+    name: sql.Composable
+    columns: dict[str, int]
+    key: dict[str, str]
+    only: str
+
+    def named_key(self) -> tuple[str, ...]:
+        return tuple(name for name in self.columns if name in self.key)
+
+
+class SlotChunks:
+    """A `ChunkReader` beside a slot's reader."""
+
+    def __init__(self, reader: SlotReader, slot: ReplicationSlot, clock: WallClock) -> None:
+        self._reader, self._slot, self._clock = reader, slot, clock
+        self._view: View | None = None  # the latest one
+        with errors_of_postgres(slot):
+            self._asking = connected(slot)
+            self._asking.execute("set row_security = off")
+            self._unseen = unseen(self._asking)
+
+    def is_between(self) -> bool:
+        return self._reader.is_between()
+
+    def standing(self) -> Standing:
+        return (self._reader.lsn(),)
+
+    def numbered(self) -> int:
+        return self._reader.numbered()
+
+    def saw(self, record: Record, chunk: Chunk | None) -> None:
+        """Rule 2."""
+        number = self._reader.xid()
+        if self._view is not None and self._view.shows(number):
+            return
+        self._unseen.add(number)
+        if chunk is None or isinstance(record, DeadLetter) or f"{record.database}.{record.table}" != chunk.table:
+            return
+        if record.type == TRUNCATE:
+            chunk.rows.clear()
+        else:
+            chunk.rows.pop(record.as_key(), None)
+
+    def look(self, tables: Iterable[str]) -> None:
+        with errors_of_postgres(self._slot):
+            for table in tables:
+                self._planned(table, sql.Identifier(*table.split(".", 1)))
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._asking.close()
+
+    def read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
+        with errors_of_postgres(self._slot):
+            try:
+                return self._read(table, rest, rows)
+            except psycopg.errors.UndefinedTable:  # it is gone, and the log says what of it
+                return Chunk(table, {}, None, self.standing())
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise UsageError(
+                    f"The older rows of {table} may not be read: {unstopped(error)}. GRANT SELECT on it. A "
+                    "policy of row-level security hides rows but from its owner and from who may bypass it (BYPASSRLS)."
+                ) from None
+
+    def _read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
+        identifier = sql.Identifier(*table.split(".", 1))
+        messages: dict[bytes, MaxwellMessage] = {}
+        with self._asking.transaction():
+            self._asking.execute("set transaction isolation level repeatable read, read only")
+            self._asking.execute(sql.SQL("lock table {} in access share mode").format(identifier))
+            (view,) = self._asking.execute("select pg_current_snapshot()::text").fetchone() or ("",)
+            self._view = View.parsed(view)
+            self._unseen = {number for number in self._unseen if not self._view.shows(number)}
+            if self._unseen:
+                return None
+            plan = self._planned(table, identifier)
+            upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
+            last, is_cut = self._rows(table, plan, rest._replace(upto=upto), rows, messages) if upto else (None, False)
+        (end,) = self._asking.execute("select pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
+        left = None if last is None else rest._replace(after=last, upto=upto)
+        return Chunk(table, messages, left, (lsn_number(end),), is_cut)
+
+    def _planned(self, table: str, name: sql.Identifier) -> SelectedTable:
+        oid, is_divided, identity = self._asking.execute(_TABLE, table.split(".", 1)).fetchone() or (0, False, "p")
+        whole = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), name)
+        columns = dict(self._asking.execute(_COLUMNS, (oid,)).fetchall())
+        key = dict(self._asking.execute(_KEY, (oid, identity)).fetchall())
+        published = self._asking.execute(_PUBLISHED, (self._slot.publication, *table.split(".", 1))).fetchone()
+        fields = published[0] if published else {}
+        listed = fields.get("attnames")
+        columns = {each: kind for each, kind in columns.items() if listed is None or each in listed}
+        if not key or not set(key) <= set(columns):
+            rows = sql.SQL("select exists (select from {})").format(whole)
+            if not oid or self._asking.execute(rows).fetchone() == (False,):
+                return SelectedTable(whole, columns, {}, "true")
+            raise UsageError(f"{table} has no primary key, so its older rows have no order to be read in. {_REMEDY}")
+        return SelectedTable(whole, columns, key, fields.get("rowfilter") or "true")
+
+    def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
+        """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""
+        query = sql.SQL("select {} from {} t where {} order by {} limit 1").format(
+            sql.SQL(", ").join(sql.SQL("t.{}::text").format(sql.Identifier(each)) for each in plan.key),
+            plan.name,
+            sql.SQL(plan.only),
+            sql.SQL(", ").join(sql.SQL("t.{} desc").format(sql.Identifier(each)) for each in plan.key),
+        )
+        found = self._asking.execute(query).fetchone()
+        return tuple(found) if found else ()
+
+    def _rows(
+        self, table: str, plan: SelectedTable, rest: OlderRest, rows: int, messages: dict[bytes, MaxwellMessage]
+    ) -> tuple[tuple[str, ...] | None, bool]:
+        """Put rows into `messages`; the key of the last one, None if the table is through, and whether BYTES cut it."""
+        names, key = list(plan.columns), list(plan.key)
+        kinds, seconds = kinds_of(plan.columns), self._clock.wall_ms() // 1000
+        schema, _, name_of_table = table.partition(".")
+        key_columns = plan.named_key()
+        columns = list(enumerate(plan.columns.items()))
+        at = [names.index(each) for each in key]
+        self._asking.execute(self._declared(plan, rest, rows))
+        count, size, piece = 0, 0, 50
+        while count < rows:
+            found = self._asking.execute(f"fetch {min(piece, rows - count)} from chunk").pgresult
+            assert found is not None
+            value = found.get_value
+            for row in range(found.ntuples):
+                data = {}
+                for place, (name, kind) in columns:
+                    raw = value(row, place)
+                    data[name] = "null" if raw is None else json_text(kind, raw.decode())
+                    size += 0 if raw is None else len(raw)
+                message = MaxwellMessage(
+                    schema, name_of_table, BOOTSTRAP, seconds, "", 0, 0, False, key_columns, data, None, None, kinds
+                )
+                messages[message.as_key()] = message
+            count += found.ntuples
+            last = tuple((value(found.ntuples - 1, place) or b"").decode() for place in at) if found.ntuples else None
+            if found.ntuples < min(piece, rows - count + found.ntuples) or last is None:
+                return None, False
+            if size > BYTES:
+                return last, True
+            piece = max(1, min(_PIECE, 2 * piece, (BYTES // 8) * count // max(size, 1)))
+        return last, False
+
+    def _declared(self, plan: SelectedTable, rest: OlderRest, rows: int) -> sql.Composed:
+        """A cursor over the next rows."""
+
+        def row(values: tuple[str, ...]) -> sql.Composable:
+            pairs = zip(values, plan.key.values(), strict=True)
+            return sql.SQL("({})").format(
+                sql.SQL(", ").join(sql.SQL("{}::{}").format(sql.Literal(text), sql.SQL(kind)) for text, kind in pairs)
+            )
+
+        key = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each)) for each in plan.key)
+        bounds = sql.SQL("({}) <= {}").format(key, row(rest.upto or ()))
+        if rest.after is not None:
+            bounds = sql.SQL("{} and ({}) > {}").format(bounds, key, row(rest.after))
+        return sql.SQL(
+            "declare chunk no scroll cursor for select {} from {} t where {} and {} order by {} limit {}"
+        ).format(
+            sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each)) for each in plan.columns),
+            plan.name,
+            bounds,
+            sql.SQL(plan.only),
+            key,
+            sql.Literal(rows),
+        )

@@ -1,0 +1,197 @@
+"""Mirrored tables with the forms that the source's have: their types, and what ALTER TABLE made of them.
+
+A capture's topic NAME.schema says from which position on a table has which columns. A change in hand is behind its schema
+in Kafka, so the topic is read to its end before a batch is applied, from where the last one ended.
+
+Rule 1: which schema a table stands at is kept beside its positions, in the batch's transaction: a kill takes both or none.
+Rule 2: a table goes from there to the last schema at once, by its columns' numbers: RENAME, ADD, another type, DROP. A
+        change that is older than the last schema, whenever it comes, has its columns renamed likewise, and is given what a
+        new column has in older rows. So the order of partitions does not matter.
+Rule 3: a column that the source dropped stays (on_drop = "keep"), or goes ("follow"). If one that stays is in the way of a
+        new one's name, it is called NAME_dropped_NUMBER.
+Rule 4: a table that is there, and stands at no schema, stays as it is; it follows from then on.
+Rule 5: what is not known is asked for, never guessed: whether a column was renamed; and a key's columns keep their names,
+        since positions are kept under them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from waterclock.changes.packed import CHANGES, PackedChange
+from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
+from waterclock.errors import UsageError
+from waterclock.sinks.mirrors import Form, MirroringDatabase, Replica, literal
+from waterclock.sinks.tables import POSITION_COLUMNS, POSITION_KEY, listed, quoted
+
+log = logging.getLogger("waterclock.sinks")
+_SCHEMA = "schema"  # stands in the place of a key; a key is a JSON object
+_PACKED = 32  # letters of a position of two parts
+
+
+class FollowingDatabase(MirroringDatabase, Protocol):
+    """A database whose mirrored tables may have types of their own."""
+
+    def type_of(self, source: str, declared: str) -> str:
+        """The type for a column that `source` declares so; "" for none."""
+
+    def create(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None: ...
+
+    def retype(self, table: str, column: str, word: str) -> None: ...
+
+
+class SchemaFollower:
+    """A sink's knowledge of NAME.schema; `read` gives its messages from an offset on."""
+
+    def __init__(self, history: SchemaHistory, on_drop: str, topic: str = "", servers: str = "") -> None:
+        self.history, self._on_drop = history, on_drop
+        self._topic, self._servers, self._offset = topic, servers, 0
+
+    @classmethod
+    def of(cls, mirror: Replica) -> SchemaFollower | None:
+        """None for a mirror that was told of no schemas."""
+        parts = urlsplit(mirror.schemas)
+        return cls(SchemaHistory(), mirror.on_drop, parts.path.strip("/"), parts.netloc) if mirror.schemas else None
+
+    def mapped(self, changes: pa.Table) -> pa.Table:
+        """The changes with the columns that their tables have now."""
+        self._read_on()
+        rows = zip(*(changes.column(name).to_pylist() for name in CHANGES.names), strict=True)
+        made = [self._present(PackedChange._make(row)) for row in rows]
+        columns: Any = list(zip(*made, strict=True)) or [()] * len(CHANGES)
+        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, CHANGES, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=CHANGES)
+
+    def follow(self, place: FollowingDatabase, positions: str, table: str, form: Form | None) -> Form | None:
+        """The table's form, once it is that of the last schema."""
+        last = self.history.last(table)
+        if last is None or not last.key:
+            return form
+        row = f"FROM {positions} WHERE table_name = {literal(table)} AND key = '{_SCHEMA}'"
+        stood = place.run(f"SELECT position {row}")
+        if stood and str(stood[0][0]) >= _packed(last.since):
+            return form
+        if form is None:
+            columns = {column.name: place.type_of(last.source, column.type) for column in last.columns}
+            place.create(table, columns, last.key)
+        elif stood:
+            then = self.history.at(table, _unpacked(str(stood[0][0])))
+            if then is not None:
+                self._alter(place, table, then, last, form)
+        place.run(
+            f"INSERT INTO {positions} ({listed(POSITION_COLUMNS)}) VALUES ({literal(table)}, '{_SCHEMA}', "
+            f"'{_packed(last.since)}', true) ON CONFLICT ({listed(POSITION_KEY)}) "
+            "DO UPDATE SET position = excluded.position"
+        )
+        return place.form(table)
+
+    def _read_on(self) -> None:
+        if not self._topic:
+            return
+        from waterclock.kafka.client import whole  # Kafka's client is needed by this alone
+
+        for message in whole({"bootstrap.servers": self._servers}, self._topic, self._offset):
+            self.history.add(TableSchema.parsed(message.value()))
+            self._offset = message.offset() + 1
+
+    def _present(self, change: PackedChange) -> PackedChange:
+        """Rule 2, of a change."""
+        last = self.history.last(change.table)
+        if last is None or len(change.position) != _PACKED or change.position >= _packed(last.since):
+            return change
+        then = self.history.at(change.table, _unpacked(change.position))
+        if then is None or not change.names:
+            return change
+        now, kept = {column.number: column.name for column in last.columns}, _kept_names(then, last)
+        called = {column.name: now.get(column.number, kept.get(column.number)) for column in then.columns}
+        brought = {}
+        for name, kind, text in zip(change.names, change.kinds, change.texts, strict=True):
+            new = called.get(name, name)
+            if new is not None and (self._on_drop == "keep" or new not in kept.values()):
+                brought[new] = (kind, text)
+        if change.operation != "delete":
+            there = {column.number for column in then.columns}
+            for column in last.columns:
+                if column.number not in there and column.older is not None:
+                    brought[column.name] = ("t", column.older)
+        kinds = "".join(kind for kind, _ in brought.values())
+        return change._replace(names=list(brought), kinds=kinds, texts=[text for _, text in brought.values()])
+
+    def _alter(self, place: FollowingDatabase, table: str, then: TableSchema, last: TableSchema, form: Form) -> None:
+        """In steps: what goes, names, new columns with what older rows have, types."""
+        self._refuse(table, then, last)
+        name, former = place.name(table), {column.number: column for column in then.columns}
+        now = {column.number: column for column in last.columns}
+        kept, moves = _kept_names(then, last), {}
+        for number, column in former.items():
+            if column.name not in form.columns:
+                continue
+            if number not in now and self._on_drop == "follow":
+                place.run(f"ALTER TABLE {name} DROP COLUMN {quoted(column.name)}")
+            else:
+                moves[column.name] = now[number].name if number in now else kept[number]
+        for statement in _renames(name, moves):
+            place.run(statement)
+        for number, column in now.items():
+            was, word = former.get(number), place.type_of(last.source, column.type)
+            if was is None or was.name not in form.columns:
+                place.run(f"ALTER TABLE {name} ADD COLUMN {quoted(column.name)} {word}")
+                _fill(place, name, column)
+            elif was.type != column.type and form.columns[was.name] == "":
+                place.retype(table, column.name, word)
+
+    def _refuse(self, table: str, then: TableSchema, last: TableSchema) -> None:
+        """Rule 5."""
+        if any(each.unsure for each in self.history.of(table) if each.since > then.since):
+            raise UsageError(
+                f"columns of {table} went and others came, and nothing says whether one was renamed: "
+                f"({', '.join(column.name for column in then.columns)}) became "
+                f"({', '.join(column.name for column in last.columns)}). Drop the table in the target, and begin "
+                "with --fresh"
+            )
+        if then.key != last.key:
+            raise UsageError(
+                f"the primary key of {table} was ({', '.join(then.key)}) and is ({', '.join(last.key)}): positions are "
+                "kept under its names. Drop the table in the target, and begin with --fresh"
+            )
+
+
+def _fill(place: FollowingDatabase, name: str, column: ColumnSchema) -> None:
+    if column.older is not None:
+        place.run(f"UPDATE {name} SET {quoted(column.name)} = {literal(column.older)}")
+    elif not column.older_known:
+        log.warning(
+            "What %s has in rows of %s that are older than it is not known: it is null there.", column.name, name
+        )
+
+
+def _kept_names(then: TableSchema, last: TableSchema) -> dict[int, str]:
+    """What the columns of `then` that are gone are called, by number."""
+    names, numbers = {column.name for column in last.columns}, {column.number for column in last.columns}
+    gone = (column for column in then.columns if column.number not in numbers)
+    return {each.number: f"{each.name}_dropped_{each.number}" if each.name in names else each.name for each in gone}
+
+
+def _renames(name: str, moves: Mapping[str, str]) -> list[str]:
+    """First out of each other's way: a and b may change their names.
+
+    >>> _renames("t", {"a": "a", "b": "c"})
+    ['ALTER TABLE t RENAME COLUMN "b" TO "_waterclock_0"', 'ALTER TABLE t RENAME COLUMN "_waterclock_0" TO "c"']
+    """
+    real = [(old, new) for old, new in moves.items() if old != new]
+    steps = [(old, f"_waterclock_{place}") for place, (old, _) in enumerate(real)]
+    steps += [(f"_waterclock_{place}", new) for place, (_, new) in enumerate(real)]
+    return [f"ALTER TABLE {name} RENAME COLUMN {quoted(old)} TO {quoted(new)}" for old, new in steps]
+
+
+def _packed(since: tuple[int, int]) -> str:
+    return f"{since[0]:016x}{since[1]:016x}"
+
+
+def _unpacked(position: str) -> tuple[int, int]:
+    return int(position[:16], 16), int(position[16:], 16)

@@ -1,0 +1,84 @@
+"""Which schema of a table is a new one, and which column is which of the former schema's."""
+
+from __future__ import annotations
+
+import pytest
+
+from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
+from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
+from waterclock.errors import UsageError
+
+
+def schema(since: int, *names: str, unsure: bool = False) -> TableSchema:
+    columns = tuple(ColumnSchema(name, "int") for name in names)
+    return TableSchema("mysql", "shop", "item", (since, 0), columns, (names[0],), unsure)
+
+
+def numbers(found: TableSchema | None) -> dict[str, int]:
+    assert found is not None
+    return {column.name: column.number for column in found.columns}
+
+
+def test_what_is_known_already_is_not_new() -> None:
+    keeper = SchemaKeeper(SchemaHistory())
+    first = keeper.new(schema(1, "id", "price"))
+    assert numbers(first) == {"id": 1, "price": 2}
+    assert keeper.new(schema(5, "id", "price")) is None
+    assert first is not None
+    assert SchemaKeeper(SchemaHistory([first])).new(schema(9, "id", "price")) is None
+
+
+def test_a_renamed_column_keeps_its_number() -> None:
+    keeper = SchemaKeeper(SchemaHistory())
+    keeper.new(schema(1, "id", "price"))
+    renamed = keeper.new(ColumnsAltered("shop", "item", (2, 0), {"price": "cost"}))
+    assert numbers(renamed) == {"id": 1, "cost": 2}
+    assert keeper.new(schema(3, "id", "cost")) is None
+
+
+def test_two_columns_that_change_names_change_them() -> None:
+    keeper = SchemaKeeper(SchemaHistory())
+    keeper.new(schema(1, "id", "a", "b"))
+    renamed = keeper.new(ColumnsAltered("shop", "item", (2, 0), {"a": "b", "b": "a"}))
+    assert numbers(renamed) == {"id": 1, "b": 2, "a": 3}
+
+
+def test_a_column_that_went_and_came_again_is_another_one() -> None:
+    keeper = SchemaKeeper(SchemaHistory())
+    for since, names in ((1, "ab"), (2, "a"), (3, "ab")):
+        last = keeper.new(schema(since, *names))
+    assert numbers(last) == {"a": 1, "b": 3}
+
+
+@pytest.mark.parametrize(("names", "asked"), [("ac", True), ("abc", False), ("a", False)])
+def test_a_rename_is_not_guessed_where_the_source_does_not_know(names: str, asked: bool) -> None:
+    keeper = SchemaKeeper(SchemaHistory())
+    keeper.new(schema(1, "a", "b"))
+    found = keeper.new(schema(2, *names, unsure=True))
+    assert found is not None
+    assert found.unsure is asked
+
+
+def test_a_schema_that_comes_a_second_time_is_passed_over() -> None:
+    keeper = SchemaKeeper(SchemaHistory())
+    for since, names in ((1, "ab"), (2, "a")):
+        keeper.new(schema(since, *names))
+    assert keeper.new(schema(1, "a", "b")) is None
+
+
+def test_a_column_keeps_its_number_through_a_rename_and_its_former_name_has_another() -> None:
+    keeper = SchemaKeeper(SchemaHistory())
+    history = SchemaHistory(filter(None, (keeper.new(schema(1, "a", "b", "c")),)))
+    for said in (ColumnsAltered("shop", "item", (2, 0), {"b": "z"}), schema(3, "a", "z", "b")):
+        new = keeper.new(said)
+        assert new is not None
+        history.add(new)
+    assert numbers(history.at("shop.item", (1, 7))) == {"a": 1, "b": 2, "c": 3}
+    assert numbers(history.last("shop.item")) == {"a": 1, "z": 2, "b": 4}
+    assert history.at("shop.item", (0, 0)) is None
+
+
+@pytest.mark.parametrize("text", [None, b"", b"x", b"[]", b"{}", b'{"version": 1}', b'{"version": 1, "columns": [1]}'])
+def test_what_no_capture_wrote_is_told(text: bytes | None) -> None:
+    with pytest.raises(UsageError, match="is no table's schema"):
+        TableSchema.parsed(text)

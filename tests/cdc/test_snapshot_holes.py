@@ -1,0 +1,195 @@
+"""The holes that a snapshot beside a log falls into, and three ways to do it wrong, each of which shows in what comes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.cdc.mariadb import MariaSource
+from tests.cdc.postgres import run
+from waterclock.cdc.agreement import INITIAL, Terms
+from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.position import Position
+from waterclock.cdc.postgres.beginning import begun
+from waterclock.cdc.postgres.chunks import SlotChunks
+from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.postgres.slot import OWN, SlotReader
+from waterclock.cdc.snapshot import SnapshotSource, WholePlace
+from waterclock.cdc.source import Item, SourceMark, TableFilter
+from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.clock import SystemClock
+
+Change = tuple[str, Any]  # what it is, and v of the row 1
+TERMS, CLOCK = Terms(snapshot=INITIAL), SystemClock()
+KINDS = [pytest.param("maria", marks=pytest.mark.mariadb), pytest.param("postgres", marks=pytest.mark.postgres)]
+Make = Callable[[], SnapshotSource]
+
+
+def told(items: Iterator[Item], enough: Callable[[list[Change]], bool]) -> list[Change]:
+    """What is said of the row 1, until that is enough. A source is gone through once."""
+    found: list[Change] = []
+    end = time.monotonic() + 20
+    for item in items:
+        if isinstance(item, MaxwellMessage) and item.data["id"] == "1":
+            found.append((item.type, int(item.data["v"])))
+        if enough(found):
+            return found
+        assert time.monotonic() < end, found
+    raise AssertionError
+
+
+def whole(source: SnapshotSource, count: int) -> list[Change]:
+    """What is said of it until all that is older has come, and so many changes of it."""
+    return told(source.items(), lambda found: len(found) >= count and source.reached(WholePlace()))
+
+
+@pytest.fixture
+def maria(source: MariaSource) -> Make:
+    """A table whose rows are older than the place from which it is read."""
+    source.run("create table t (id int primary key, v int)", "insert into t values (1, 1), (2, 1)")
+    here = source.server.place()
+
+    def made() -> SnapshotSource:
+        reader = source.server.reader(Position(here), source.every, terms=TERMS)
+        return SnapshotSource(reader, BinlogChunks(reader, source.server.login(), CLOCK), CLOCK)
+
+    return made
+
+
+@pytest.fixture
+def postgres(slot: ReplicationSlot) -> Make:
+    run(slot.conninfo, "create table t (id int primary key, v int)", "insert into t values (1, 1), (2, 1)")
+    start = begun(slot, [])
+
+    def made() -> SnapshotSource:
+        reader = SlotReader(slot, start, TableFilter([], OWN), CLOCK, terms=TERMS)
+        return SnapshotSource(reader, SlotChunks(reader, slot, CLOCK), CLOCK)
+
+    return made
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "keys stay in the chunk"])
+def test_a_row_that_is_written_behind_the_view_comes_by_the_log_alone(
+    wrong: bool, postgres: Make, slot: ReplicationSlot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL's view lies at no place of the log: what waits with a chunk may be behind it already."""
+    rows = SlotChunks._rows
+
+    def late(self: SlotChunks, *arguments: Any) -> Any:
+        found = rows(self, *arguments)
+        run(slot.conninfo, "update t set v = 2 where id = 1")
+        return found
+
+    monkeypatch.setattr(SlotChunks, "_rows", late)
+    if wrong:
+        monkeypatch.setattr(SlotChunks, "saw", lambda *arguments: None)
+    with closing(postgres()) as source:
+        found = whole(source, 1 + wrong)
+    assert found == ([("update", 2), ("bootstrap-insert", 1)] if wrong else [("update", 2)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "the chunk does not wait"])
+def test_no_row_is_from_the_future(
+    wrong: bool, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk that is sent at once has what the log still has to say; the log then says it of a row that has it."""
+    source: SnapshotSource = request.getfixturevalue(kind)()
+    written(request, kind, "update t set v = 2 where id = 1")
+    chunks = BinlogChunks if kind == "maria" else SlotChunks
+    read = chunks.read
+
+    def first(self: Any, *arguments: Any) -> Any:
+        chunk = read(self, *arguments)
+        if wrong and chunk is not None:
+            chunk.high = (0,)
+        return chunk
+
+    monkeypatch.setattr(chunks, "read", first)
+    monkeypatch.setattr(chunks, "is_between", lambda self: True)  # at the very first mark
+    reader = source._source
+    quiet = reader.items
+
+    def begins_with_silence() -> Iterator[Any]:
+        yield SourceMark.QUIET
+        yield from quiet()
+
+    monkeypatch.setattr(reader, "items", begins_with_silence)
+    with closing(source):
+        found = whole(source, 2)
+    right = [("update", 2), ("bootstrap-insert", 2)]
+    assert found == (right[::-1] if wrong else right)
+
+
+def hold(request: pytest.FixtureRequest, kind: str, on: bool) -> None:
+    """Every commit stays where the log has it and no query sees it: until a replica says that it has it, which never comes
+    (synchronous replication; semi-sync AFTER_SYNC)."""
+    if kind == "maria":
+        names = ("wait_no_slave = 1", "timeout = 60000", "wait_point = AFTER_SYNC", f"enabled = {int(on)}")
+        request.getfixturevalue("source").run(*[f"set global rpl_semi_sync_master_{name}" for name in names])
+        return
+    url, setting = request.getfixturevalue("logical").url(), "synchronous_standby_names"
+    what = f"set {setting} = 'nobody'" if on else f"reset {setting}"
+    run(url, "set synchronous_commit = local", f"alter system {what}", "select pg_reload_conf()")
+    end = time.monotonic() + 10
+    while (run(url, f"show {setting}")[0][0] == "nobody") is not on:
+        assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "every view is accepted"])
+def test_a_commit_that_the_log_has_and_no_query_sees_is_waited_for(
+    wrong: bool, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot by marks of the log ends with the old row after the new one, for good."""
+    chunks, go = (BinlogChunks if kind == "maria" else SlotChunks), threading.Event()
+    read = chunks.read
+    monkeypatch.setattr(chunks, "read", lambda self, *given: read(self, *given) if go.is_set() else None)
+    if wrong and kind == "maria":
+        monkeypatch.setattr(chunks, "_accepted", careless(BinlogChunks._accepted))
+    elif wrong:
+        none = property(lambda self: set(), lambda self, value: None)
+        monkeypatch.setattr(chunks, "_unseen", none, raising=False)
+    source: SnapshotSource = request.getfixturevalue(kind)()
+    writer = threading.Thread(target=written, args=(request, kind, "update t set v = 2 where id = 1"), daemon=True)
+    hold(request, kind, True)
+    items = source.items()
+    with closing(source), closing(items):  # type: ignore[type-var]  # it is a generator, and is within a transaction
+        try:
+            writer.start()
+            found = told(items, bool)
+            go.set()
+            seconds = time.monotonic() + 3
+            found += told(items, lambda found: time.monotonic() > seconds or source.reached(WholePlace()))
+        finally:
+            hold(request, kind, False)
+        writer.join()
+        assert found == ([("update", 2), ("bootstrap-insert", 1)] if wrong else [("update", 2)])
+        if not wrong:
+            found += told(items, lambda found: source.reached(WholePlace()))
+            assert found == [("update", 2), ("bootstrap-insert", 2)]
+
+
+def written(request: pytest.FixtureRequest, kind: str, statement: str) -> None:
+    if kind == "maria":
+        request.getfixturevalue("source").run(statement)
+    else:
+        run(request.getfixturevalue("slot").conninfo, statement)
+
+
+def careless(accepted: Callable[[BinlogChunks], Any]) -> Callable[[BinlogChunks], Any]:
+    """Accepts a view from before the reader."""
+
+    def accept(self: BinlogChunks) -> Any:
+        at, self._reader.file_place.at, self._is_sure = self._reader.file_place.at, (0, 0), True
+        high = accepted(self)
+        self._reader.file_place.at = at
+        return high
+
+    return accept

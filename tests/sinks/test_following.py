@@ -1,0 +1,176 @@
+"""A mirrored table follows its source's ALTER TABLE, in order with the rows, whatever order the partitions come in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import DATABASES
+from tests.sinks.stores import PostgresStore, SQLiteStore, Store
+from tests.sinks.test_replica import give, insert, update
+from waterclock.changes.packed import CHANGES
+from waterclock.changes.row_change import RowChange
+from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
+from waterclock.errors import UsageError
+from waterclock.sinks import Replica, Sink
+from waterclock.sinks.following import SchemaFollower
+
+ID = ColumnSchema("id", "bigint", False, 1)
+NAME = ColumnSchema("name", "text", number=2)
+PRICE = ColumnSchema("price", "numeric(10,2)", number=3)
+
+
+def schema(since: int, *columns: ColumnSchema, key: Sequence[str] = ("id",), unsure: bool = False) -> TableSchema:
+    return TableSchema("postgres", "shop", "item", (since, 0), columns, tuple(key), unsure)
+
+
+@pytest.fixture(params=DATABASES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "sqlite":
+        yield SQLiteStore(tmp_path)
+        return
+    store = PostgresStore(request.getfixturevalue("postgres"))
+    yield store
+    store.run("DROP SCHEMA IF EXISTS shop CASCADE")
+
+
+@contextmanager
+def following(store: Store, monkeypatch: pytest.MonkeyPatch, on_drop: str = "keep") -> Iterator[tuple[Sink, Any]]:
+    """A sink that was told of schemas, and what adds one to them; no topic is read."""
+    history = SchemaHistory()
+    monkeypatch.setattr(SchemaFollower, "of", lambda mirror: SchemaFollower(history, mirror.on_drop))
+    with closing(store.sink("changes", Replica(on_drop=on_drop))) as sink:
+        sink.open(CHANGES)
+        yield sink, history.add
+
+
+def found(store: Store, columns: str) -> list[tuple[Any, ...]]:
+    """In SQLite numbers with a point are texts."""
+    name = "shop.item" if isinstance(store, PostgresStore) else '"shop.item"'
+    shown = [f"{name}::text" if isinstance(store, PostgresStore) else name for name in columns.split(", ")]
+    return sorted(tuple(None if v is None else str(v) for v in row) for row in store.look(", ".join(shown), name))
+
+
+def test_a_table_is_made_with_the_types_of_its_source(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    when = ColumnSchema("at", "timestamp(3) with time zone", number=4)
+    tag = ColumnSchema("tag", "uuid", number=5)
+    own = ColumnSchema("mood", "shop.mood", number=6)
+    uuid = "7d44b2a0-1bd2-4a1f-9c8e-0242ac120002"
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, PRICE, when, tag, own))
+        give(sink, 0, insert(2, 1, price="12.50", at="2024-01-02 03:04:05.678+00", tag=uuid, mood="glad"))
+    if isinstance(store, PostgresStore):
+        kinds = "attnum, format_type(atttypid, atttypmod)"
+        of_item = "pg_attribute where attrelid = 'shop.item'::regclass and attnum > 0"
+        types = store.look(kinds, of_item)
+        words = ["bigint", "numeric(10,2)", "timestamp(3) with time zone", "uuid", "text"]
+        assert [word for _, word in types] == words
+    assert found(store, "id, price, tag, mood") == [("1", "12.50", uuid, "glad")]
+
+
+def test_a_table_that_is_there_stays_as_it_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with following(store, monkeypatch) as (sink, learn):
+        give(sink, 0, insert(2, 1, name="a"))
+        learn(schema(1, ID, NAME, PRICE))
+        give(sink, 1, insert(3, 2, name="b", price=4))
+        learn(schema(4, ID, NAME._replace(name="title"), PRICE))
+        give(sink, 2, insert(5, 3, title="c", price=4))
+    assert found(store, "id, title, price") == [("1", "a", None), ("2", "b", "4"), ("3", "c", "4")]
+
+
+def test_a_renamed_column_keeps_its_values_and_two_may_change_their_names(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, NAME, PRICE))
+        give(sink, 0, insert(2, 1, name="a", price="1.00"), insert(3, 2, name="b", price="2.00"))
+        learn(schema(4, ID, NAME._replace(name="price"), PRICE._replace(name="name")))
+        # older ones of another partition come behind it
+        give(sink, 1, update(5, 1, name="7.00"), insert(3, 3, name="c", price="3.00"))
+    assert found(store, "id, price, name") == [("1", "a", "7.00"), ("2", "b", "2.00"), ("3", "c", "3.00")]
+
+
+def test_older_rows_get_what_a_new_column_has_in_them_whenever_they_come(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = ColumnSchema("n", "integer", False, 4, older="7")
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, NAME))
+        give(sink, 0, insert(2, 1, name="a"))
+        learn(schema(5, ID, NAME, new))
+        give(sink, 1, insert(6, 2, name="b", n=8), insert(3, 3, name="c"))
+        give(sink, 2, update(4, 1, name="d"), insert(3, 4, name="e"))
+    assert found(store, "id, name, n") == [("1", "d", "7"), ("2", "b", "8"), ("3", "c", "7"), ("4", "e", "7")]
+
+
+@pytest.mark.parametrize("on_drop", ["keep", "follow"])
+def test_a_dropped_column_stays_or_goes_as_the_word_says(
+    on_drop: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with following(store, monkeypatch, on_drop) as (sink, learn):
+        learn(schema(1, ID, NAME))
+        give(sink, 0, insert(2, 1, name="a"))
+        learn(schema(3, ID, ColumnSchema("name", "integer", number=9)))
+        give(sink, 1, insert(4, 2, name=5), insert(2, 3, name="old"))
+    assert found(store, "id, name") == [("1", None), ("2", "5"), ("3", None)]
+    if on_drop == "keep":
+        assert found(store, "id, name_dropped_2") == [("1", "a"), ("2", None), ("3", "old")]
+
+
+def test_a_widened_type_is_widened(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, ColumnSchema("n", "smallint", number=2)))
+        give(sink, 0, insert(2, 1, n=7))
+        learn(schema(3, ID, ColumnSchema("n", "numeric(30,2)", number=2)))
+        give(sink, 1, insert(4, 2, n="1234567890123456789012345678.25"))
+    assert found(store, "id, n")[1] == ("2", "1234567890123456789012345678.25")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [schema(3, ID, PRICE, unsure=True), schema(3, ID._replace(name="no"), NAME, key=["no"])],
+    ids=["unsure", "key"],
+)
+def test_what_is_not_known_is_asked_for_and_nothing_is_changed(
+    last: TableSchema, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, NAME))
+        give(sink, 0, insert(2, 1, name="a"))
+        learn(last)
+        with pytest.raises(UsageError, match="--fresh"):
+            give(sink, 1, insert(2, 2, name="b"))
+    assert found(store, "id, name") == [("1", "a")]
+
+
+def test_any_order_of_partitions_comes_to_the_same_table(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = random.Random(29)
+    shapes = [
+        schema(0, ID, NAME),
+        schema(20, ID, NAME._replace(name="title")),
+        schema(40, ID, NAME._replace(name="title"), ColumnSchema("name", "bigint", number=3, older="0")),
+    ]
+    rows: dict[int, tuple[str, int]] = {}
+    partitions: list[list[RowChange]] = [[], [], []]
+    for n in range(1, 60):
+        key = drawn.randrange(6)
+        rows[key] = (f"v{n}", n if n >= 40 else 0)
+        values: dict[str, Any] = {"name" if n < 20 else "title": f"v{n}"} | ({"name": n} if n >= 40 else {})
+        partitions[key % 3].append(insert(n, key, **values))
+    with following(store, monkeypatch) as (sink, learn):
+        batch, learned = 0, 0
+        while any(partitions):
+            chosen = drawn.choice([each for each in partitions if each])
+            size = drawn.randrange(1, 5)
+            taken, chosen[:] = chosen[:size], chosen[size:]
+            while learned < 3 and shapes[learned].since <= max(change.position for change in taken):
+                learn(shapes[learned])
+                learned += 1
+            give(sink, batch, *taken)
+            batch += 1
+    assert found(store, "id, title, name") == [(str(key), *map(str, row)) for key, row in sorted(rows.items())]

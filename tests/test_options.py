@@ -1,0 +1,46 @@
+"""An option that is misspelt or cut short is refused by its own name, whatever else is missing, and nothing is done."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import pytest
+
+from waterclock import cli
+
+
+def parsers(parser: argparse.ArgumentParser, *words: str) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Each command, by the words that call it."""
+    yield words, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from parsers(below, *words, name)
+
+
+COMMANDS = dict(parsers(cli._parser()))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_what_is_misspelt_is_named_before_what_is_missing(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`relay send reminders hello --dely 3s` was told that one of --delay, --at and --cron is required."""
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([*words, "--hlep"])
+    assert "unrecognized arguments: --hlep; did you mean '--help'?" in capsys.readouterr().err
+
+
+def test_the_option_that_was_meant_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["relay", "send", "reminders", "hello", "--dely", "3s"])
+    assert "unrecognized arguments: --dely; did you mean '--delay'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_an_option_is_written_whole(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """`broker --dat x` made a folder x."""
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([*words, "--hel"])
+    assert "unrecognized arguments: --hel;" in capsys.readouterr().err
