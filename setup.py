@@ -22,6 +22,8 @@ from setuptools.command.build_py import build_py
 WHEEL = "src/waterclock/wheel"
 TIMER = "src/waterclock/timer"
 PURGATORY = "src/waterclock/purgatory"
+CHANGES = "src/waterclock/changes"
+CDC = "src/waterclock/cdc"
 BUCKET = "src/waterclock/streaming/state/compiled"
 # a product and a sum are two roundings, as Python has them: never one step, which some processors have
 OPTIONS = ["-O3", "-ffp-contract=off"]
@@ -87,6 +89,7 @@ def compiled(module: str, source: str, *others: str, language: str = "c") -> Ext
         f"waterclock.{module}",
         [source],
         depends=[f"{folder}/{other}" for other in others],
+        include_dirs=["src"],
         extra_compile_args=flags,
         language=language,
         optional=True,
@@ -108,6 +111,7 @@ HANDLES = (
     "driven.pxi",
     "_objects.pxd",
 )
+WRITTEN = ("../../changes/text.h", "../../changes/sure.h", "../../changes/_written.pxd")
 ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
 COLUMNS = (
     "_engine.pxd",
@@ -138,6 +142,9 @@ setup(
         compiled("wheel._objects", f"{WHEEL}/_objects.pyx", *HANDLES),
         compiled("timer._adding", f"{TIMER}/_adding.pyx", "../clock.h", "../wheel/_objects.pxd"),
         compiled("wheel._arrays", f"{WHEEL}/_arrays.pyx", *ARRAYS),
+        compiled("changes._written", f"{CHANGES}/_written.pyx", "text.h", "_written.pxd"),
+        compiled("cdc.mysql._images", f"{CDC}/mysql/_images.pyx", "image.h", *WRITTEN),
+        compiled("cdc.postgres._tuples", f"{CDC}/postgres/_tuples.pyx", "../mysql/image.h", *WRITTEN),
         compiled("sinks._rows", "src/waterclock/sinks/_rows.pyx"),
         compiled("purgatory._lock", f"{PURGATORY}/_lock.pyx"),
         # the files that also run uncompiled, under other names and with the types of their .pxd

@@ -374,7 +374,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "cdc": Benchmark(
         _cdc,
         tables.cdc,
-        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
+        "logs of MariaDB and PostgreSQL into the broker, beside Debezium (Java 17, Maven) and mysql-replication (MariaDB)",
         "row changes in the binlog",
         {"sizes": "300k", "rounds": "3"},
     ),

@@ -1,4 +1,5 @@
-"""One binlog of MariaDB: `waterclock cdc` from there to acknowledged in our broker, and mysql-replication decoding it.
+"""`waterclock cdc` from a database's log to acknowledged in our broker; beside it Debezium embedded, which has no sink, and
+for MariaDB mysql-replication, which decodes rows and no more.
 
 The shop of `waterclock demo cdc` writes to four of its tables before anything is measured: transactions of one row to 300,
 each row a statement of its own, some rolled back. Each contender is a process of its own and reads the binlog from its
@@ -6,37 +7,43 @@ start; the server is beside it, and so is the broker, on the same cores.
 
 Rule 1: what ours has written is read again, every version: nothing missing, twice, wrong, swapped or torn. Of the decoder
         the rows are counted.
-Rule 2: contenders take turns, and each round has a topic of its own. Medians are shown.
-Rule 3: seconds are those of the job, without the interpreter's start; CPU is that of the whole process.
+Rule 2: contenders take turns, and each round has a topic of its own. Of a contender's rounds the one that took the least
+        CPU is shown: on a machine with neighbours the others had more of them.
+Rule 3: seconds are those of the job, without the interpreter's start; CPU is that of the whole process, of Debezium without
+        the start of its JVM, up to its first change.
 """
 
 from __future__ import annotations
 
-import json
-import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from waterclock.bench.broker.process import cpu_s
+from waterclock.bench.cdc import slots
+from waterclock.bench.cdc.debezium import MARK, NAME, Debezium, Engine, debezium
+from waterclock.bench.cdc.ended import ended
+from waterclock.bench.kafka.harness import NotMeasured
 from waterclock.bench.servers.ours import OurBroker
 from waterclock.clock import SystemClock
-from waterclock.errors import WaterclockError
+from waterclock.errors import EnvironmentMissing
 from waterclock.examples.cdc.checker import Checker, check_topic
 from waterclock.examples.cdc.servers import MariaDB, programs
 from waterclock.examples.cdc.shop import DATABASE, Shop
 from waterclock.examples.cdc.tables import tables
 
-OURS, DECODER = "waterclock cdc, into the broker", "mysql-replication, decodes only"
-TABLES = tables()[:4]
+OURS, DECODER = slots.OURS, "mysql-replication, decodes only"
+# without UUID, which MySQL has not, so that Debezium's connector of MySQL cannot read the statement that makes the table
+TABLES = [replace(each, columns=tuple(c for c in each.columns if c.sql != "uuid")) for each in tables()[:4]]
+# Debezium's connector of MySQL asks a server that calls itself 10 for what MySQL 10 would have
+_VERSION = "--version=5.7.19-MariaDB"
+_IN_EARNEST = 100_000  # from so many row changes on the transaction of a million is measured too
 Report = Callable[[str], None]
 Figures = dict[str, Any]
 
@@ -49,54 +56,104 @@ class Course:
     broker: OurBroker
     shop: Shop
     first: int
+    engines: list[Engine]
 
 
 def measure(sizes: Sequence[int], rounds: int, report: Report) -> list[Figures]:
     """A record for each contender at each size; EnvironmentMissing where there is no MariaDB."""
     found = programs("the benchmark cdc", ["MariaDB"])
-    return [record for changes in sizes for record in _measured(found, changes, rounds, report)]
+    with ExitStack() as opened:
+        engine = None
+        try:
+            engine = opened.enter_context(debezium())
+        except NotMeasured as why:
+            report(f"Debezium is not measured: {why}")
+        mariadb = [record for size in sizes for record in _measured(found, size, rounds, engine, report)]
+        more = [slots.MILLION_AT_ONCE] if max(sizes) >= _IN_EARNEST else []
+        return mariadb + [record for size in (*sizes, *more) for record in _slots(size, rounds, engine, report)]
 
 
-def _measured(found: dict[str, str], changes: int, rounds: int, report: Report) -> list[Figures]:
-    with _course(found, changes, report) as course:
-        runs: dict[str, list[Figures]] = {OURS: [], DECODER: []}
+def _slots(changes: int, rounds: int, engine: Debezium | None, report: Report) -> list[Figures]:
+    """PostgreSQL's; none where there is none."""
+    try:
+        found = programs("the benchmark cdc", ["PostgreSQL"])
+        with _folder() as folder:
+            runs = slots.measure(folder, found, (changes, rounds), engine, report)
+    except (EnvironmentMissing, NotMeasured) as why:
+        report(f"PostgreSQL's log is not measured: {why}")
+        return []
+    what = "PostgreSQL, one transaction" if changes == slots.MILLION_AT_ONCE else "PostgreSQL"
+    return _records(what, changes or slots.MILLION, runs)
+
+
+def _measured(
+    found: dict[str, str], changes: int, rounds: int, engine: Debezium | None, report: Report
+) -> list[Figures]:
+    with _folder() as folder, _course(folder, found, (changes, rounds), engine, report) as course:
+        runs: list[Figures] = []
         for number in range(1, rounds + 1):
             what = f"cdc, {changes:,} row changes, round {number} of {rounds}"
             report(f"{what}: {OURS}")
-            runs[OURS].append(_ours(course, f"shop-{number}", partial(report, f"{what}: reading what was written")))
+            runs.append(_ours(course, f"shop-{number}", partial(report, f"{what}: reading what was written")))
             report(f"{what}: {DECODER}")
-            runs[DECODER].append(_decoder(course))
-        return [{"contender": name, **_medians(some, changes)} for name, some in runs.items()]
+            runs.append(_decoder(course))
+            for each in course.engines[number - 1 : number]:
+                report(f"{what}: {NAME}")
+                before = course.mariadb.process.cpu_s()
+                told = each.until(course.shop.written, DATABASE)
+                right = told["changes"] == course.shop.written
+                used = course.mariadb.process.cpu_s() - before
+                runs.append({**told, "contender": NAME, "server_cpu_s": used, "right": right})
+        return _records("MariaDB", changes, runs)
 
 
 @contextmanager
-def _course(found: dict[str, str], changes: int, report: Report) -> Iterator[Course]:
+def _folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="waterclock-bench-", dir="/tmp"))  # short: a socket's path has 107 characters
     folder.chmod(0o755)
     try:
-        report("cdc: starting MariaDB and the broker")
-        mariadb = MariaDB(folder / "mariadb", folder / "mariadb.log", found, SystemClock())
-        broker = OurBroker(folder / "broker", {})
-        try:
-            mariadb.start()
-            shop = Shop(mariadb.connection, 1, changes, TABLES)
-            shop.make()
-            first = int(mariadb.place().rpartition("-")[2])
-            report(f"cdc: writing {changes:,} row changes to {len(TABLES)} tables")
-            shop.write()
-            yield Course(mariadb, broker, shop, first)
-        finally:
-            mariadb.process.stop()
-            broker.kill()
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _course(
+    folder: Path, found: dict[str, str], sizes: tuple[int, int], engine: Debezium | None, report: Report
+) -> Iterator[Course]:
+    report("cdc: starting MariaDB and the broker")
+    changes, rounds = sizes
+    mariadb = MariaDB(folder / "mariadb", folder / "mariadb.log", found, SystemClock(), [_VERSION])
+    broker = OurBroker(folder / "broker", {})
+    try:
+        mariadb.start()
+        shop = Shop(mariadb.connection, 1, changes, TABLES)
+        shop.make()
+        engines = [_placed(mariadb, engine, number) for number in range(rounds)] if engine is not None else []
+        first = int(mariadb.place().rpartition("-")[2])
+        report(f"cdc: writing {changes:,} row changes to {len(TABLES)} tables")
+        shop.write()
+        yield Course(mariadb, broker, shop, first, engines)
+    finally:
+        mariadb.process.stop()
+        broker.kill()
+
+
+def _placed(mariadb: MariaDB, engine: Debezium, number: int) -> Engine:
+    """Debezium, which stands at the end of the binlog."""
+    with mariadb.connection() as connection, connection.cursor() as cursor:
+        cursor.execute(f"create database if not exists {MARK}")
+        cursor.execute(f"create table if not exists {MARK}.place (id int auto_increment primary key)")
+        made = engine.engine("mysql", f"mysql-{number}", {"database.port": str(mariadb.port)})
+        made.place(lambda: cursor.execute(f"insert into {MARK}.place values ()"))
+    return made
 
 
 def _ours(course: Course, topic: str, checking: Callable[[], object]) -> Figures:
     source = f"mysql://root@127.0.0.1:{course.mariadb.port}/{DATABASE}"
     to = f"kafka://{course.broker.bootstrap}/{topic}"
     before = cpu_s(course.broker.pid)
-    reported = _reported(course, "waterclock.cli", "cdc", source, "--to", to, "--once", "--json")
+    reported = _reported(course, OURS, "waterclock.cli", "cdc", source, "--to", to, "--once", "--json")
     broker_cpu_s = cpu_s(course.broker.pid) - before
     checking()
     errors = check_topic(course.broker.bootstrap, topic, Checker(course.shop.history, course.first, TABLES))
@@ -105,8 +162,8 @@ def _ours(course: Course, topic: str, checking: Callable[[], object]) -> Figures
 
 
 def _decoder(course: Course) -> Figures:
-    reported = _reported(course, "waterclock.bench.cdc.decoding", str(course.mariadb.port))
-    return {**reported, "broker_cpu_s": None, "right": reported["rows"] == _rows(course.shop)}
+    reported = _reported(course, DECODER, "waterclock.bench.cdc.decoding", str(course.mariadb.port))
+    return {**reported, "right": reported["rows"] == _rows(course.shop)}
 
 
 def _rows(shop: Shop) -> int:
@@ -114,35 +171,32 @@ def _rows(shop: Shop) -> int:
     return sum(not (v.operation == "insert" and v.rev > 1) for versions in shop.history for v in versions)
 
 
-def _reported(course: Course, module: str, *arguments: str) -> Figures:
-    """What a contender printed, with the processor seconds of it and of the server meanwhile."""
-    before = _children_s(), course.mariadb.process.cpu_s()
-    command = [sys.executable, "-P", "-m", module, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise WaterclockError(f"{module} failed: {(done.stderr.strip().splitlines() or ['nothing was said'])[-1]}")
-    after = _children_s(), course.mariadb.process.cpu_s()
-    reported: Figures = json.loads(done.stdout)
-    return {**reported, "cpu_s": after[0] - before[0], "server_cpu_s": after[1] - before[1]}
+def _reported(course: Course, contender: str, module: str, *arguments: str) -> Figures:
+    """What a contender told, with what it took, and the server meanwhile."""
+    before = course.mariadb.process.cpu_s()
+    figures = ended(module, [sys.executable, "-P", "-m", module, *arguments])
+    return {**figures, "contender": contender, "server_cpu_s": course.mariadb.process.cpu_s() - before}
 
 
-def _children_s() -> float:
-    """Seconds of processor of the processes that were started here and have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _medians(runs: list[Figures], changes: int) -> Figures:
-    """By million row changes, so that sizes can be compared."""
-
-    def a_million(name: str) -> float | None:
-        return None if runs[0][name] is None else median(run[name] for run in runs) / changes * 1e6
-
-    return {
-        "changes": changes,
-        "changes_per_s": changes / median(run["seconds"] for run in runs),
-        "cpu_s_per_million": a_million("cpu_s"),
-        "broker_cpu_s_per_million": a_million("broker_cpu_s"),
-        "server_cpu_s_per_million": a_million("server_cpu_s"),
-        "right": all(run["right"] for run in runs),
-    }
+def _records(database: str, changes: int, runs: list[Figures]) -> list[Figures]:
+    """The best round of each contender (rule 2), by million row changes, so that sizes can be compared."""
+    found = []
+    for name in dict.fromkeys(run["contender"] for run in runs):
+        own = [run for run in runs if run["contender"] == name]
+        best = min(own, key=lambda run: float(run["cpu_s"]) - float(run.get("start_cpu_s", 0)))
+        used = best["cpu_s"] - best.get("start_cpu_s", 0)
+        figures = {"cpu_s": used, **{each: best.get(each) for each in ("broker_cpu_s", "server_cpu_s")}}
+        found.append(
+            {
+                "contender": name,
+                "database": database,
+                "changes": changes,
+                "changes_per_s": changes / best["seconds"],
+                "changes_per_cpu_s": changes / used,
+                **{f"{each}_per_million": s if s is None else s / changes * 1e6 for each, s in figures.items()},
+                "start_cpu_s": best.get("start_cpu_s"),
+                "peak_mb": best["peak_mb"],
+                "right": all(run["right"] for run in own),
+            }
+        )
+    return found

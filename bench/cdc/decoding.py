@@ -12,6 +12,8 @@ import time
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
+from waterclock.examples.cdc.shop import DATABASE
+
 FIRST = "binlog.000001"  # MariaDB's first file, which begins behind the four bytes of its name
 
 
@@ -26,6 +28,7 @@ def decoded(port: int) -> int:
         log_file=FIRST,
         log_pos=4,
         resume_stream=True,
+        only_schemas=[DATABASE],
         only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
     )
     try:

@@ -74,10 +74,12 @@ class MariaDB:
     """A MariaDB with a binlog, in `folder`.
 
     Its temporary files lie there too: a MariaDB that starts removes the temporary tables of all others that share its
-    `tmpdir`, and by default that is the one of the whole machine.
+    `tmpdir`, and by default that is the one of the whole machine. `options` are mariadbd's own.
     """
 
-    def __init__(self, folder: Path, log: Path, found: dict[str, str], clock: Clock) -> None:
+    def __init__(
+        self, folder: Path, log: Path, found: dict[str, str], clock: Clock, options: Sequence[str] = ()
+    ) -> None:
         self.port, self._clock = free_port(), clock
         me = pwd.getpwuid(os.geteuid()).pw_name
         data, temporary = folder / "data", folder / "tmp"
@@ -86,7 +88,7 @@ class MariaDB:
         make = [found["mariadb-install-db"], *own]
         _run([*make, "--auth-root-authentication-method=normal", "--skip-test-db"], log)
         place = [f"--port={self.port}", f"--socket={folder}/s", "--bind-address=127.0.0.1"]
-        self.process = Process("MariaDB", [found["mariadbd"], *own, *place, *_BINLOG], log, clock)
+        self.process = Process("MariaDB", [found["mariadbd"], *own, *place, *_BINLOG, *options], log, clock)
 
     @contextmanager
     def connection(self, **settings: Any) -> Iterator[pymysql.connections.Connection]:

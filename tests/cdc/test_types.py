@@ -10,11 +10,13 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cdc.both import through_both
 from tests.cdc.mariadb import MariaServer, MariaSource
 from waterclock.cdc.mysql.columns import decoder
 from waterclock.changes.maxwell import JSON_NULL
@@ -125,7 +127,11 @@ CASES: list[tuple[str, tuple[str, Callable[[Any], str]], list[str]]] = [
 
 @pytest.mark.parametrize(("declared", "how", "values"), CASES, ids=[case[0][:40] for case in CASES])
 def test_what_the_binlog_gives_is_what_select_shows(
-    declared: str, how: tuple[str, Callable[[Any], str]], values: list[str], source: MariaSource
+    declared: str,
+    how: tuple[str, Callable[[Any], str]],
+    values: list[str],
+    source: MariaSource,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, expected = how
     if declared == "inet4" and source.run("select version() < '10.10'")[0][0]:
@@ -138,7 +144,7 @@ def test_what_the_binlog_gives_is_what_select_shows(
         *rows,
         f"select {asked} from t order by id",
     )
-    found = [change.data["c"] for change in source.changes()]
+    found = [change.data["c"] for change in through_both(monkeypatch, source.changes)]
     assert found == ["null" if row[0] is None else expected(row[0]) for row in shown]
 
 
@@ -333,12 +339,14 @@ def databases(statements: list[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_maxwells_examples_come_out_as_maxwell_writes_them(file: str, mariadb: MariaServer, data: Path) -> None:
+def test_maxwells_examples_come_out_as_maxwell_writes_them(
+    file: str, mariadb: MariaServer, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     statements, expected = parsed((data / "maxwell" / file).read_text())
     start = mariadb.place()
     try:
         mariadb.run("set sql_mode = ''", *statements)
-        changes = mariadb.changes(start, queries=True)
+        changes = through_both(monkeypatch, partial(mariadb.changes, start, queries=True))
     finally:
         mariadb.run(
             *[f"drop database if exists {name}" for name in databases(statements)], "set global time_zone = 'SYSTEM'"

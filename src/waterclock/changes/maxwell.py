@@ -13,6 +13,7 @@ Rule 5: the position that is read is the writer's own if it is there: `sequence`
         `position` (output_binlog_position) and `xoffset`; else the message's offset. What was written twice is then known.
 Rule 6: an update that changed the key is read as two changes: the old row goes, the new one comes.
 Rule 7: numbers keep their digits: one with a point is read as a Decimal.
+Rule 8: a row that compiled code has written (`Written`) makes its message itself: the same bytes as the plain code's here.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from waterclock.changes.row_change import Json, Message, Operation, RowChange, fields_of, no_number
+from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
 
 INSERT, UPDATE, DELETE, TRUNCATE = "insert", "update", "delete", "truncate"
@@ -88,11 +90,17 @@ class MaxwellMessage(NamedTuple):
 
     def as_key(self) -> bytes:
         """The Kafka message's key, in Maxwell's form; equal for all changes of one row."""
+        if isinstance(self.data, Written) and self.data.form.key == self.key:
+            return self.data.as_key()
         columns = "".join([f',"pk.{_name(name)[1:]}:{self.data[name]}' for name in self.key]) if self.data else ""
         return f'{{"database":{_name(self.database)},"table":{_name(self.table)}{columns}}}'.encode()
 
     def as_json(self) -> bytes:
         """The Kafka message's value: Maxwell's form, and in it `gtid`, `sequence` and, on every row, `xoffset`."""
+        former = self.old
+        if isinstance(self.data, Written) and self.data.form.key == self.key and isinstance(former, Written | None):
+            where = self.type, self.ts, self.gtid, self.sequence, self.xoffset, self.commit
+            return self.data.as_json(*where, former, self.query)
         query = "" if self.query is None else f'"query":{quoted(self.query)},'
         commit = ',"commit":true' if self.commit else ""
         key = ",".join([_name(name) for name in self.key])

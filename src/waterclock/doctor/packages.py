@@ -41,7 +41,8 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Door -> the modules that it imports, ours behind those that it needs for them."""
 COMPILED: Final = (
     "wheel._objects", "wheel._arrays", "timer._adding", "purgatory._lock", "purgatory._completions", "purgatory._waiting",
-    "purgatory._delayed", "sinks._rows", "streaming.state.compiled._engine",
+    "purgatory._delayed", "sinks._rows", "changes._written", "cdc.mysql._images", "cdc.postgres._tuples",
+    "streaming.state.compiled._engine",
 )  # fmt: skip
 MISSING: Final = "missing"
 PATIENCE_S: Final = 120

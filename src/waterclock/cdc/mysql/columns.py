@@ -133,6 +133,18 @@ class BinlogColumn(NamedTuple):
     declared: str = ""
 
 
+def reads_ascii(charset: str) -> bool:
+    """Whether bytes below 128 are ASCII in it, whatever stands beside them; false for one that has no codec.
+
+    >>> reads_ascii("latin1"), reads_ascii("utf16")
+    (True, False)
+    """
+    try:
+        return decoder(charset)(bytes(range(128))) == bytes(range(128)).decode("ascii")
+    except (Unreadable, UnicodeError):
+        return False
+
+
 def reader(column: BinlogColumn) -> Reader:
     """What reads this column's values; Unreadable if its type is not known, or comes in a form that is not."""
     if column.declared in _DECLARED:
@@ -158,7 +170,7 @@ def raw_reader(column: BinlogColumn) -> Reader:
     """The same for what `reader` refuses: bytes whose length is known as base64, everything else as ever."""
     read = raw = reader(column)
     if column.type in (VARCHAR, VAR_STRING, STRING, BLOB, GEOMETRY, JSON):
-        raw = _sized(_prefix(column), base64_text)
+        raw = _sized(prefix(column), base64_text)
 
     def either(data: bytes, at: int) -> tuple[str, int]:
         try:
@@ -169,7 +181,7 @@ def raw_reader(column: BinlogColumn) -> Reader:
     return either
 
 
-def _prefix(column: BinlogColumn) -> int:
+def prefix(column: BinlogColumn) -> int:
     """How many bytes hold the length of a value that has one."""
     if column.type in (BLOB, GEOMETRY, JSON):
         return column.size
@@ -261,8 +273,8 @@ def text_writer(column: BinlogColumn) -> Callable[[bytes], str]:
 def _strings(column: BinlogColumn) -> Reader:
     write = text_writer(column)
     if column.type == STRING and column.charset == BINARY:
-        return _sized(_prefix(column), lambda raw: write(raw.ljust(column.size, b"\0")))
-    return _sized(_prefix(column), write)
+        return _sized(prefix(column), lambda raw: write(raw.ljust(column.size, b"\0")))
+    return _sized(prefix(column), write)
 
 
 def _uuid(raw: bytes) -> str:

@@ -5,13 +5,16 @@ Rule 1: a plan belongs to the bytes of a table map: the same bytes, the same pla
 Rule 2: rows that do not end where their event ends were read with a wrong type: all of the event is refused. A row with a
         value that cannot be read is refused alone, for the next one begins where it ends.
 Rule 3: what is wrong with a table is said when the first of its rows comes, and not before.
-Rule 4: rows come whole (binlog_row_image=FULL). A column may be missing only if it is computed when it is read.
+Rule 4: the rows of an event are read by compiled code where there is such. What that cannot, the readers here do, and they
+        alone say what is wrong.
+Rule 5: rows come whole (binlog_row_image=FULL). A column may be missing only if it is computed when it is read.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -38,7 +41,12 @@ from waterclock.cdc.mysql.words import word_of
 from waterclock.changes.maxwell import JSON
 from waterclock.errors import Unreadable
 
-Row = dict[str, str]
+Row = Mapping[str, str]
+try:
+    from waterclock.cdc.mysql._images import ImagePlan
+except ImportError:
+    ImagePlan = None  # type: ignore[assignment,misc]
+
 _WRONG = (Unreadable, LookupError, ValueError, ArithmeticError, struct.error)
 WRITES = {WRITE_V1, WRITE_V2, MARIA_WRITE_COMPRESSED}
 UPDATES = {UPDATE_V1, UPDATE_V2, MARIA_UPDATE_COMPRESSED}
@@ -91,6 +99,10 @@ class TablePlan:
             self.readers = [reader(column) for column in columns]
         except Unreadable as refusal:
             raise Unreadable(f"{described_by.name}: {refusal}") from None
+        self.compiled = None
+        if ImagePlan is not None and sys.byteorder == "little":
+            where = self.database, self.table, key, self.kinds
+            self.compiled = ImagePlan(*where, columns, self.readers, hidden)
 
     @cached_property
     def words(self) -> dict[str, str]:
@@ -182,6 +194,11 @@ class Tables:
         data, at, bitmaps = _opened(event)
         images = self._images(table, table.readers, event.kind, bitmaps)
         found: Rows = []
+        if table.compiled is not None and not any(image and image[1] is not table.readers for image in images):
+            rows = table.compiled.rows(data, at, images[0] is not None, images[1] is not None)
+            if rows is not None:
+                found += rows
+                return found
         while at < len(data):
             try:
                 old, new, end = _pair(images, data, at)
@@ -208,8 +225,9 @@ class Tables:
         """What each row of an event has before and after; Unreadable if a column is missing that is not computed."""
         images: list[Image] = []
         for bitmap in bitmaps:
-            bits = int.from_bytes(bitmap, "little")
-            if bits == (1 << len(readers)) - 1:
+            every = (1 << len(readers)) - 1
+            bits = int.from_bytes(bitmap, "little") & every  # MySQL 5.5 sets the bits behind the last column too
+            if bits == every:
                 images.append((table.names, readers))
                 continue
             here = [place for place in range(len(readers)) if bits >> place & 1]
@@ -242,7 +260,7 @@ def _opened(event: BinlogEvent) -> tuple[bytes, int, list[bytes]]:
     return (uncompressed(body[at:]), 0, bitmaps) if event.kind in _COMPRESSED else (body, at, bitmaps)
 
 
-def _pair(images: Images, data: bytes, at: int) -> tuple[Row | None, Row | None, int]:
+def _pair(images: Images, data: bytes, at: int) -> tuple[dict[str, str] | None, dict[str, str] | None, int]:
     """A row before and after, and where the next one begins."""
     before, after = images
     old = new = None
@@ -253,7 +271,7 @@ def _pair(images: Images, data: bytes, at: int) -> tuple[Row | None, Row | None,
     return old, new, at
 
 
-def _row(image: Image, data: bytes, at: int) -> tuple[Row, int]:
+def _row(image: Image, data: bytes, at: int) -> tuple[dict[str, str], int]:
     names, readers = image
     size = (len(readers) + 7) // 8
     nulls = int.from_bytes(data[at : at + size], "little")
@@ -268,7 +286,7 @@ def _row(image: Image, data: bytes, at: int) -> tuple[Row, int]:
     return dict(zip(names, texts, strict=True)), at
 
 
-def _shown(table: TablePlan, row: Row | None) -> Row | None:
+def _shown(table: TablePlan, row: dict[str, str] | None) -> Row | None:
     """The row without the columns that the server made for itself."""
     if row is not None:
         for name in table.hidden:

@@ -26,6 +26,7 @@ from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
 from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, stop
 from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
+from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")
@@ -324,6 +325,9 @@ def changes_of(key: tuple[str, ...], before: Row | None, after: Row | None) -> l
     """(what it is, the row, former values) of what became of a row."""
     if before is None or after is None:
         return [(INSERT, after, None)] if after is not None else [(DELETE, before or {}, None)]
+    if isinstance(before, Written) and isinstance(after, Written):
+        same = before.same_key(after)
+        return [(UPDATE, after, before.former(after))] if same else [(DELETE, before, None), (INSERT, after, None)]
     for name in key:
         if before.get(name) != after.get(name):  # the same row no longer
             return [(DELETE, before, None), (INSERT, after, None)]

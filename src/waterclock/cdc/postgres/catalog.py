@@ -202,7 +202,8 @@ class LargeValues:
             found[tuple(read[name] for name in relation.key)] = read
         for row in rows:
             now = found.get(tuple(row[name] for name in relation.key), {})
-            row.update({name: text for name, text in now.items() if row[name] == UNTOUCHED})
+            lacked = {name: text for name, text in now.items() if row[name] == UNTOUCHED}
+            row.update(lacked)  # type: ignore[attr-defined]  # a row that lacks values is a dict
         self._take_out(relation, rows)
 
     def _take_out(self, relation: Relation, rows: Iterable[Row]) -> None:
@@ -210,7 +211,7 @@ class LargeValues:
         for row in rows:
             absent = [name for name, text in row.items() if text == UNTOUCHED]
             for name in absent:
-                del row[name]
+                del row[name]  # type: ignore[attr-defined]
             if absent:
                 self._sent.pop(_known(relation, row), None)
 

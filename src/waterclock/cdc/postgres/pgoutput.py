@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.catalog import AT_ONCE, SMALL, LargeValues, TableCatalog
-from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, row_at, touched
+from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, is_whole, row_at, touched
 from waterclock.cdc.source import DeadLetter, Item, Refusal, SourceMark, stop
 from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
+from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
 
 _EPOCH_S = 946_684_800  # 2000-01-01, from which PostgreSQL counts
@@ -157,7 +158,7 @@ class Decoder:
                     key = self._catalog.key_of(relation.number, relation.names)
             except Unreadable as reason:
                 key, unsure = (), str(reason)
-        self._relations[relation.number] = relation._replace(key=key, unsure=unsure)
+        self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
         self._messages[relation.number] = message
         return iter(())
 
@@ -185,18 +186,18 @@ class Decoder:
             row, _ = row_at(relation, message, 6)
             changes = [(INSERT, row, None) if message[0] == ord("I") else (DELETE, _known(relation, row), None)]
         for kind, row, _ in changes:
-            if kind == INSERT and UNTOUCHED in row.values():
+            if kind == INSERT and not is_whole(row):
                 self._large.fill_table(relation, [row])
         return changes
 
     def _note(self, relation: Relation, kind: str, row: Row, length: int) -> None:
         """Which rows went out whole; of those that may never have, the values that an update left out are to be read."""
-        if UNTOUCHED not in row.values():
+        if is_whole(row):
             if kind != DELETE and length > SMALL and len(row) == len(relation.names):
                 self._remember(relation, row)
         elif self._large.has(relation, row):
             for name in row.keys() - touched(row).keys():
-                del row[name]
+                del row[name]  # type: ignore[attr-defined]  # a row that lacks values is a dict
         else:
             self._lacking.append((relation, row))
             self._remember(relation, row)
@@ -252,17 +253,24 @@ def _updated(relation: Relation, message: bytes) -> list[Change]:
     if message[at] != ord("N"):
         before, at = row_at(relation, message, at + 1)
     after, _ = row_at(relation, message, at + 1)
-    if before is not None:  # if the identity is not FULL, all but the key of the former row are NULL for show
+    if before is not None and not is_whole(
+        after
+    ):  # if the identity is not FULL, all but the key of the former row are NULL for show
         known = relation.names if relation.full else relation.key
         after = {name: before[name] if text == UNTOUCHED and name in known else text for name, text in after.items()}
     if before is not None and any(before[name] != after[name] for name in relation.key):
         return [(DELETE, _known(relation, before), None), (INSERT, after, None)]
     old = None
     if before is not None and relation.full:
+        if isinstance(before, Written) and isinstance(after, Written):
+            return [(UPDATE, after, before.former(after))]
         old = {name: text for name, text in before.items() if after[name] != text}
     return [(UPDATE, after, old)]
 
 
 def _known(relation: Relation, row: Row) -> Row:
     """What a former row says for certain: all of it under REPLICA IDENTITY FULL, else its key."""
-    return row if relation.full else {name: row[name] for name in relation.key}
+    if relation.full:
+        return row
+    known = row.key_alone() if isinstance(row, Written) else None
+    return known if known is not None else {name: row[name] for name in relation.key}

@@ -2,7 +2,8 @@
 
 Rule 1: a value is the text that PostgreSQL prints, and stays it: whole numbers, NUMERIC, floats, booleans and JSON stand
         bare, everything else is a string. NaN and Infinity, which JSON has not, are strings too.
-Rule 2: a large value that was not sent (TOAST) is UNTOUCHED, which is the text of no value.
+Rule 2: tuples are read by compiled code where there is such; whatever that does not read, the code here does.
+Rule 3: a large value that was not sent (TOAST) is UNTOUCHED, which is the text of no value.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import json
 import struct
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from waterclock.cdc import typed
 from waterclock.cdc.postgres.words import word_of
 from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
+from waterclock.changes.written import Form, Written
+
+if TYPE_CHECKING:
+    from waterclock.cdc.postgres._tuples import TuplePlan
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
 _JSON, _BOOLEAN = {114, 3802}, 16
@@ -26,7 +31,12 @@ _SORTS = {
 }  # fmt: skip
 UNTOUCHED = ""  # no JSON text is empty
 
-Row = dict[str, str]
+Row = Mapping[str, str]
+
+try:
+    from waterclock.cdc.postgres import _tuples
+except ImportError:
+    _tuples = None  # type: ignore[assignment]
 
 
 class Relation(NamedTuple):
@@ -44,6 +54,15 @@ class Relation(NamedTuple):
     unsure: str = ""
     sorts: Mapping[str, str] = MappingProxyType({})
     words: Mapping[str, str] = MappingProxyType({})
+    plan: TuplePlan | None = None  # compiled, where there is such
+
+    def planned(self) -> Relation:
+        """With the plan that reads its tuples, once its key is known."""
+        plan = None
+        if _tuples is not None:
+            form = Form(self.schema, self.table, self.names, self.key, self.kinds)
+            plan = _tuples.TuplePlan(form, bytes(map(_kind, self.types)))
+        return self._replace(plan=plan)
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
@@ -92,9 +111,11 @@ def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
     """The columns of a tuple as JSON text, and what follows it."""
+    if relation.plan is not None and (found := relation.plan.row(message, at)) is not None:
+        return found
     (count,) = struct.unpack_from(">H", message, at)
     at += 2
-    row = {}
+    row: dict[str, str] = {}
     for name, kind in zip(relation.names[:count], relation.types, strict=False):
         how, at = message[at], at + 1
         row[name] = "null" if how == ord("n") else UNTOUCHED
@@ -107,7 +128,14 @@ def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
 
 def touched(row: Row) -> Row:
     """What was sent of a row."""
+    if is_whole(row):
+        return row
     return {name: text for name, text in row.items() if text != UNTOUCHED}
+
+
+def is_whole(row: Row) -> bool:
+    """Whether every value of it was sent; what compiled code has read always is."""
+    return isinstance(row, Written) or UNTOUCHED not in row.values()
 
 
 def _text(message: bytes, at: int) -> tuple[str, int]:
@@ -122,3 +150,12 @@ def json_text(kind: int, text: str) -> str:
     if kind == _BOOLEAN:
         return "true" if text == "t" else "false"
     return json_of(text) if kind in _JSON else quoted(text)
+
+
+def _kind(kind: int) -> int:
+    """A type as the compiled reader has it."""
+    if kind in _NUMBERS:
+        return _tuples.NUMBER
+    if kind == _BOOLEAN:
+        return _tuples.BOOLEAN
+    return _tuples.JSON if kind in _JSON else _tuples.TEXT

@@ -1,0 +1,21 @@
+from collections.abc import Collection, Mapping
+
+from waterclock.cdc.mysql.columns import BinlogColumn
+from waterclock.cdc.mysql.values import Reader
+from waterclock.changes._written import Form, Written
+
+class ImagePlan:
+    form: Form
+    def __init__(
+        self,
+        database: str,
+        table: str,
+        key: tuple[str, ...],
+        kinds: Mapping[str, str],
+        columns: list[BinlogColumn],
+        readers: list[Reader],
+        hidden: Collection[str],
+    ) -> None: ...
+    def rows(
+        self, data: bytes, at: int, before: bool, after: bool
+    ) -> list[tuple[Written | None, Written | None]] | None: ...

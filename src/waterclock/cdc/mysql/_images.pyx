@@ -1,0 +1,199 @@
+# cython: language_level=3, binding=False, auto_pickle=False, boundscheck=False, wraparound=False
+"""All rows of a row event, straight from its bytes to the JSON text of their columns.
+
+Rule 1: the plain readers of columns.py say what is right. A value of a type that is not known here, or that is odd, is read by
+        its plain reader; an event that does not come out even is not read here at all (None), and the plain code says why.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from waterclock.changes._written cimport Draft, Form, Written, text_put, text_t
+
+from waterclock.cdc.mysql import columns as types
+from waterclock.cdc.mysql.columns import prefix, reads_ascii
+from waterclock.changes.maxwell import quoted
+
+
+cdef extern from "image.h" nogil:
+    ctypedef struct column_t:
+        int kind
+        int width
+        int digits
+        int whole
+        int place
+    int image_value(text_t*, const column_t*, const uint8_t*, Py_ssize_t*, Py_ssize_t)
+    uint64_t little(const uint8_t*, int)
+    int IMAGE_DONE, IMAGE_ASK, IMAGE_END
+    int ASKED, SIGNED, UNSIGNED, FLOATS, DOUBLES, DECIMAL, BITS, YEARS, DATES, TIMES, DATETIMES, TIMESTAMPS, LABEL, LABELS
+    int UTF8, NARROW, BYTES, DOCUMENT
+
+cdef dict INTEGERS = {types.TINY: 1, types.SHORT: 2, types.INT24: 3, types.LONG: 4, types.LONGLONG: 8}
+cdef dict DIGITS = {types.TIME2: (TIMES, 3), types.DATETIME2: (DATETIMES, 5), types.TIMESTAMP2: (TIMESTAMPS, 4)}
+cdef dict FIXED = {
+    types.FLOAT: (FLOATS, 4), types.DOUBLE: (DOUBLES, 8), types.YEAR: (YEARS, 1), types.DATE: (DATES, 3),
+    types.NEWDATE: (DATES, 3),
+}
+cdef bytes NULL_TEXT = b"null"
+
+
+def how(column):
+    """(kind, width, digits, whole) of a column, as image.h has them."""
+    if column.declared:
+        sure = column.declared == "json" and column.charset in ("utf8mb4", "utf8mb3", "utf8")
+        return (DOCUMENT, column.size, 0, 0) if sure else (ASKED, 0, 0, 0)
+    if column.type in INTEGERS:
+        return (UNSIGNED if column.unsigned else SIGNED, INTEGERS[column.type], 0, 0)
+    if column.type in FIXED:
+        return (*FIXED[column.type], 0, 0)
+    if column.type in DIGITS:
+        kind, width = DIGITS[column.type]
+        return (kind, width + (column.size + 1) // 2, column.size, 0) if column.size <= 6 else (ASKED, 0, 0, 0)
+    if column.type == types.NEWDECIMAL:
+        return decimal(column.size >> 8, column.size & 255)
+    if column.type == types.BIT:
+        return (BITS, (column.size + 7) // 8, 0, 0) if column.size <= 64 else (ASKED, 0, 0, 0)
+    if column.type in (types.ENUM, types.SET):
+        return (LABEL if column.type == types.ENUM else LABELS, column.size, 0, 0)
+    if column.type not in (types.VARCHAR, types.VAR_STRING, types.STRING, types.BLOB):
+        return (ASKED, 0, 0, 0)
+    filled = column.size if column.type == types.STRING else 0
+    if column.charset == types.BINARY:
+        return (BYTES, prefix(column), 0, filled)
+    if column.charset in ("utf8mb4", "utf8mb3", "utf8"):
+        return (UTF8, prefix(column), 0, 0)
+    return (NARROW if reads_ascii(column.charset) else ASKED, prefix(column), 0, 0)
+
+
+def decimal(precision, scale):
+    widths = (0, 1, 1, 2, 2, 3, 3, 4, 4)
+    whole = precision - scale
+    size = whole // 9 * 4 + widths[whole % 9] + scale // 9 * 4 + widths[scale % 9]
+    return (DECIMAL, size, scale, whole) if precision <= 65 and 0 <= scale <= precision and size else (ASKED, 0, 0, 0)
+
+
+cdef class ImagePlan:
+    """How the rows of a table are read whose images have every column; `hidden` ones are passed over."""
+
+    cdef readonly Form form
+    cdef column_t* columns
+    cdef int count
+    cdef list readers
+    cdef list labels
+
+    def __cinit__(self, str database, str table, tuple key, kinds, list columns, list readers, hidden):
+        shown = tuple(column.name for column in columns if column.name not in hidden)
+        self.form, self.readers, self.count = Form(database, table, shown, key, kinds), readers, len(columns)
+        self.labels = [[quoted(label).encode() for label in column.labels] for column in columns]
+        self.columns = <column_t*> calloc(self.count + 1, sizeof(column_t))
+        if self.columns == NULL:
+            raise MemoryError
+        seen = 0
+        for place, column in enumerate(columns):
+            kind, width, digits, whole = how(column)
+            self.columns[place] = column_t(kind, width, digits, whole, -1)
+            if column.name not in hidden:
+                self.columns[place].place = seen
+                seen += 1
+
+    def __dealloc__(self):
+        free(self.columns)
+
+    def rows(self, bytes data, Py_ssize_t at, bint before, bint after):
+        """(before, after) of each row from `at` on; None if the bytes do not end with a row, or something is odd."""
+        cdef Draft draft = Draft(self.form)
+        cdef Py_ssize_t end = PyBytes_GET_SIZE(data)
+        cdef Written old = None, new = None
+        found = []
+        try:
+            while at < end:
+                if before:
+                    old = self.row(draft, data, &at, end)
+                    if old is None:
+                        return None
+                if after:
+                    new = self.row(draft, data, &at, end)
+                    if new is None:
+                        return None
+                found.append((old, new))
+        except (ArithmeticError, LookupError, ValueError, types.Unreadable, types.struct.error):
+            return None
+        return found if at == end else None
+
+    cdef Written row(self, Draft draft, bytes data, Py_ssize_t* at, Py_ssize_t end):
+        cdef const uint8_t* raw = <const uint8_t*> PyBytes_AS_STRING(data)
+        cdef const uint8_t* nulls = raw + at[0]
+        cdef const column_t* column
+        cdef size_t start
+        cdef int place, done
+        at[0] += (self.count + 7) // 8
+        if at[0] > end:
+            return None
+        draft.begin()
+        for place in range(self.count):
+            column = &self.columns[place]
+            start = draft.text.size
+            if column.place >= 0:
+                draft.name(column.place)
+            if nulls[place >> 3] >> (place & 7) & 1:
+                if text_put(&draft.text, PyBytes_AS_STRING(NULL_TEXT), 4):
+                    raise MemoryError
+            elif self.value(draft, column, place, data, at, end):
+                return None
+            if column.place >= 0:
+                draft.value(column.place)
+            else:
+                draft.text.size = start
+        return draft.done()
+
+    cdef int value(
+        self, Draft draft, const column_t* column, int place, bytes data, Py_ssize_t* at, Py_ssize_t end
+    ) except -1:
+        """0; 1 if the bytes end before the value."""
+        cdef size_t start = draft.text.size
+        cdef const uint8_t* raw = <const uint8_t*> PyBytes_AS_STRING(data)
+        cdef int done = image_value(&draft.text, column, raw, at, end)
+        if done != IMAGE_ASK:
+            return done
+        draft.text.size = start
+        if column.kind == LABEL or column.kind == LABELS:
+            self.label(draft, column, self.labels[place], little(raw + at[0], column.width))
+            at[0] += column.width
+            return 0
+        text, after = self.readers[place](data, at[0])
+        put(draft, text)
+        at[0] = after
+        return 1 if at[0] > end else 0
+
+    cdef int label(self, Draft draft, const column_t* column, list labels, uint64_t chosen) except -1:
+        """An ENUM's label, counted from one, or a SET's, a bit for each."""
+        if column.kind == LABEL:
+            if chosen > <uint64_t> len(labels):
+                raise IndexError(chosen)
+            put_bytes(draft, <bytes> labels[chosen - 1] if chosen else b'""')
+            return 0
+        put_bytes(draft, b"[")
+        first = True
+        for place in range(len(labels)):
+            if chosen >> <int> place & 1:
+                if not first:
+                    put_bytes(draft, b",")
+                put_bytes(draft, <bytes> labels[place])
+                first = False
+        return put_bytes(draft, b"]")
+
+
+cdef int put(Draft draft, str text) except -1:
+    cdef Py_ssize_t size
+    cdef const char* shown = PyUnicode_AsUTF8AndSize(text, &size)
+    if text_put(&draft.text, shown, size):
+        raise MemoryError
+    return 0
+
+
+cdef int put_bytes(Draft draft, bytes text) except -1:
+    if text_put(&draft.text, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)):
+        raise MemoryError
+    return 0

@@ -1,0 +1,29 @@
+from collections.abc import Iterator, Mapping
+
+class Form:
+    names: tuple[str, ...]
+    key: tuple[str, ...]
+    def __init__(
+        self, database: str, table: str, names: tuple[str, ...], key: tuple[str, ...], kinds: Mapping[str, str]
+    ) -> None: ...
+
+class Written(Mapping[str, str]):
+    form: Form
+    def __getitem__(self, name: str) -> str: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+    def same_key(self, other: Written) -> bool: ...
+    def former(self, after: Written) -> Written: ...
+    def key_alone(self) -> Written | None: ...
+    def as_key(self) -> bytes: ...
+    def as_json(
+        self,
+        kind: str,
+        ts: int,
+        gtid: str,
+        sequence: int,
+        xoffset: int,
+        commit: bool,
+        old: Written | None,
+        query: str | None,
+    ) -> bytes: ...
