@@ -186,7 +186,5 @@ def test_a_day_that_debezium_cannot_say_is_told_and_in_a_key_it_is_refused(caplo
 def test_the_form_follows_a_table_whose_columns_were_changed() -> None:
     form = DebeziumForm("p", "mysql")
     list(form.messages(change("insert", {"id": "1", "c": "null", "day": "null"})))
-    (sent,) = form.messages(
-        change("insert", {"id": "1", "more": "5"})._replace(words={"id": "int32", "more": "int64"})
-    )
+    (sent,) = form.messages(change("insert", {"id": "1", "more": "5"})._replace(words={"id": "int32", "more": "int64"}))
     assert json.loads(sent.value or b"")["after"] == {"id": 1, "more": 5}
