@@ -69,7 +69,8 @@ def older(source: SnapshotSource) -> dict[bytes, MaxwellMessage]:
 def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, dict[str, str]]]:
     """Key and value, but for what says when, and in which transaction; and what the columns are, for another form."""
     bare = {"type": "insert", "ts": 0, "gtid": "", "sequence": 0, "xoffset": 0, "commit": False}
-    assert (found := list(rows)) and all(row.words.keys() >= row.data.keys() for row in found)
+    found = list(rows)
+    assert all(row.words.keys() >= row.data.keys() for row in found)
     return {row.as_key(): (row._replace(**bare).as_json(), dict(row.words)) for row in found}  # type: ignore[arg-type]
 
 
