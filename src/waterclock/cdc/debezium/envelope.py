@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from waterclock.cdc.debezium.schema import described
-from waterclock.cdc.debezium.values import PRECISE, ColumnForm, column_form
+from waterclock.cdc.debezium.values import ColumnForm, Modes, column_form
 from waterclock.cdc.form import KafkaMessage
 from waterclock.changes.maxwell import DELETE, INSERT, NULL, TRUNCATE, UPDATE, MaxwellMessage, quoted
 from waterclock.errors import Unreadable
@@ -49,14 +49,13 @@ class DebeziumForm:
         connector: str,
         database: str = "",
         *,
-        schemas: bool = False,
-        decimals: str = PRECISE,
+        modes: Modes = Modes(),  # noqa: B008
         tombstones: bool = True,
         heartbeat_ms: int = 0,
     ) -> None:
         self.heartbeat_ms = heartbeat_ms
         self._prefix, self._connector, self._database = prefix, connector, database
-        self._schemas, self._decimals, self._tombstones = schemas, decimals, tombstones
+        self._modes, self._schemas, self._tombstones = modes, modes.schemas, tombstones
         self._forms: dict[tuple[str, str], tuple[Mapping[str, str], tuple[str, ...], TableForm]] = {}
         self._said: set[tuple[str, str, str]] = set()
 
@@ -80,7 +79,7 @@ class DebeziumForm:
         table = (change.database, change.table)
         found = self._forms.get(table)
         if found is None or found[0] is not change.words or (change.key and found[1] != change.key):
-            columns = {name: column_form(word, self._decimals, self._schemas) for name, word in change.words.items()}
+            columns = {name: column_form(word, self._modes) for name, word in change.words.items()}
             schemas = ("", "")
             if self._schemas:
                 name = f"{self._prefix}.{change.database}.{change.table}"
@@ -151,7 +150,7 @@ class DebeziumForm:
             place = (int(high, 16) << 32) + int(low, 16) if low else 0
             return (
                 f'{{{common},"db":{quoted(self._database)},{order},"schema":{quoted(change.database)},'
-                f'"table":{quoted(change.table)},"txId":null,"lsn":{place},"xmin":null}}'
+                f'"table":{quoted(change.table)},"txId":null,"lsn":{place},"xmin":null,"origin":null,"origin_lsn":null}}'
             )
         query = "null" if change.query is None else quoted(change.query)
         return (

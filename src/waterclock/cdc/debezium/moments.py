@@ -1,6 +1,6 @@
 """Days, times and spans: from the text that SELECT shows to the counts and the ISO texts that Debezium writes.
 
-Rule 1: None is what the type that Debezium has for it cannot say: a zero date, infinity, a year before Christ in a text.
+Rule 1: None is what the type that Debezium has for it cannot say: a zero date, a day of infinity.
 Rule 2: Python's calendar is not used: it ends with the year 9999, and a database's does not.
 """
 
@@ -14,6 +14,7 @@ _MOMENT = re.compile(
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?([+-]\d\d(?::\d\d){0,2})?", re.ASCII)
 _SPAN = re.compile(r"([+-]?\d+) (year|mon|day)s?")
 DAY_US = 86_400_000_000
+_ENDS = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}  # PostgreSQL's driver has them
 
 
 def days(text: str) -> int | None:
@@ -35,6 +36,8 @@ def moment_us(text: str) -> int | None:
     >>> moment_us("1970-01-01 00:00:01.5"), moment_us("1970-01-01 05:30:00+05:30")
     (1500000, 0)
     """
+    if text in _ENDS:
+        return _ENDS[text]
     day, found = days(text), _MOMENT.fullmatch(text)
     if day is None or found is None or found[4] is None:
         return None
@@ -57,17 +60,20 @@ def time_us(text: str) -> int | None:
 
 
 def instant(text: str, digits: int) -> str | None:
-    """A moment as ISO text in UTC; `digits` of a second, -1 for as many as it takes.
+    """A moment as ISO text in UTC, with so many digits of a second.
 
-    >>> instant("2024-01-02 03:04:05.000600+05:30", -1), instant("1970-01-01 00:00:00", 3)
-    ('2024-01-01T21:34:05.0006Z', '1970-01-01T00:00:00.000Z')
+    >>> instant("2024-01-02 03:04:05.000600+05:30", 6), instant("0044-03-15 00:00:00+00 BC", 0), instant("infinity", 6)
+    ('2024-01-01T21:34:05.000600Z', '-0043-03-15T00:00:00Z', 'infinity')
     """
+    if text in _ENDS:
+        return text
     count = moment_us(text)
-    if count is None or text.endswith("BC"):
+    if count is None:
         return None
     day, rest = divmod(count, DAY_US)
     year, month, day = _civil(day)
-    return f"{'+' if year > 9999 else ''}{year:04d}-{month:02d}-{day:02d}T{_clock(rest, digits)}Z"
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{_clock(rest, digits)}Z"
 
 
 def zoned_time(text: str) -> str | None:
@@ -78,6 +84,19 @@ def zoned_time(text: str) -> str | None:
     """
     count = time_us(text)
     return None if count is None else f"{_clock(count % DAY_US, -1)}Z"
+
+
+def span_us(text: str) -> int | None:
+    """Microseconds of PostgreSQL's interval, a month as the twelfth part of 365.25 days.
+
+    >>> span_us("1 mon"), span_us("-2 days +00:00:01.5")
+    (2629800000000, -172798500000)
+    """
+    parts = {"year": 0, "mon": 0, "day": 0} | {name: int(count) for count, name in _SPAN.findall(text)}
+    rest = text.rpartition(" ")[2].lstrip("+")
+    count = time_us(rest) if ":" in rest else 0
+    months = parts["year"] * 12 + parts["mon"]
+    return None if count is None else months * 2_629_800_000_000 + parts["day"] * DAY_US + count
 
 
 def span(text: str) -> str | None:

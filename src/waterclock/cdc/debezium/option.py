@@ -24,6 +24,8 @@ def add_to(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("Debezium's form").add_argument
     decimals = "decimals as bytes (precise) or as text, as decimal.handling.mode has it (default: precise)"
     add("--decimals", choices=["precise", "string"], help=decimals)
+    intervals = "intervals in microseconds (numeric) or as text, as interval.handling.mode has it (default: numeric)"
+    add("--intervals", choices=["numeric", "string"], help=intervals)
     add("--no-tombstones", action="store_true", help="no message without a value after a delete")
     beat = "write to __debezium-heartbeat.TOPIC so often, while the position moves (default: never)"
     add("--heartbeat-ms", type=int, metavar="MS", help=beat)
@@ -34,6 +36,7 @@ def of(arguments: Namespace, where: Database, topic: str) -> DebeziumForm | None
     """None for Maxwell's form; UsageError for an option that it does not have."""
     given = {
         "--decimals": arguments.decimals,
+        "--intervals": arguments.intervals,
         "--no-tombstones": arguments.no_tombstones,
         "--heartbeat-ms": arguments.heartbeat_ms,
         "--connector": arguments.connector,
@@ -45,13 +48,13 @@ def of(arguments: Namespace, where: Database, topic: str) -> DebeziumForm | None
     if arguments.topics == "one":
         raise UsageError("--topics one: Debezium's form has a topic for each table. Leave it out.")
     from waterclock.cdc.debezium.envelope import DebeziumForm
+    from waterclock.cdc.debezium.values import NUMERIC, PRECISE, Modes
 
     return DebeziumForm(
         topic,
         "postgresql" if where.kind == "postgres" else arguments.connector or "mysql",
         where.name,
-        schemas=arguments.form == SCHEMAS,
-        decimals=arguments.decimals or "precise",
+        modes=Modes(arguments.decimals or PRECISE, arguments.intervals or NUMERIC, arguments.form == SCHEMAS),
         tombstones=not arguments.no_tombstones,
         heartbeat_ms=arguments.heartbeat_ms or 0,
     )

@@ -42,7 +42,8 @@ def _source(connector: str) -> Schema:
     common = ["version:string", "connector:string", "name:string", "ts_ms:int64", "snapshot:string?", "db:string",
               "sequence:string?", "ts_us:int64?", "ts_ns:int64?"]  # fmt: skip
     if connector == "postgresql":
-        own = ["schema:string", "table:string", "txId:int64?", "lsn:int64?", "xmin:int64?"]
+        own = ["schema:string", "table:string", "txId:int64?", "lsn:int64?", "xmin:int64?", "origin:string?",
+               "origin_lsn:int64?"]  # fmt: skip
         return {**_struct("io.debezium.connector.postgresql.Source", common + own), "optional": False}
     own = ["table:string?", "server_id:int64", "gtid:string?", "file:string", "pos:int64", "row:int32", "thread:int64?",
            "query:string?"]  # fmt: skip

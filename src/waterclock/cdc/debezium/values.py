@@ -2,8 +2,8 @@
 
 A column's type comes as a word (`decimal:10:2`), which `mysql/words.py` and `postgres/words.py` make of what the log says.
 
-Rule 1: Debezium's defaults, and where a default rounds or overflows the mode that does not: an unsigned bigint is `precise`
-        where a schema says so, an interval is `string`.
+Rule 1: Debezium's defaults, and where a default overflows the mode that does not: an unsigned bigint is `precise` where a
+        schema says so.
 Rule 2: what Debezium's type has no form for (a zero date, infinity, NaN of a numeric) becomes null, as Debezium has it. It
         is told once for each column; in a key it is refused.
 Rule 3: a type without a word is text, as the database prints it: it is never left out.
@@ -12,6 +12,7 @@ Rule 3: a type without a word is text, as the database prints it: it is never le
 from __future__ import annotations
 
 import json
+import re
 import struct
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -21,9 +22,10 @@ from typing import Any, NamedTuple
 from waterclock.cdc.debezium import moments
 from waterclock.changes.maxwell import JSON_NULL, json_of, quoted
 
-PRECISE, STRING = "precise", "string"  # decimal.handling.mode
+PRECISE, NUMERIC, STRING = "precise", "numeric", "string"
 Convert = Callable[[str], str | None]
 _UNAVAILABLE = "__debezium_unavailable_value"
+_PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"=>(NULL|"((?:[^"\\]|\\.)*)")', re.DOTALL)  # of hstore
 _TIME = "io.debezium.time."
 _DATA = "io.debezium.data."
 _POINT = [
@@ -47,18 +49,29 @@ class ColumnForm(NamedTuple):
     absent: str
 
 
-def column_form(word: str, decimals: str = PRECISE, schemas: bool = False) -> ColumnForm:
+class Modes(NamedTuple):
+    """`decimals` and `intervals` are Debezium's decimal.handling.mode and interval.handling.mode; `schemas`: whether they
+    travel with the messages."""
+
+    decimals: str = PRECISE
+    intervals: str = NUMERIC
+    schemas: bool = False
+
+
+def column_form(word: str, modes: Modes = Modes()) -> ColumnForm:  # noqa: B008
     """The form of a column with this word.
 
-    >>> column_form("decimal:10:2").convert("12.34"), column_form("decimal:10:2", "string").convert("12.34")
+    >>> column_form("decimal:10:2").convert("12.34"), column_form("decimal:10:2", Modes("string")).convert("12.34")
     ('"BNI="', '"12.34"')
     >>> column_form("datetime:6").convert('"1970-01-01 00:00:01.000002"'), column_form("date").convert('"0000-00-00"')
     ('1000002', None)
     """
     name, _, rest = word.partition(":")
     if name == "array":
-        return _array(column_form(rest, decimals, schemas), rest)
-    schema, convert = _FORMS[name](rest, decimals, schemas)
+        return _array(column_form(rest, modes), rest)
+    if name == "domain":
+        return _domain(column_form(rest, modes), rest)
+    schema, convert = _FORMS[name](rest, modes)
     absent = quoted(b64encode(_UNAVAILABLE.encode()).decode() if schema["type"] == "bytes" else _UNAVAILABLE)
     return ColumnForm(schema, convert, absent)
 
@@ -98,8 +111,8 @@ def _unscaled(number: Decimal, scale: int) -> str:
     return b64encode(whole.to_bytes((whole + (whole < 0)).bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
-def _decimal(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
-    if decimals == STRING:
+def _decimal(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+    if modes.decimals == STRING:
         return {"type": "string"}, _as_string
     precision, _, scale = rest.partition(":")
     parameters = {"scale": scale, "connect.decimal.precision": precision}
@@ -107,46 +120,79 @@ def _decimal(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], C
     return schema, lambda text: None if text.startswith('"') else f'"{_unscaled(Decimal(text), int(scale))}"'
 
 
-def _number(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
-    if decimals == STRING:
+def _number(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+    if modes.decimals == STRING:
         return {"type": "string"}, _as_string
 
     def convert(text: str) -> str | None:
         if text.startswith('"'):
             return None
         number = Decimal(text)
-        scale = -int(number.as_tuple().exponent)
+        scale = len(f"{number:f}".partition(".")[2].rstrip("0"))
         return f'{{"scale":{scale},"value":"{_unscaled(number, scale)}"}}'
 
     schema = {"type": "struct", "fields": _VARIABLE, "name": f"{_DATA}VariableScaleDecimal", "version": 1}
     return schema, convert
 
 
-def _unsigned(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
-    return _decimal("20:0", decimals, schemas) if schemas else ({"type": "int64"}, _same)
+def _unsigned(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+    return _decimal("20:0", modes) if modes.schemas else ({"type": "int64"}, _same)
 
 
-def _datetime(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+def _datetime(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
     if int(rest) <= 3:
         return _named("int64", f"{_TIME}Timestamp"), _of_text(_millis(moments.moment_us))
     return _named("int64", f"{_TIME}MicroTimestamp"), _of_text(moments.moment_us)
 
 
-def _time(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
+def _time(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
     if int(rest) <= 3:
         return _named("int32", f"{_TIME}Time"), _of_text(_millis(moments.time_us))
     return _named("int64", f"{_TIME}MicroTime"), _of_text(moments.time_us)
 
 
-def _bits(rest: str, decimals: str, schemas: bool) -> tuple[dict[str, Any], Convert]:
-    """MySQL's number, or PostgreSQL's text of zeros and ones; the low byte first."""
+def _money(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+    """Of text in the server's lc_monetary, whose last two digits are the fraction: `$1,234.56`, `-1.234,56 €`."""
+    schema, convert = _decimal("19:2", modes)
+
+    def converted(text: str) -> str | None:
+        digits = "".join(letter for letter in text if letter in "0123456789").rjust(3, "0")
+        return convert(f"{'-' if '-' in text or '(' in text else ''}{digits[:-2]}.{digits[-2:]}")
+
+    return schema, converted
+
+
+def _interval(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+    if modes.intervals == STRING:
+        return _named("string", f"{_TIME}Interval"), _of_text(moments.span)
+    return _named("int64", f"{_TIME}MicroDuration"), _of_text(moments.span_us)
+
+
+def _float(text: str) -> str:
+    """Java writes 1.0 where PostgreSQL prints 1."""
+    return f"{text}.0" if text.lstrip("-").isdigit() else text
+
+
+def _hstore(text: str) -> str:
+    pairs = _PAIR.findall(json.loads(text))
+    found = {_bare(key): None if bare == "NULL" else _bare(value) for key, bare, value in pairs}
+    return quoted(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _bits(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+    """MySQL's number, or PostgreSQL's text of zeros and ones; the low byte first, and of PostgreSQL no zeros behind it."""
     size = int(rest)
 
     def convert(text: str) -> str:
-        number = int(json.loads(text), 2) if text.startswith('"') else int(text)
+        is_text = text.startswith('"')
+        number = int(f"0{json.loads(text)}", 2) if is_text else int(text)
         if size == 1:
             return "true" if number else "false"
-        count = (size or max(number.bit_length(), 1)) + 7 >> 3
+        count = (number.bit_length() if is_text else size) + 7 >> 3
         return f'"{b64encode(number.to_bytes(count, "little")).decode()}"'
 
     if size == 1:
@@ -158,6 +204,11 @@ def _point(text: str) -> str:
     x, y = map(float, json.loads(text).strip("()").split(","))
     wkb = b64encode(struct.pack("<BIdd", 1, 1, x, y)).decode()
     return f'{{"x":{x!r},"y":{y!r},"wkb":"{wkb}","srid":null}}'
+
+
+def _domain(form: ColumnForm, word: str) -> ColumnForm:
+    """Its values come as text, whatever it was made of."""
+    return form._replace(convert=lambda text: _item(json.loads(text), True, form, word))
 
 
 def _array(form: ColumnForm, word: str) -> ColumnForm:
@@ -221,13 +272,15 @@ def _named(kind: str, name: str) -> dict[str, Any]:
 
 def _plain(
     kind: str, convert: Convert = _same, name: str = ""
-) -> Callable[[str, str, bool], tuple[dict[str, Any], Convert]]:
-    return lambda rest, decimals, schemas: (_named(kind, name) if name else {"type": kind}, convert)
+) -> Callable[[str, Modes], tuple[dict[str, Any], Convert]]:
+    return lambda rest, modes: (_named(kind, name) if name else {"type": kind}, convert)
 
 
 _BARE = {"int16", "int32", "int64", "uint64", "float", "double", "decimal", "number"}
-_FORMS: dict[str, Callable[[str, str, bool], tuple[dict[str, Any], Convert]]] = {
-    **{name: _plain(name) for name in ("int16", "int32", "int64", "float", "double", "boolean")},
+_FORMS: dict[str, Callable[[str, Modes], tuple[dict[str, Any], Convert]]] = {
+    **{name: _plain(name) for name in ("int16", "int32", "int64", "boolean")},
+    "float": _plain("float", _float),
+    "double": _plain("double", _float),
     "uint64": _unsigned,
     "decimal": _decimal,
     "number": _number,
@@ -242,17 +295,19 @@ _FORMS: dict[str, Callable[[str, str, bool], tuple[dict[str, Any], Convert]]] = 
     "span": _plain("int64", _of_text(moments.time_us), f"{_TIME}MicroTime"),
     "timetz": _plain("string", _of_text(moments.zoned_time), f"{_TIME}ZonedTime"),
     "datetime": _datetime,
-    "instant": lambda rest, decimals, schemas: (
+    "instant": lambda rest, modes: (
         _named("string", f"{_TIME}ZonedTimestamp"),
         _of_text(lambda text: moments.instant(text, int(rest))),
     ),
-    "interval": _plain("string", _of_text(moments.span), f"{_TIME}Interval"),
+    "interval": _interval,
+    "money": _money,
+    "hstore": _plain("string", _hstore, f"{_DATA}Json"),
     "json": _plain("string", _json, f"{_DATA}Json"),
     "xml": _plain("string", _same, f"{_DATA}Xml"),
     "uuid": _plain("string", _same, f"{_DATA}Uuid"),
     "enum": _plain("string", _same, f"{_DATA}Enum"),
     "set": _plain("string", lambda text: quoted(",".join(json.loads(text))), f"{_DATA}EnumSet"),
-    "point": lambda rest, decimals, schemas: (
+    "point": lambda rest, modes: (
         {"type": "struct", "fields": _POINT, "name": "io.debezium.data.geometry.Point", "version": 1},
         _point,
     ),

@@ -18,8 +18,9 @@ _PORTS = {"mysql": "3306", "mariadb": "3306", "postgres": "5432"}
 _SAID = {
     "name", "connector.class", "tasks.max", "topic.prefix", "database.hostname", "database.port", "database.user",
     "database.password", "database.dbname", "database.server.id", "slot.name", "publication.name", "table.include.list",
-    "database.include.list", "schema.include.list", "decimal.handling.mode", "tombstones.on.delete",
-    "heartbeat.interval.ms", "value.converter.schemas.enable", "key.converter.schemas.enable", "converter.schemas.enable",
+    "database.include.list", "schema.include.list", "decimal.handling.mode", "interval.handling.mode",
+    "tombstones.on.delete", "heartbeat.interval.ms", "value.converter.schemas.enable", "key.converter.schemas.enable",
+    "converter.schemas.enable",
 }  # fmt: skip
 # what has the same meaning here whatever a capture is told, and what it may say
 _SAME = {
@@ -27,7 +28,6 @@ _SAME = {
     "value.converter": ("org.apache.kafka.connect.json.JsonConverter",),
     "key.converter": ("org.apache.kafka.connect.json.JsonConverter",),
     "time.precision.mode": ("adaptive_time_microseconds", "adaptive"),
-    "interval.handling.mode": ("string",),
     "bigint.unsigned.handling.mode": ("precise",),
     "skipped.operations": ("none",),
     "slot.drop.on.stop": ("false",),
@@ -101,6 +101,8 @@ def moved(settings: Mapping[str, str], to: str) -> SameCapture:
         words += ["--connector", "mariadb"]
     if settings.get("decimal.handling.mode") == "string":
         words += ["--decimals", "string"]
+    if settings.get("interval.handling.mode") == "string":
+        words += ["--intervals", "string"]
     if settings.get("tombstones.on.delete") == "false":
         words += ["--no-tombstones"]
     if settings.get("heartbeat.interval.ms", "0") != "0":

@@ -12,7 +12,7 @@ Rule 5: row-level security hides rows without an error: here it is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from waterclock.cdc.postgres.rows import json_text, kinds_of
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
 from waterclock.cdc.postgres.slot import SlotReader
 from waterclock.cdc.postgres.view import View, unseen
-from waterclock.cdc.postgres.words import word_of
+from waterclock.cdc.postgres.words import known, word_of
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.clock import WallClock
@@ -60,7 +60,7 @@ class SelectedTable(NamedTuple):
     columns: dict[str, int]
     key: dict[str, str]
     only: str
-    words: dict[str, str]
+    words: Mapping[str, str]
 
     def named_key(self) -> tuple[str, ...]:
         return tuple(name for name in self.columns if name in self.key)
@@ -148,7 +148,7 @@ class SlotChunks:
         listed = fields.get("attnames")
         described = [column for column in described if listed is None or column[0] in listed]
         columns = {name: kind for name, kind, _ in described}
-        words = {name: word_of(kind, modifier) for name, kind, modifier in described}
+        words = known(self._asking, {name: word_of(kind, modifier) for name, kind, modifier in described})
         if not key or not set(key) <= set(columns):
             rows = sql.SQL("select exists (select from {})").format(whole)
             if not oid or self._asking.execute(rows).fetchone() == (False,):

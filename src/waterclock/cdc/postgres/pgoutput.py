@@ -158,6 +158,7 @@ class Decoder:
                     key = self._catalog.key_of(relation.number, relation.names)
             except Unreadable as reason:
                 key, unsure = (), str(reason)
+            relation = relation._replace(words=self._catalog.words_of(relation))
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
         self._messages[relation.number] = message
         return iter(())
