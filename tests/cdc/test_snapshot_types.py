@@ -66,10 +66,11 @@ def older(source: SnapshotSource) -> dict[bytes, MaxwellMessage]:
     raise AssertionError
 
 
-def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, bytes]:
-    """Key and value, but for what says when, and in which transaction."""
+def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, dict[str, str]]]:
+    """Key and value, but for what says when, and in which transaction; and what the values are in Python."""
     bare = {"type": "insert", "ts": 0, "gtid": "", "sequence": 0, "xoffset": 0, "commit": False}
-    return {row.as_key(): row._replace(**bare).as_json() for row in rows}  # type: ignore[arg-type]
+    bared = [row._replace(**bare) for row in rows]  # type: ignore[arg-type]
+    return {row.as_key(): (row.as_json(), dict(row.sorts)) for row in bared}
 
 
 @pytest.mark.mariadb

@@ -188,7 +188,9 @@ class BinlogChunks:
         database, _, name = table.partition(".")
         key = tuple(column.name for column in plan.key)
         seconds = self._clock.wall_ms() // 1000
-        return MaxwellMessage(database, name, BOOTSTRAP, seconds, "", 0, 0, False, key, data, None, None, plan.kinds)
+        return MaxwellMessage(
+            database, name, BOOTSTRAP, seconds, "", 0, 0, False, key, data, None, None, plan.kinds, plan.sorts
+        )
 
     def _planned(self, table: str) -> SelectedTable:
         definition = self._reader.catalog.declared(*table.split(".", 1))
