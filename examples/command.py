@@ -69,7 +69,9 @@ def _add_cdc(parser: argparse.ArgumentParser) -> None:
     changes = "how many rows are changed (default: %(default)s)"
     parser.add_argument("--changes", type=int, default=200_000, metavar="N", help=changes)
     to = "where the changes end up (default: %(default)s)"
-    parser.add_argument("--to", choices=["postgres", "delta"], default="postgres", help=to)
+    parser.add_argument("--to", choices=["postgres", "sqlite", "delta"], default="postgres", help=to)
+    existing = "so many rows are there already, older than the log, such as 1M (default: none)"
+    parser.add_argument("--existing", type=count, default=0, metavar="N", help=existing)
 
 
 def _add_delays(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +118,13 @@ def _cdc(arguments: argparse.Namespace) -> int:
     from waterclock.examples.cdc import main as cdc_demo
 
     wanted = cdc_demo.Wanted(
-        arguments.folder, arguments.seed, arguments.changes, arguments.kills, arguments.json, arguments.to
+        arguments.folder,
+        arguments.seed,
+        arguments.changes,
+        arguments.kills,
+        arguments.json,
+        arguments.to,
+        arguments.existing,
     )
     return int(cdc_demo.demo(wanted))
 

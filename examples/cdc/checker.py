@@ -1,6 +1,7 @@
 """Looks at every version in the topic, and counts what is wrong with it and with their order.
 
-What the shop committed is known: the k-th transaction, its changes in order, each with table, operation, key and rev.
+What the shop committed is known: the k-th transaction, its changes in order, each with table, operation, key and rev. So
+are the rows that are older than the log: each comes once, as it is where it stands, unless it was deleted before.
 
     missing     a change that was committed and is not in the topic
     twice       one that is there again
@@ -17,9 +18,10 @@ What the shop committed is known: the k-th transaction, its changes in order, ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
@@ -29,7 +31,7 @@ from waterclock.errors import WaterclockError
 from .partitioning import partition_of
 from .shop import DATABASE, Key, Version
 from .tables import ShopTable
-from .values import Object, Values, read, whole
+from .values import OLDER, Object, Values, read, whole
 
 _PATIENCE_S = 30.0
 _AT_ONCE, _LOOK_S = 1000, 0.5  # where less is there it waits so long, and hears no Ctrl-C meanwhile
@@ -40,9 +42,10 @@ Row = tuple[str, Key]
 
 @dataclass(slots=True)
 class OrderErrors:
-    """Counts; `versions` is what was looked at."""
+    """Counts; `versions` is what was looked at, `older` those of rows that are older than the log."""
 
     versions: int = 0
+    older: int = 0
     missing: int = 0
     twice: int = 0
     strange: int = 0
@@ -65,10 +68,19 @@ class Last(NamedTuple):
 
 
 class Checker:
-    """`first` is the number, in its GTID, of the transaction before the first one in `history`."""
+    """`first` is the number, in its GTID, of the transaction before the first one in `history`; `older` are the keys of the
+    rows that no transaction of `history` made, by table."""
 
-    def __init__(self, history: Sequence[Sequence[Version]], first: int, tables: Sequence[ShopTable]) -> None:
+    def __init__(
+        self,
+        history: Sequence[Sequence[Version]],
+        first: int,
+        tables: Sequence[ShopTable],
+        older: Mapping[str, Iterable[Key]] = MappingProxyType({}),
+    ) -> None:
         self._history, self._first = history, first
+        self._older = {(table, key): False for table, keys in older.items() for key in keys}  # whether it came
+        self._chunks: set[int] = set()  # the sequences of what older rows came in
         self._tables = {table.name: table for table in tables}
         self._seen = [bytearray(len(versions)) for versions in history]
         self._sequences: list[int | None] = [None] * len(history)
@@ -83,17 +95,41 @@ class Checker:
         self.found.versions += 1
         try:
             event, of_row = read(value), read(key)
+            if self.partitions and partition_of(key or b"", self.partitions) != partition:
+                self.found.strange += 1
+            if event["type"] == OLDER:
+                self._take_older(partition, offset, event, of_row)
+                return
             number, place = self._place(event)
         except _NO_MESSAGE:
             self.found.strange += 1
             return
         self.found.twice += self._seen[number][place]
         self._seen[number][place] = 1
-        if self.partitions and partition_of(key or b"", self.partitions) != partition:
-            self.found.strange += 1
         self._look(event, of_row, self._history[number][place])
         self._order(partition, (number, place), whole(event["sequence"]))
         self._whole(partition, offset, (number, place), event)
+
+    def _take_older(self, partition: int, offset: int, event: Object, of_row: Object) -> None:
+        """A row that no change brought: it goes between two transactions, with a sequence of its own."""
+        version, position = self._reported(event, of_row), (whole(event["sequence"]), whole(event["xoffset"]))
+        if version is None:
+            raise ValueError("not of one row")
+        row = version.table, version.key
+        before = self.rows.get(row)
+        if before is None and row not in self._older:
+            raise ValueError("no row of the shop")
+        self.found.older += 1
+        self.found.twice += self._older.get(row, False)
+        self._older[row] = True
+        self.found.wrong += self._values.are_wrong(self._tables[version.table], version, event)
+        last = before or Last(partition)
+        self.found.swapped += last.gone or last.partition != partition or last.position >= position
+        self.rows[row] = last._replace(position=position)
+        self._chunks.add(position[0])
+        number, end = self._ends.get(partition, (-1, -1))
+        self._ends[partition] = -position[0], offset
+        self.found.torn += number == -position[0] and offset != end + 1
 
     def _place(self, event: Object) -> tuple[int, int]:
         """The transaction's number and the place in it; ValueError where there is no such change."""
@@ -147,6 +183,9 @@ class Checker:
         self.found.missing = sum(len(seen) - sum(seen) for seen in self._seen)
         reported = [sequence for sequence in self._sequences if sequence is not None]
         self.found.swapped += sum(one >= other for one, other in pairwise(reported))
+        self.found.swapped += len(self._chunks.intersection(reported))
+        silent = [row for row, came in self._older.items() if not came]
+        self.found.missing += sum(not self.rows[row].gone if row in self.rows else True for row in silent)
         return self.found
 
 

@@ -1,6 +1,7 @@
 """Change data capture from end to end, with everything that takes part killed now and then, and nothing believed.
 
 1. databases and a broker are made; the shop's twenty tables                      servers.py, target.py, stage.py, tables.py
+   with --existing they are full, and no log has their rows
 2. the shop writes, while the capture, the broker and the pipeline do their work              shop.py
 3. some of them are killed with SIGKILL at random moments, and started again                  Kills, below
 4. once the target has all that the source committed: source and target row by row           compare.py
@@ -25,7 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from waterclock.cdc.position import MariaGtidList
+from waterclock.cdc.position import MariaGtidList, Position
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
@@ -39,8 +40,8 @@ from .shop import Shop
 from .stage import TOPIC, Stage
 from .tables import tables
 
-OWN = ("broker", "lake", "checkpoint", "pipeline.toml", "report.json", "mariadb.log", "postgresql.log", "broker.log",
-       "cdc.log", "pipeline.log")  # fmt: skip
+OWN = ("broker", "lake", "shop.db", "shop.db-wal", "shop.db-shm", "checkpoint", "pipeline.toml", "report.json",
+       "mariadb.log", "postgresql.log", "broker.log", "cdc.log", "pipeline.log")  # fmt: skip
 _LOOK_EVERY_S = 0.2
 _LATEST_S = 2.0  # so long after its turn has come does a kill happen at the latest
 _FIRST, _LAST = 0.02, 0.9  # of the work
@@ -59,7 +60,8 @@ class Wanted:
     changes: int = 200_000
     kills: int = 0
     as_json: bool = False
-    to: str = "postgres"  # or "delta"
+    to: str = "postgres"  # or "sqlite", "delta"
+    existing: int = 0  # rows that are older than the log
 
 
 def demo(wanted: Wanted) -> int:
@@ -85,6 +87,9 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
             stage.start()
             shop = Shop(stage.mariadb.connection, wanted.seed, wanted.changes)
             shop.make()
+            if wanted.existing:
+                bars.say(f"filling the tables with {wanted.existing:,} rows")
+                shop.fill(wanted.existing)
             job = Job(stage, shop, Kills(wanted.seed, wanted.kills, clock, _victims(stage)), clock)
             job.run(bars)
             bars.say("comparing")
@@ -93,7 +98,7 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
             ends = {process.name: process.ends for process in stage.processes if process.name in _WORK}
             stage.end("cdc", "pipeline")
             differences = compare(stage.mariadb, stage.target)
-            checker = Checker(shop.history, job.first, tables())
+            checker = Checker(shop.history, job.first, tables(), shop.older)
             errors = check_topic(stage.servers, TOPIC, checker)
             ledger = look_up(stage.target, checker.rows, tables())
         return {
@@ -157,7 +162,10 @@ class Kills:
 
 
 class Job:
-    """The shop's writes on their way to the target, until the target has them all."""
+    """The shop's writes on their way to the target, until the target has them all.
+
+    Rule: while rows come that are older than the log, the shop writes along with them, not far ahead.
+    """
 
     def __init__(self, stage: Stage, shop: Shop, kills: Kills, clock: Clock) -> None:
         self._stage = stage
@@ -167,7 +175,8 @@ class Job:
         self._failure: BaseException | None = None
         self.first = int(stage.mariadb.place().rpartition("-")[2])  # the last transaction that made a table
         self.seconds: dict[str, float] = {}  # when all was written, captured, applied, since the start
-        self.came = dict.fromkeys(_ALL, 0)  # changes that are so far
+        self.existing = sum(map(len, shop.older.values()))
+        self.came = {name: self.existing * (name == "written") for name in _ALL}  # rows and changes that are so far
         self._totals = [0]  # changes of the first n transactions
 
     def run(self, bars: _Bars) -> None:
@@ -201,29 +210,44 @@ class Job:
     def _look(self, bars: _Bars) -> None:
         """How far each is; what cannot be asked now stays as it was."""
         shop, before = self.shop, dict(self.came)
-        self.came["written"] = shop.written
-        place, applied = self._stage.captured(), self._stage.applied()
-        if place is not None:
-            self.came["captured"] = self._changes_up_to(place)
+        self.came["written"] = self.existing + shop.written
+        position, applied = self._stage.captured(), self._stage.applied()
+        if position is not None:
+            self.came["captured"] = self._older_at(position) + self._changes_up_to(position.place)
         if applied is not None:
-            self.came["applied"] = applied
+            self.came["applied"] = self._all_of(applied)
         if self.came != before:
             for process in self._stage.processes:
                 process.came_further()
         self._note_the_time()
         bars.show(self.came)
-        total = max(shop.written, shop.wanted)
+        total = self.existing + max(shop.written, shop.wanted)
         self.kills.look({name: count / total for name, count in self.came.items()}, self._stage)
         self._let_write()
 
+    def _all_of(self, applied: int) -> int:
+        """Of older rows it is not known how many come: one that is deleted before its turn does not."""
+        if not self.existing:
+            return applied
+        total = self.came["written"]
+        return total if "captured" in self.seconds and self._stage.all_applied() else min(applied, total - 1)
+
     def _let_write(self) -> None:
-        self.shop.may_write(ceil(self.kills.until * self.shop.wanted))
+        so_far = self.came["captured"] / (self.existing + self.shop.wanted) + _MEANWHILE if self.existing else 1.0
+        self.shop.may_write(ceil(min(self.kills.until, so_far) * self.shop.wanted))
 
     def _note_the_time(self) -> None:
         for place, name in enumerate(_ALL):
-            done = self.came[name] >= self.shop.wanted and self.came[name] >= self.shop.written
+            done = self.came[name] >= self.existing + max(self.shop.wanted, self.shop.written)
             if done and name not in self.seconds and all(earlier in self.seconds for earlier in _ALL[:place]):
                 self.seconds[name] = self._clock.monotonic_s() - self._began_s
+
+    def _older_at(self, position: Position) -> int:
+        """How many older rows came; new rows come with them, which are changes too."""
+        if position.held is None:
+            return 0
+        left = {name.partition(".")[2]: rest.rows for name, rest in position.held.older().items()}
+        return sum(min(left.get(table, len(keys)), len(keys)) for table, keys in self.shop.older.items())
 
     def _changes_up_to(self, place: str) -> int:
         history, totals = self.shop.history, self._totals
@@ -244,7 +268,9 @@ class _Bars:
         columns = (TextColumn("{task.description:9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                    TextColumn("{task.fields[note]}"))  # fmt: skip
         self._progress = Progress(*columns, console=Console(stderr=True), disable=wanted.as_json)
-        self._tasks = {name: self._progress.add_task(name, total=wanted.changes, note="") for name in _ALL}
+        self._tasks = {
+            name: self._progress.add_task(name, total=wanted.existing + wanted.changes, note="") for name in _ALL
+        }
         self.say("starting databases and a broker")
 
     def __enter__(self) -> _Bars:
@@ -266,10 +292,11 @@ class _Bars:
 
 def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderErrors, ledger: Ledger) -> dict[str, Any]:
     shop = job.shop
-    equal = not (differences.errors or errors.errors or ledger.errors(shop.written))
+    equal = not (differences.errors or errors.errors or ledger.errors(shop.written + errors.older))
     return {
         "verdict": "equal" if equal else "not equal",
         "changes": shop.written,
+        "existing": job.existing,
         "operations": _operations(shop),
         "transactions": len(shop.history),
         "rolled_back": shop.rolled_back,
@@ -280,7 +307,7 @@ def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderEr
         "order": asdict(errors),
         "target": asdict(ledger),
         "seconds": {name: round(seconds, 1) for name, seconds in job.seconds.items()},
-        "changes_per_second": round(shop.written / job.seconds["applied"]),
+        "changes_per_second": round((job.existing + shop.written) / job.seconds["applied"]),
         "seed": wanted.seed,
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
     }
@@ -300,10 +327,15 @@ def _table(found: dict[str, Any]) -> Table:
         "changes", f"{found['changes']:,} of {found['transactions']:,} transactions on {found['tables']} tables"
     )
     table.add_row("of them", _listed(found["operations"]))
+    if found["existing"]:
+        came = f"{found['order']['older']:,} came beside it, with those written meanwhile"
+        table.add_row("older than the log", f"{found['existing']:,} rows; {came}")
     table.add_row("rolled back", f"{found['rolled_back']:,} transactions")
     seconds = found["seconds"]
     table.add_row("time", ", ".join(f"{name} after {seconds[name]:.1f} s" for name in _ALL))
-    table.add_row("speed", f"{found['changes_per_second']:,} changes/s from the first write to the last applied")
+    table.add_row(
+        "speed", f"{found['changes_per_second']:,} rows and changes/s from the first write to the last applied"
+    )
     table.add_row("kills", f"{_listed(found['kills'])}; {found['kills_at_work']} with work under way")
     cpu = ", ".join(f"{name} {spent:.0f} s" for name, spent in found["cpu_seconds"].items())
     table.add_row("processor", f"{cpu} (since the last start)")

@@ -5,6 +5,7 @@ are rolled back, some are rolled back in part, to a savepoint.
 
 Rule 1: one connection writes, so the transactions' order is known: the k-th one that committed something is `history[k]`.
 Rule 2: what is in `history` is what has to come out at the other end, no more and no less: (table, operation, key, rev).
+Rule 3: rows that are to be there before anything is written lie in binlogs that are thrown away: no log has them any more.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .tables import Column, ShopTable, tables
 DATABASE = "shop"
 Key = tuple[int | str, ...]
 _LARGE = 300  # rows of a large transaction
+_AT_ONCE = 500  # rows of a statement that fills a table
 _ZERO_DATES = "set session sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'"
 
 
@@ -84,6 +86,7 @@ class Shop:
         self.history: list[list[Version]] = []
         self.written = self.rolled_back = 0
         self.stopped = False
+        self.older: dict[str, list[Key]] = {}  # of each table the rows that are older than the log
         self._gate, self._until = Condition(), changes
 
     def make(self) -> None:
@@ -93,6 +96,22 @@ class Shop:
             for rows in self.rows:
                 cursor.execute(f"use {DATABASE}")
                 cursor.execute(rows.table.definition())
+
+    def fill(self, count: int) -> None:
+        """So many rows, spread over the tables; rule 3."""
+        with self._connect(database=DATABASE) as connection, connection.cursor() as cursor:
+            cursor.execute(_ZERO_DATES)
+            for number, rows in enumerate(self.rows):
+                keys = [rows.fresh() for _ in range(number, count, len(self.rows))]
+                self.older[rows.table.name] = keys
+                for start in range(0, len(keys), _AT_ONCE):
+                    cursor.execute(self._insert(cursor, rows.table, keys[start : start + _AT_ONCE]))
+                for key in keys:
+                    rows.put(key, 1)
+            cursor.execute("flush binary logs")
+            while cursor.execute("show binary logs") > 1:  # one that InnoDB may still need stays, without an error
+                cursor.execute("purge binary logs to %s", (cursor.fetchall()[-1][0],))
+                cursor.execute("select sleep(0.1)")
 
     def write(self) -> None:
         """All transactions, one after the other."""
@@ -151,7 +170,7 @@ class Shop:
             key = rows.fresh()
             rows.put(key, 1)
             versions.append(Version(name, "insert", key, 1))
-            yield self._insert(cursor, rows.table, key)
+            yield self._insert(cursor, rows.table, [key])
             return
         key = rows.any(self._chance)
         if word < 0.8:
@@ -180,7 +199,7 @@ class Shop:
     def _in_vain(self, cursor: Any, count: int) -> Iterator[str]:
         """Statements that are rolled back: the record knows nothing of them."""
         for rows in self._chance.sample(self.rows, min(count, len(self.rows))):
-            yield self._insert(cursor, rows.table, rows.fresh())
+            yield self._insert(cursor, rows.table, [rows.fresh()])
             if rows.revs:
                 key = self._where(cursor, rows.table, rows.any(self._chance))
                 yield self._chance.choice(
@@ -189,9 +208,11 @@ class Shop:
 
     # SQL -------------------------------------------------------------------------------------------------------
 
-    def _insert(self, cursor: Any, table: ShopTable, key: Key) -> str:
-        values = [*key, 1, *map(self._value, table.columns)]
-        return str(cursor.mogrify(f"insert into {table.name} values ({', '.join(['%s'] * len(values))})", values))
+    def _insert(self, cursor: Any, table: ShopTable, keys: Sequence[Key]) -> str:
+        rows = [[*key, 1, *map(self._value, table.columns)] for key in keys]
+        marks = f"({', '.join(['%s'] * len(rows[0]))})"
+        values = ", ".join(cursor.mogrify(marks, row) for row in rows)
+        return f"insert into {table.name} values {values}"
 
     def _update(self, cursor: Any, table: ShopTable, key: Key) -> str:
         some = self._chance.sample(table.columns, self._chance.randrange(0, 3))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
 import tempfile
 from contextlib import suppress
@@ -20,6 +21,7 @@ import psycopg
 import pymysql
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from waterclock.cdc.position import Position
 from waterclock.cdc.produce import last_position
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing
@@ -28,11 +30,11 @@ from waterclock.examples.processes import Process
 
 from .servers import MariaDB, Postgres, free_port, programs
 from .shop import DATABASE
-from .target import DeltaTarget, PostgresTarget, Target
+from .target import DeltaTarget, PostgresTarget, SQLiteTarget, Target
 
 TOPIC, PARTITIONS = "shop", 4
 _ANSWER_S = 2.0
-_Asked = (KafkaException, psycopg.Error, pymysql.Error, EnvironmentMissing)
+_Asked = (KafkaException, psycopg.Error, pymysql.Error, sqlite3.Error, EnvironmentMissing)
 
 
 class Stage:
@@ -47,7 +49,7 @@ class Stage:
         self.processes: list[Process] = []
         try:
             self.mariadb = MariaDB(self._own / "mariadb", folder / "mariadb.log", found, clock)
-            self.target: Target = DeltaTarget(folder / "lake")
+            self.target: Target = SQLiteTarget(folder / "shop.db") if to == "sqlite" else DeltaTarget(folder / "lake")
             if to == "postgres":
                 server = Postgres(self._own / "postgres", folder / "postgresql.log", found, clock)
                 self.target = PostgresTarget(server)
@@ -107,11 +109,11 @@ class Stage:
             return TOPIC in self._asking().list_topics(timeout=_ANSWER_S).topics
         return False
 
-    def captured(self) -> str | None:
-        """Up to which GTID the topic has it all; None where nobody answers."""
+    def captured(self) -> Position | None:
+        """Up to where the topic has it all; None where nobody answers."""
         with suppress(*_Asked):
             found = last_position({"bootstrap.servers": self.servers, "log_level": 0}, f"{TOPIC}.position", _ANSWER_S)
-            return found.place if found else ""
+            return found or Position("")
         return None
 
     def applied(self) -> int | None:

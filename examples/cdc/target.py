@@ -1,10 +1,11 @@
-"""Where the changes end up: PostgreSQL, or tables of Delta Lake in a folder. Each tells what it holds, as texts."""
+"""Where the changes end up: PostgreSQL, a file of SQLite, or tables of Delta Lake. Each tells what it holds, as texts."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -100,6 +101,59 @@ class PostgresTarget:
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         return self._server.ask(WAREHOUSE, query)
+
+
+class SQLiteTarget:
+    """Tables in a file of SQLite."""
+
+    name = "SQLite"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.processes: list[Process] = []
+
+    def start(self) -> None:
+        """There is no server."""
+
+    def sink(self) -> str:
+        return f'format = "sqlite"\npath = "{self._path.name}"\n'
+
+    def offsets(self) -> str | None:
+        rows = self._ask("select offsets from changes_batches order by batch_id desc limit 1")
+        return rows[0][0] if rows else None
+
+    def counted(self, counter: str) -> int:
+        return sum(
+            int(json.loads(text).get(counter, 0)) for (text,) in self._ask("select counters from changes_batches")
+        )
+
+    def letters(self) -> int:
+        return int(self._ask("select count(*) from changes_dead_letters")[0][0])
+
+    def columns(self) -> list[tuple[str, str, str]]:
+        query = (
+            "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where m.type = 'table' "
+            "and m.name not like 'changes\\_%' escape '\\' order by 1, 2"
+        )
+        return [(*table.partition(".")[::2], column) for table, column in self._ask(query)]
+
+    def rows(self, table: str) -> list[Row]:
+        names = [column for _, name, column in self.columns() if name == table]
+        if not names:
+            return []
+        columns = ", ".join(f'"{name}"' for name in names)
+        rows = self._ask(f'select {columns} from "{DATABASE}.{table}"')
+        return [{n: None if v is None else str(v) for n, v in zip(names, row, strict=True)} for row in rows]
+
+    def positions(self) -> list[Told]:
+        found = self._ask("select table_name, key, position, deleted from changes_positions")
+        return [(*told, bool(deleted)) for *told, deleted in found]
+
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+        if not self._path.exists():
+            raise EnvironmentMissing(f"{self._path} is not there yet")
+        with closing(sqlite3.connect(self._path, timeout=30)) as db:
+            return db.execute(query).fetchall()
 
 
 class DeltaTarget:

@@ -17,6 +17,7 @@ from .shop import Key, Version
 from .tables import Column, ShopTable
 
 Object = dict[str, Any]
+OLDER = "bootstrap-insert"  # a row that is older than the log
 
 
 class Number(NamedTuple):
@@ -59,6 +60,9 @@ class Values:
         rev, held = self._before.pop((version.table, version.key), (0, 0))
         if version.operation != "delete":
             self._before[version.table, version.key] = version.rev, _print(data)
+        if version.operation == OLDER:  # it is what stands before it, and else what the row was at first
+            as_it_is = (rev, held) == (version.rev, _print(data)) if rev else version.rev == 1
+            return old is not None or not as_it_is or not _are_of(table, data)
         if (old is not None) != is_update or not _are_of(table, data):
             return True
         former = {**data, **(old or {})}

@@ -3,20 +3,27 @@ was ever another one."""
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pymysql
 import pytest
 
+from tests.cdc.door_copy import connected
 from tests.cdc.mariadb import MariaServer
-from tests.cdc.snapshot_load import FullDatabase, Writers, folded
+from tests.cdc.postgres import run
+from tests.cdc.snapshot_load import KEYS, FullDatabase, Writers, folded
 from tests.cdc.snapshot_run import capture_of
+from tests.postgres_server import PostgresServer
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.produce import Target
 from waterclock.testing import Broker
@@ -99,3 +106,56 @@ def test_a_snapshot_under_load_that_is_killed_at_any_time_is_the_source(
     assert found.wrong == {}
     assert found.held() == database.held()
     assert writers.transactions > 100 * kills
+
+
+TARGETS = ("sqlite", "postgres", "duckdb")
+QUICK_COPIES = {("mariadb", "duckdb"), ("postgres", "sqlite")}
+COPIES = [
+    pytest.param(
+        kind.values[0],
+        target,
+        marks=[*kind.marks, *([] if (kind.values[0], target) in QUICK_COPIES else [pytest.mark.long(seconds=60)])],
+    )
+    for kind, target in product(KINDS, TARGETS)
+]
+
+
+@pytest.mark.parametrize(("kind", "target"), COPIES)
+def test_a_program_that_is_killed_at_any_time_has_a_full_database_whole_in_its_own_tables(
+    kind: str, target: str, full: Callable[[str, int], Found], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    rows = 2_000 if (kind, target) in QUICK_COPIES else 20_000
+    database, server, name, pattern = full(kind, rows)
+    url, options = server, {"tables": [pattern], "slot": name, "publication": name}
+    if kind == "mariadb":
+        url, options = f"mysql://root:@127.0.0.1:{server}/{name}", {"begin": "now"}
+    options |= {"snapshot": "initial", "most": 300}
+    own = str(tmp_path / f"own.{target}")
+    if target == "postgres":
+        logical: PostgresServer = request.getfixturevalue("logical")
+        run(logical.url(), "drop database if exists own with (force)", "create database own")
+        own = logical.url(database="own")
+
+    def begun(**more: bool) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.cdc.door_copy", url, json.dumps(options | more), own]
+        return subprocess.Popen(command, cwd=Path(__file__).parents[2])
+
+    writers, draw = Writers(database, rows, count=1, rest_s=0.02), random.Random(rows)
+    for _ in range(2 if rows == 2_000 else 8):
+        process = begun()
+        time.sleep(draw.uniform(1.0, 3.0))
+        process.kill()
+        assert process.wait() == -9
+    writers.stop()
+    assert begun(once=True).wait(timeout=300) == 0
+    with closing(connected(own)[0]) as connection:
+        found = connection.execute("select name, row_of from copy").fetchall()
+    assert keyed((table, json.loads(row)) for table, row in found) == keyed(
+        (table, {column: None if value is None else str(value) for column, value in row.items()})
+        for (table, *_), row in database.held().items()
+    )
+    assert writers.transactions > 30
+
+
+def keyed(rows: Any) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {(table, *(row[name] for name in KEYS[table])): row for table, row in rows}

@@ -67,13 +67,13 @@ def older(source: SnapshotSource) -> dict[bytes, MaxwellMessage]:
     raise AssertionError
 
 
-def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, dict[str, str]]]:
-    """Key and value, but for what says when, and in which transaction; and what the columns are, for another form."""
+def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, dict[str, str], dict[str, str]]]:
+    """Key and value, but for what says when, and in which transaction; and what the values are in Python."""
     bare = {"type": "insert", "ts": 0, "gtid": "", "sequence": 0, "xoffset": 0, "commit": False}
-    found = list(rows)
+    found = [row._replace(**bare) for row in rows]  # type: ignore[arg-type]
     assert found
     assert all(row.words.keys() >= row.data.keys() for row in found)
-    return {row.as_key(): (row._replace(**bare).as_json(), dict(row.words)) for row in found}  # type: ignore[arg-type]
+    return {row.as_key(): (row.as_json(), dict(row.sorts), dict(row.words)) for row in found}
 
 
 @pytest.mark.mariadb

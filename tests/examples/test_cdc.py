@@ -238,6 +238,43 @@ def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, chan
     assert sum(found["kills"].values()) == kills
 
 
+@pytest.mark.long(seconds=120)
+@pytest.mark.spark
+@pytest.mark.mariadb
+@pytest.mark.postgres
+@pytest.mark.parametrize("to", ["postgres", "sqlite"])
+def test_a_full_database_under_writes_arrives_whole_with_kills(tmp_path: Path, to: str) -> None:
+    options = ["--existing", "20k", "--changes", "4000", "--kills", "4", "--to", to, "--json"]
+    done = subprocess.run(command(tmp_path, *options), capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["order_errors"], found["rows"]["shown"]) == ("equal", 0, [])
+    assert found["order"]["versions"] == found["changes"] + found["order"]["older"] == found["target"]["applied"]
+    assert found["order"]["older"] > 19_000
+    assert sum(found["kills"].values()) == 4
+
+
+@pytest.mark.mariadb
+def test_no_log_has_the_rows_that_are_there_already(tmp_path: Path) -> None:
+    """InnoDB may need a binlog for a moment more, and the server keeps it without an error: all came by the log."""
+    database = servers.MariaDB(tmp_path / "mariadb", tmp_path / "log", programs("MariaDB"), SystemClock())
+    try:
+        database.start()
+        shop = Shop(database.connection, 1, 10)
+        shop.make()
+        shop.fill(2_001)
+        with database.connection() as connection, connection.cursor() as cursor:
+            assert cursor.execute("show binary logs") == 1
+            for name, keys in shop.older.items():
+                cursor.execute(f"select count(*), min(rev), max(rev) from shop.{name}")
+                assert cursor.fetchone() == (len(keys), 1, 1)
+            cursor.execute("show binlog events limit 100")
+            assert not any(row[2].endswith("_rows_v1") for row in cursor.fetchall())
+    finally:
+        database.process.stop()
+    assert sum(map(len, shop.older.values())) == 2_001
+
+
 def programs(*of: str) -> dict[str, str]:
     """Those of the databases `of` here; the test is skipped where they are not."""
     try:

@@ -176,6 +176,57 @@ def test_a_transaction_in_two_of_kafkas_is_torn() -> None:
     assert checked([*HEAD, message(2, 1, offset=6)]) == OrderErrors(versions=5, torn=1)
 
 
+OLDER = {"item": [(1,), (2,), (3,)]}  # and what the history does to them begins with the second transaction
+
+
+def older(key: int, rev: int, sequence: int, offset: int, partition: int = 0, **other: Any) -> Message:
+    """A row that is older than the log, as it has to come."""
+    row = {"id": key, "rev": rev, "name": NAMES.get((key, rev), "lid"), "price": None}
+    event = {"database": "shop", "table": "item", "type": "bootstrap-insert", "gtid": "", "sequence": sequence}
+    event |= {"xoffset": key, "primary_key_columns": ["id"], "data": row} | other
+    named = {"database": "shop", "table": "item", "pk.id": key}
+    return partition, offset, json.dumps(named).encode(), json.dumps(event).encode()
+
+
+BESIDE = [message(1, 0), older(1, 2, 150, 3), older(2, 1, 150, 4), older(3, 1, 150, 5)]
+BEHIND = [message(2, 0, offset=8, sequence=151), message(2, 1, offset=9, sequence=151)]
+
+
+def checked_beside(messages: list[Message]) -> OrderErrors:
+    checker = Checker([[], *HISTORY[1:]], 7, [ITEM], OLDER)
+    for each in messages:
+        checker.take(*each)
+    return checker.end()
+
+
+def test_a_row_that_is_older_than_the_log_comes_once_as_it_is_where_it_stands() -> None:
+    assert checked_beside([*BESIDE, *BEHIND]) == OrderErrors(versions=6, older=3)
+    gone_before = [message(1, 0), *BEHIND, older(1, 3, 153, 12), older(3, 1, 153, 13)]
+    assert checked_beside(gone_before) == OrderErrors(versions=5, older=2)
+
+
+@pytest.mark.parametrize(
+    ("messages", "wrong"),
+    [
+        ([*BESIDE[:3], *BEHIND], {"missing": 1}),
+        ([BESIDE[0], *BESIDE[2:], *BEHIND], {"missing": 1}),
+        ([*BESIDE, *BEHIND, older(3, 1, 153, 12)], {"twice": 1}),
+        ([*BESIDE, *BEHIND, older(2, 1, 153, 12)], {"twice": 1, "swapped": 1}),
+        ([BESIDE[0], older(1, 1, 150, 3), *BESIDE[2:], *BEHIND], {"wrong": 1}),
+        ([*BESIDE[1:], BESIDE[0], *BEHIND], {"wrong": 1, "swapped": 1}),
+        ([*BESIDE[:3], older(3, 2, 150, 5), *BEHIND], {"wrong": 1}),
+        ([*BESIDE[:3], older(3, 1, 151, 5), *BEHIND], {"swapped": 1}),
+        ([*BESIDE[:3], older(3, 1, 150, 6), *BEHIND], {"torn": 1}),
+        ([*BESIDE, *BEHIND, older(4, 1, 153, 12)], {"strange": 1}),
+    ],
+    ids=["none of a row", "none, though it changed before", "twice", "after its delete", "its former state",
+         "a later state", "another version", "a transaction's sequence", "a chunk in two", "of no row"],
+)  # fmt: skip
+def test_each_error_of_an_older_row_is_counted(messages: list[Message], wrong: dict[str, int]) -> None:
+    found = checked_beside(messages)
+    assert {name: n for name, n in asdict(found).items() if n and name not in ("versions", "older")} == wrong
+
+
 class Topic:
     """A consumer of the right messages; it says how long it was asked to wait."""
 

@@ -34,6 +34,7 @@ from waterclock.cdc.door.store import FilePosition, PositionStore
 from waterclock.cdc.door.words import reworded
 from waterclock.cdc.origin import Origin
 from waterclock.cdc.position import Position
+from waterclock.cdc.snapshot import WholePlace
 from waterclock.cdc.source import DeadLetter, Source
 from waterclock.clock import SystemClock
 from waterclock.disk import AnyPath
@@ -140,7 +141,7 @@ class ChangeStream:
                 origin.say_what_is_missing(self._origin, self._waits, log.warning)
                 begin = self._origin.begin
                 self._at = self._stored or (begin if isinstance(begin, Position) else begin())
-                self._end = self._origin.end() if self._once else None
+                self._end = WholePlace(self._origin.end()) if self._once else None
                 return self._connected()
             except BaseException:
                 self._store.release()

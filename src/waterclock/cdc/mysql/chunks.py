@@ -189,7 +189,21 @@ class BinlogChunks:
         key = tuple(column.name for column in plan.key)
         seconds = self._clock.wall_ms() // 1000
         return MaxwellMessage(
-            database, name, BOOTSTRAP, seconds, "", 0, 0, False, key, data, None, None, plan.kinds, words=plan.words
+            database,
+            name,
+            BOOTSTRAP,
+            seconds,
+            "",
+            0,
+            0,
+            False,
+            key,
+            data,
+            None,
+            None,
+            plan.kinds,
+            plan.sorts,
+            plan.words,
         )
 
     def _planned(self, table: str) -> SelectedTable:

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from waterclock.cdc import typed
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.catalog import TableDefinition, declared_as
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, base64_text, decoder, float_text_at, text_writer
@@ -32,12 +33,14 @@ Write = Callable[[bytes], str]
 
 
 class SelectedColumn(NamedTuple):
-    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it."""
+    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it, `sort` says what that is
+    in Python (typed.py)."""
 
     name: str
     asked: str
     write: Write
     kind: str
+    sort: str
 
 
 class KeyColumn(NamedTuple):
@@ -71,6 +74,10 @@ class SelectedTable(NamedTuple):
     @property
     def kinds(self) -> dict[str, str]:
         return {column.name: column.kind for column in self.columns if column.kind}
+
+    @property
+    def sorts(self) -> dict[str, str]:
+        return {column.name: column.sort for column in self.columns if column.sort}
 
 
 def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
@@ -130,7 +137,8 @@ def _selected(column: tuple[str, str, str, str | None, str], word: str) -> Selec
         write = _json_of(charset or BINARY)
     elif charset:
         write = text_writer(BinlogColumn(name, types.BLOB, 4, charset=charset))
-    return SelectedColumn(name, asked, write, JSON if word == JSON else "")
+    sort = typed.JSON if word == JSON else _SORTS.get(kind, "")
+    return SelectedColumn(name, asked, write, JSON if word == JSON else "", sort)
 
 
 def _ascii(value: bytes) -> str:
@@ -194,6 +202,16 @@ def _set_of(column_type: str) -> Write:
     return write
 
 
+_SORTS = {
+    **dict.fromkeys(_BYTES, typed.BASE64),
+    **dict.fromkeys(("float", "double"), typed.FLOAT),
+    "decimal": typed.DECIMAL,
+    "date": typed.DATE,
+    "time": typed.DURATION,
+    "datetime": typed.TIMESTAMP,
+    "timestamp": typed.MOMENT,
+    "uuid": typed.UUID,
+}
 _WRITES: dict[str, Write] = {
     **dict.fromkeys(_INTEGERS, _integer),
     **dict.fromkeys(_BYTES, base64_text),

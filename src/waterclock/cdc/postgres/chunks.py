@@ -22,7 +22,7 @@ from psycopg import sql
 from waterclock.cdc.chunks import BOOTSTRAP, BYTES, Chunk, Standing
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.postgres.pgoutput import lsn_number
-from waterclock.cdc.postgres.rows import json_text, kinds_of
+from waterclock.cdc.postgres.rows import json_text, kinds_of, sorts_of
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
 from waterclock.cdc.postgres.slot import SlotReader
 from waterclock.cdc.postgres.view import View, unseen
@@ -172,7 +172,7 @@ class SlotChunks:
     ) -> tuple[tuple[str, ...] | None, bool]:
         """Put rows into `messages`; the key of the last one, None if the table is through, and whether BYTES cut it."""
         names, key = list(plan.columns), list(plan.key)
-        kinds, seconds = kinds_of(plan.columns), self._clock.wall_ms() // 1000
+        kinds, sorts, seconds = kinds_of(plan.columns), sorts_of(plan.columns), self._clock.wall_ms() // 1000
         schema, _, name_of_table = table.partition(".")
         where = (schema, name_of_table, BOOTSTRAP, seconds, "", 0, 0, False)
         key_columns = plan.named_key()
@@ -190,7 +190,7 @@ class SlotChunks:
                     raw = value(row, place)
                     data[name] = "null" if raw is None else json_text(kind, raw.decode())
                     size += 0 if raw is None else len(raw)
-                message = MaxwellMessage(*where, key_columns, data, None, None, kinds, words=plan.words)
+                message = MaxwellMessage(*where, key_columns, data, None, None, kinds, sorts, plan.words)
                 messages[message.as_key()] = message
             count += found.ntuples
             last = tuple((value(found.ntuples - 1, place) or b"").decode() for place in at) if found.ntuples else None

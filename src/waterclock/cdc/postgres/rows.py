@@ -97,9 +97,18 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
         key += [name] if is_key else []
         at += 8
     of = dict(zip(names, types, strict=True))
-    sorts = {name: _SORTS[kind] for name, kind in of.items() if kind in _SORTS}
     relation = Relation(
-        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts, words
+        number,
+        schema or "pg_catalog",
+        table,
+        tuple(names),
+        tuple(types),
+        (),
+        full,
+        kinds_of(of),
+        "",
+        sorts_of(of),
+        words,
     )
     return relation, tuple(key)
 
@@ -107,6 +116,11 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
 def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
     """The columns whose values do not say it all: of JSON, and of numbers that may be none."""
     return {name: _KINDS[kind] for name, kind in types.items() if kind in _KINDS}
+
+
+def sorts_of(types: Mapping[str, int]) -> dict[str, str]:
+    """What the columns are in Python, if their JSON does not say it (typed.py)."""
+    return {name: _SORTS[kind] for name, kind in types.items() if kind in _SORTS}
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
