@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ AGAIN = "The site was not built: mend this, and run `make docs` again."
 Nav = list[Any]  # as YAML has it: "page.md", {"Title": "page.md"}, {"Title": [...]}
 
 
+@cache
 def reference() -> dict[str, str]:
     """Every generated page, by its path in the site."""
     found = {

@@ -11,6 +11,7 @@ import builtins
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 from docsite.pages import ROOT
 from docsite.tables import error_classes
@@ -82,12 +83,17 @@ class _Filled(ast.NodeTransformer):
         for each in tree.body:
             file = SOURCE.parent.joinpath(*(getattr(each, "module", None) or "").split(".")).with_suffix(".py")
             if isinstance(each, ast.ImportFrom) and file.is_relative_to(SOURCE) and file.is_file():
-                there = _texts_of(ast.parse(file.read_text(encoding="utf-8")))
+                there = _texts_of_file(file)
                 self._texts |= {name.name: there[name.name] for name in each.names if name.name in there}
         self._texts |= _texts_of(self.visit(tree))
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(self._texts[node.id]) if node.id in self._texts else node
+
+
+@cache
+def _texts_of_file(file: Path) -> dict[str, str]:
+    return _texts_of(ast.parse(file.read_text(encoding="utf-8")))
 
 
 def _texts_of(tree: ast.Module) -> dict[str, str]:

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, get_args, get_type_hints
 
 from docsite.pages import ROOT, title_and_summary
@@ -181,6 +181,7 @@ def _metrics() -> str:
 # Errors -------------------------------------------------------------------------------------------------------
 
 
+@cache
 def error_classes() -> dict[str, tuple[str, str, str]]:
     """Each class of error -> (its module, its base, its docstring), found in the sources."""
     classes = {

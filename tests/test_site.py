@@ -26,7 +26,6 @@ from waterclock.rules.model import Rules
 from waterclock.streaming.toml import config, readers, sink, steps, topics
 
 ROOT = Path(__file__).parents[1]
-REFERENCE = site.reference()
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def test_a_command_and_each_of_its_options_is_on_a_page() -> None:
     missing, counted = [], 0
     for parser in tables.commands(cli._parser()):
         if (words := parser.prog.split())[1:]:
-            page = REFERENCE[f"reference/commands/{words[1]}.md"]
+            page = site.reference()[f"reference/commands/{words[1]}.md"]
             part = re.split(rf"^##? {parser.prog}$", page, flags=re.M)[1]
             part = re.split(r"^## ", part, flags=re.M)[0]
             missing += [
@@ -95,7 +94,7 @@ def test_a_command_and_each_of_its_options_is_on_a_page() -> None:
 
 
 def test_a_key_of_a_pipelines_file_is_on_a_page() -> None:
-    page = REFERENCE["reference/pipeline-keys.md"]
+    page = site.reference()["reference/pipeline-keys.md"]
     parts = {
         head: set(re.findall(r"^\| `(\w+)`", text, re.M))
         for head, _, text in (part.partition("\n") for part in page.split("\n## ")[1:])
@@ -147,11 +146,11 @@ def test_a_metric_is_on_a_page_as_prometheus_is_shown_it() -> None:
         }
         for sample, labels in re.findall(r"^(waterclock_\w+?)(?:_sum|_count)?(?:\{(.+)\})? ", text, re.M):
             assert set(re.findall(r'(\w+)="', labels)) <= set(shown[sample][1])
-        assert [name for name in shown if f"`{name}`" not in REFERENCE["reference/metrics.md"]] == []
+        assert [name for name in shown if f"`{name}`" not in site.reference()["reference/metrics.md"]] == []
 
 
 def test_an_error_an_exit_code_and_a_setting_of_the_broker_are_on_a_page() -> None:
-    page, settings = REFERENCE["reference/errors.md"], REFERENCE["reference/broker-settings.md"]
+    page, settings = site.reference()["reference/errors.md"], site.reference()["reference/broker-settings.md"]
     classes = [name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)]
     assert len(classes) > 8
     assert [name for name in [*classes, "LogDamaged"] if f"| `{name}` |" not in page] == []
@@ -161,7 +160,7 @@ def test_an_error_an_exit_code_and_a_setting_of_the_broker_are_on_a_page() -> No
 
 def test_a_text_that_a_module_imports_stands_in_its_messages() -> None:
     """It was BEHIND_A_LOSS, in place of what to do."""
-    page = REFERENCE["reference/messages.md"]
+    page = site.reference()["reference/messages.md"]
     assert (
         page.count('are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = "')
         == 1
