@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -22,14 +23,16 @@ def parsers(parser: argparse.ArgumentParser, *words: str) -> Iterator[tuple[tupl
 COMMANDS = dict(parsers(cli._parser()))
 
 
+@pytest.mark.parametrize("value", [(), ("7",)], ids=["alone", "with a value"])
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_what_is_misspelt_is_named_before_what_is_missing(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], value: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`relay send reminders hello --dely 3s` was told that one of --delay, --at and --cron is required."""
+    """`relay send reminders hello --dely 3s` was told that one of --delay, --at and --cron is required, and
+    `broker --dta out/x` that out/x is no command."""
     with pytest.raises(SystemExit, match="2"):
-        cli.main([*words, "--hlep"])
-    assert "unrecognized arguments: --hlep; did you mean '--help'?" in capsys.readouterr().err
+        cli.main([*words, "--hlep", *value])
+    assert re.search(r"unrecognized arguments: --hlep( 7)?; did you mean '--help'\?", capsys.readouterr().err)
 
 
 def test_the_option_that_was_meant_is_named(capsys: pytest.CaptureFixture[str]) -> None:

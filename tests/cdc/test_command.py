@@ -242,6 +242,24 @@ def test_gtids_are_switched_on_in_the_configuration_for_a_running_server_takes_n
     assert "gtid_mode=ON and enforce_gtid_consistency=ON into the server's configuration" in told
 
 
+@pytest.mark.mariadb
+@pytest.mark.parametrize(
+    "rights", ["replication client, select", "replication slave, select"], ids=["no stream", "no place"]
+)
+def test_a_right_that_is_missing_is_named_with_the_statement_that_gives_it(
+    mariadb: MariaServer, rights: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mariadb.run("create or replace user copier@'%'", f"grant {rights} on *.* to copier@'%'")
+    arguments = ["cdc", f"mysql://copier@127.0.0.1:{mariadb.port}", "--to", "kafka://127.0.0.1:1/t", "--once"]
+    assert cli.main(arguments) == 2
+    told = capsys.readouterr().err
+    found = re.search(r"you need .*It lacks a right: (GRANT .* TO 'copier'@'%')\.", told)
+    assert found, told
+    mariadb.run(found[1])
+    assert cli.main(arguments) != 0  # nobody is there to take the changes
+    assert "right" not in capsys.readouterr().err
+
+
 def test_a_wrong_password_is_said_without_it(
     mariadb: MariaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from waterclock.cdc.mysql.binlog import EventFramer
-from waterclock.cdc.mysql.server import CONNECT_S, REAL, BinlogStream, MySqlLogin, answer, inspected
+from waterclock.cdc.mysql.server import CONNECT_S, REAL, BinlogStream, MySqlLogin, answer, ended, inspected
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import COUNTED, OlderRows, TableFilter, check, sized
 from waterclock.errors import ConnectionLost
@@ -65,7 +65,9 @@ def began(login: MySqlLogin, maria: bool, file: str = "") -> int:
     """The second in which the oldest binlog was begun, or the one of this name."""
     framing = EventFramer()
     with closing(BinlogStream(login, "", maria, False, file)) as stream:
-        while (packet := stream.packet(CONNECT_S)) is not None and not packet[0]:
+        while (packet := stream.packet(CONNECT_S)) is not None:
+            if packet[0]:
+                ended(login, packet, file)
             if (ts := framing.event(packet[1:]).ts) > 0:  # the first one is made up, and has none
                 return ts
     raise ConnectionLost(f"{login.host}:{login.port} does not send its binlog {file or 'from the oldest on'}.")

@@ -14,7 +14,7 @@ from typing import Any
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
-from waterclock.cdc.mysql.server import CONNECT_S, BinlogStream, MySqlLogin, connected, inspected
+from waterclock.cdc.mysql.server import CONNECT_S, BinlogStream, MySqlLogin, connected, ended, inspected
 from waterclock.cdc.mysql.tablemap import MARIADB
 from waterclock.cdc.mysql.tables import ROWS, BadRow, Tables
 from waterclock.cdc.mysql.transactions import changes_of
@@ -58,7 +58,9 @@ def position_at(
 def _counted(login: MySqlLogin, place: str, tables: Tables, events: int, rows: int) -> Position:
     framing, gtid, seen, records = EventFramer(), "", 0, 0
     with closing(BinlogStream(login, place, True, False)) as stream:
-        while (packet := stream.packet(CONNECT_S)) is not None and not packet[0]:
+        while (packet := stream.packet(CONNECT_S)) is not None:
+            if packet[0]:
+                ended(login, packet, place)
             event: Any = framing.event(packet[1:])
             if event.kind == binlog.MARIA_GTID and not gtid:
                 number, domain = struct.unpack_from("<QI", event.body)

@@ -23,13 +23,12 @@ from waterclock.cdc.mysql.file_place import FilePlace
 from waterclock.cdc.mysql.history import history
 from waterclock.cdc.mysql.server import (
     HEARTBEAT_S,
-    REFUSALS,
     BinlogStream,
     MySqlLogin,
     MySqlServer,
     connected,
+    ended,
     inspected,
-    refused,
     tables,
 )
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
@@ -41,8 +40,6 @@ from waterclock.errors import ConnectionLost, UsageError, unstopped
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
-
-_TAKEN = "with the same server_uuid/server_id"  # who came back after a break is the later one, and never hears it
 
 
 class _Questions:
@@ -153,7 +150,7 @@ class BinlogReader:
                 continue
             self._silences = 0
             if packet[0]:
-                self._ended(packet)
+                ended(self._login, packet, str(self.position().place))
             event = self._framing.event(packet[1:])
             self.file_place.passed(event)
             yield from self._transactions.take(event)
@@ -179,23 +176,3 @@ class BinlogReader:
 
     def close(self) -> None:
         self._opened.close()
-
-    def _ended(self, packet: bytes) -> None:
-        if packet[0] == 0xFF:
-            code, text = int.from_bytes(packet[1:3], "little"), packet[3:].decode("utf-8", "replace")
-            text = text[6:] if text.startswith("#") else text
-            if code in REFUSALS:
-                refused(self._login, pymysql.OperationalError(code, text))
-            if _TAKEN in text:
-                raise UsageError(
-                    f"Another process reads this binlog as the replica {self._login.server_id}, and the server talks only "
-                    "to the later one. Stop one of them, or give them different names (--name), or a --server-id."
-                )
-            if code == 1236:
-                raise UsageError(
-                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {unstopped(text)}. "
-                    "If its binlogs are gone already, bring the target up to date by hand, and start anew under another "
-                    "--name with --from now."
-                )
-            raise ConnectionLost(f"The database ended the stream: {text} ({code}).")
-        raise ConnectionLost("The database ended the stream.")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -46,8 +46,10 @@ _QUESTION = (
 REAL = "table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"  # no views
 T = TypeVar("T")
 HEARTBEAT_S = 1.0
+_TAKEN = "with the same server_uuid/server_id"  # who came back after a break is the later one, and never hears it
 _ACCOUNT = re.compile(r"'[^']*'@'[^']*'")  # as a refusal names it
-REFUSALS = (1044, 1045, 1227, 1698)  # the server's errors that say who may not
+_RIGHTS = (1044, 1227)  # the server's errors that say which right is missing
+REFUSALS = (*_RIGHTS, 1045, 1698)  # these, and those that say who may not come in
 _NO_TLS = 2026  # and every other fault of TLS: a certificate that is not trusted, or of another name
 CONNECT_S = 10
 _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
@@ -304,19 +306,54 @@ def answer(login: MySqlLogin, ask: Callable[[Any], T]) -> T:
             refused(login, error)
 
 
+def _account(login: MySqlLogin, text: str) -> str:
+    """The account that a refusal is about, as GRANT takes it: a refusal of a right does not name it."""
+    if found := _ACCOUNT.search(text):
+        return found.group()
+    with suppress(pymysql.MySQLError, OSError), closing(pymysql.connect(**login.settings())) as connection:
+        cursor = connection.cursor()
+        cursor.execute("select current_user()")
+        user, _, host = cursor.fetchall()[0][0].rpartition("@")
+        return f"'{user}'@'{host}'"
+    return f"'{login.user}'@'%'"
+
+
+def ended(login: MySqlLogin, packet: bytes, place: str) -> NoReturn:
+    """Say why the server ended a stream that stood at `place`, by its last packet."""
+    if packet[0] != 0xFF:
+        raise ConnectionLost("The database ended the stream.")
+    code, text = int.from_bytes(packet[1:3], "little"), packet[3:].decode("utf-8", "replace")
+    text = text[6:] if text.startswith("#") else text
+    if code in REFUSALS:
+        refused(login, pymysql.OperationalError(code, text))
+    if _TAKEN in text:
+        raise UsageError(
+            f"Another process reads this binlog as the replica {login.server_id}, and the server talks only "
+            "to the later one. Stop one of them, or give them different names (--name), or a --server-id."
+        )
+    if code == 1236:
+        raise UsageError(
+            f"The server cannot go on from {place or 'the beginning'}: {unstopped(text)}. If its binlogs are gone "
+            "already, bring the target up to date by hand, and start anew under another --name with --from now."
+        )
+    raise ConnectionLost(f"The database ended the stream: {text} ({code}).")
+
+
 def refused(login: MySqlLogin, error: Exception) -> NoReturn:
     """Say in a sentence why the server could not be read from."""
     code, text = (*error.args, "", "")[:2]
     who, where = login.user, f"{login.host}:{login.port}"
     if code in REFUSALS:
-        account = (
-            found.group() if (found := _ACCOUNT.search(str(text))) else f"{who} (as SELECT CURRENT_USER() shows it)"
-        )
+        account = _account(login, str(text))
+        told = f"{where} does not let {who} read its binlog: {unstopped(text)}."
+        rights = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {account}"
+        if code in _RIGHTS:
+            raise UsageError(f"{told} It lacks a right: {rights}.")
         raise UsageError(
-            f"{where} does not let {who} read its binlog: {unstopped(text)}. Give the right password (--password-file, or "
+            f"{told} Give the right password (--password-file, or "
             f"MYSQL_PWD). If there is no such user yet, for no other host either (SELECT user, host FROM mysql.user): "
-            f"CREATE USER {account} IDENTIFIED BY 'the password'; the rights: GRANT REPLICATION SLAVE, REPLICATION CLIENT, "
-            f"SELECT ON *.* TO {account}; an account holds for the host behind its @ alone, and for all with %."
+            f"CREATE USER {account} IDENTIFIED BY 'the password'; the rights: {rights}; an account holds for the host "
+            "behind its @ alone, and for all with %."
         )
     if login.tls and (code == _NO_TLS or "SSL" in str(text).upper() or "certificate" in str(text)):
         raise UsageError(

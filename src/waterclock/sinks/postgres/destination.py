@@ -48,6 +48,8 @@ class PostgresDatabase(Destination):
     @property
     def place(self) -> str:
         """See `Destination`."""
+        if self.mirror:
+            return f"the source's tables in {self.url}"
         return f"the table {self.table!r} in the schema {self.schema!r} of {self.url}"
 
     def sink(self) -> Sink:

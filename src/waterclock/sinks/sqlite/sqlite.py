@@ -68,7 +68,7 @@ class SQLiteFile(Destination):
         >>> SQLiteFile(Path("/out/orders.db"), "results").place
         "the table 'results' in /out/orders.db"
         """
-        return f"the table {self.table!r} in {self.path}"
+        return f"the source's tables in {self.path}" if self.mirror else f"the table {self.table!r} in {self.path}"
 
     def sink(self) -> Sink:
         """See `Destination`; what is missing of the file and its folder is made."""
