@@ -8,7 +8,8 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.cdc.mariadb import MariaServer
 from tests.cdc.postgres import run
 from tests.cdc.snapshot_load import KEYS, FullDatabase, Writers, folded
 from tests.cdc.snapshot_run import capture_of
+from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.cdc.produce import Target
@@ -106,6 +108,62 @@ def test_a_snapshot_under_load_that_is_killed_at_any_time_is_the_source(
     assert found.wrong == {}
     assert found.held() == database.held()
     assert writers.transactions > 100 * kills
+
+
+class Keyless(FullDatabase):
+    """One table without a primary key, in which many rows are alike."""
+
+    def fill(self) -> None:
+        series = "seq from seq_1_to_{0}" if self.maria else "n from generate_series(1, {0}) n"
+        self.run("create table d (n int, s varchar(20))")
+        self.run(f"insert into d select {series.format(self.rows).replace(' from', ' % 50, null from', 1)}")
+        if not self.maria:
+            self.run("alter table d replica identity full")
+
+    def change(self, draw: random.Random) -> Iterator[str]:
+        n, other = draw.randrange(50), draw.randrange(50)
+        yield draw.choice([
+            f"insert into d values ({n}, null), ({n}, null), ({other}, 's')",
+            f"update d set s = 'u{other}' where n = {n} and s is null",
+            f"update d set n = {other} where n = {n} and s = 's'",
+            f"delete from d where n = {n} and s like 'u%'",
+        ])  # fmt: skip
+
+    def counted(self) -> Counter[tuple[Any, ...]]:
+        with closing(self.connected()) as connection, connection.cursor() as cursor:
+            cursor.execute("select n, s from d")
+            return Counter(cursor.fetchall())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_without_a_key_is_the_source_row_for_row_with_kills(
+    kind: str, broker: Broker, full: Callable[[str, int], Found]
+) -> None:
+    """Whoever has one of its rows twice has two of them."""
+    other, server, topic, pattern = full(kind, 0)
+    database = Keyless(other.connected, other.maria, 400)
+    database.fill()
+    writers = Writers(database, 3, rest_s=0.02)
+    for number in ("1", "2"):
+        assert started(kind, server, broker, topic, pattern, "finish", "after", number).wait(timeout=120) == -9
+    capture, end = capture_of(kind, server, Target(broker.bootstrap, topic), pattern)
+    capture.run(end())
+    writers.stop()
+    capture, end = capture_of(kind, server, Target(broker.bootstrap, topic), pattern)
+    capture.run(end())
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for message in (json.loads(value) for part in committed(broker, topic).values() for _, value in part):
+        if message["table"] != "d":
+            continue
+        new, kind_of = (message["data"].get("n"), message["data"].get("s")), message["type"]
+        if kind_of == "truncate":
+            rows.clear()
+            continue
+        rows[new] += 1 if kind_of != "delete" else -1
+        if kind_of == "update":
+            rows[tuple(message["old"].get(name, message["data"][name]) for name in ("n", "s"))] -= 1
+    assert {row: count for row, count in rows.items() if count} == database.counted()
+    assert writers.transactions > 20
 
 
 TARGETS = ("sqlite", "postgres", "duckdb")
