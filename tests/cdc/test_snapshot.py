@@ -21,8 +21,11 @@ from waterclock.cdc.chunks import BOOTSTRAP, Chunk
 from waterclock.cdc.command import CaptureProgress
 from waterclock.cdc.door.gather import BatchReader, Bounds
 from waterclock.cdc.held import Held, HeldTable, OlderRest
+from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql import chunks as mysql_chunks
+from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.mysql.file_place import FilePlace
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres import chunks as postgres_chunks
 from waterclock.cdc.postgres.beginning import begun
@@ -286,3 +289,28 @@ def test_the_log_is_looked_at_however_long_a_snapshot_takes() -> None:
     chunks.read.side_effect = read
     marks = list(SnapshotSource(log, chunks, clock).items())
     assert marks == [SourceMark.QUIET, *[SourceMark.COMMITTED] * 3] * 3
+
+
+def test_the_place_of_a_log_is_known_though_no_heartbeat_ever_comes() -> None:
+    """A server that was never idle for a second sent none, and no chunk of its snapshot was ever sent."""
+
+    def event(kind: int, end: int, body: bytes = b"", flags: int = 0) -> BinlogEvent:
+        return BinlogEvent(1700000000, kind, 1, end, flags, body)
+
+    def rotated(name: bytes, offset: int) -> BinlogEvent:
+        return event(binlog.ROTATE, 0, offset.to_bytes(8, "little") + name, 0x20)
+
+    place = FilePlace()
+    for each in (rotated(b"binlog.000007\1\2\3\4", 4), event(binlog.QUERY, 900), event(binlog.QUERY, 0, b"", 0x20)):
+        place.passed(each)
+    place.learn("binlog.000009")
+    assert place.at == (7, 900)
+    for each in (rotated(b"binlog.000008", 4), event(binlog.QUERY, 300)):
+        place.passed(each)
+    place.learn("binlog.000009")
+    assert place.at == (8, 300)
+    early = FilePlace()
+    for each in (rotated(b"binlog.000007", 4), event(binlog.QUERY, 900), rotated(b"binlog.000008", 4)):
+        early.passed(each)
+    early.learn("binlog.000009")
+    assert early.at == (8, 4)

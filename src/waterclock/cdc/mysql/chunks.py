@@ -145,7 +145,7 @@ class BinlogChunks:
         """Rule 1: the view's place; None if the reader has given out what lies behind it."""
         found = {str(name, "ascii").lower(): value for name, value in self._run("show status like 'binlog_snapshot_%'")}
         name, offset = str(found["binlog_snapshot_file"], "ascii"), int(found["binlog_snapshot_position"])
-        self._reader.file_place.name_bytes = len(name)
+        self._reader.file_place.learn(name)
         high: Standing = (file_number(name), offset)
         if not self._is_sure:
             ((gtids,),) = self._run(f"select binlog_gtid_pos('{name}', {offset})")
