@@ -33,6 +33,7 @@ from waterclock.cdc.produce import Target, last_position
 from waterclock.testing import Broker
 
 KINDS = [pytest.param("mariadb", marks=pytest.mark.mariadb), pytest.param("postgres", marks=pytest.mark.postgres)]
+SELDOM = pytest.mark.long(seconds=20)
 STEPS = ("fence", "begin", "send", "store", "finish")
 QUICK = {("store", "after", "mariadb"), ("finish", "before", "postgres"), ("send", "after", "postgres")}
 Found = tuple[FullDatabase, str, str, str]
@@ -119,7 +120,7 @@ def older_in_kafka(broker: Broker, topic: str) -> dict[str, int]:
     return {name: rest.rows for name, rest in held.older().items()} if held else {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=[pytest.mark.mariadb, SELDOM]), KINDS[1]])
 def test_a_server_that_is_killed_under_a_snapshot_is_waited_for_and_nothing_is_lost(
     kind: str, broker: Broker, full: Callable[[str, int], Found], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -198,7 +199,7 @@ class Keyless(FullDatabase):
             return Counter(cursor.fetchall())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [KINDS[0], pytest.param("postgres", marks=[pytest.mark.postgres, SELDOM])])
 def test_a_table_without_a_key_is_the_source_row_for_row_with_kills(
     kind: str, broker: Broker, full: Callable[[str, int], Found]
 ) -> None:
