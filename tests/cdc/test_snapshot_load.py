@@ -8,8 +8,9 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,22 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
+from confluent_kafka import Consumer
 
 from tests.cdc.door_copy import connected
 from tests.cdc.mariadb import MariaServer
+from tests.cdc.mariadb import running_server as maria_server
 from tests.cdc.postgres import run
 from tests.cdc.snapshot_load import KEYS, FullDatabase, Writers, folded
 from tests.cdc.snapshot_run import capture_of
+from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.postgres.session import ReplicationSlot
-from waterclock.cdc.produce import Target
+from waterclock.cdc.produce import Target, last_position
 from waterclock.testing import Broker
 
 KINDS = [pytest.param("mariadb", marks=pytest.mark.mariadb), pytest.param("postgres", marks=pytest.mark.postgres)]
+SELDOM = pytest.mark.long(seconds=20)
 STEPS = ("fence", "begin", "send", "store", "finish")
 QUICK = {("store", "after", "mariadb"), ("finish", "before", "postgres"), ("send", "after", "postgres")}
 Found = tuple[FullDatabase, str, str, str]
@@ -106,6 +111,131 @@ def test_a_snapshot_under_load_that_is_killed_at_any_time_is_the_source(
     assert found.wrong == {}
     assert found.held() == database.held()
     assert writers.transactions > 100 * kills
+
+
+def older_in_kafka(broker: Broker, topic: str) -> dict[str, int]:
+    """How many rows came of each table of which some are to come; before the first chunk, none has any."""
+    position = last_position({"bootstrap.servers": broker.bootstrap}, f"{topic}.position")
+    held = position.held if position else None
+    return {name: rest.rows for name, rest in held.older().items()} if held else {}
+
+
+@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=[pytest.mark.mariadb, SELDOM]), KINDS[1]])
+def test_a_server_that_is_killed_under_a_snapshot_is_waited_for_and_nothing_is_lost(
+    kind: str, broker: Broker, full: Callable[[str, int], Found], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    rows = 3000
+    with ExitStack() as opened:
+        if kind == "mariadb":  # what it committed is to be there after a kill: the shared one keeps that in memory
+            killed: Any = opened.enter_context(maria_server(tmp_path / "m", "--innodb-flush-log-at-trx-commit=2"))
+            killed.run("create database shop")
+            settings = {
+                "host": "127.0.0.1",
+                "port": killed.port,
+                "user": "root",
+                "database": "shop",
+                "autocommit": True,
+            }
+            database = FullDatabase(lambda: pymysql.connect(**settings, charset="utf8mb4"), True, rows)
+            server, topic, pattern, kill = str(killed.port), f"killed-{kind}", "shop.*", killed.kill
+            database.fill()
+        else:
+            database, server, topic, pattern = full(kind, rows)
+            killed = request.getfixturevalue("logical")
+            kill = killed.crash
+        writers = Writers(database, 5, count=1, rest_s=0.02)
+        opened.callback(writers.stop)
+        process = started(kind, server, broker, topic, pattern)
+        opened.callback(process.wait)
+        opened.callback(process.kill)
+        until = time.monotonic() + 120
+        while f"{topic}.position" not in topics_of(broker) or not any(older_in_kafka(broker, topic).values()):
+            assert (process.poll(), time.monotonic() < until) == (None, True)
+            time.sleep(0.05)
+        kill()
+        before = older_in_kafka(broker, topic)
+        assert before
+        time.sleep(1)
+        killed.start()
+        while (now := older_in_kafka(broker, topic)) == before and now:
+            assert (process.poll(), time.monotonic() < until) == (None, True)
+            time.sleep(0.1)
+        writers.stop()
+        process.kill()
+        process.wait()
+        capture, end = capture_of(kind, server, Target(broker.bootstrap, topic), pattern)
+        capture.run(end())
+        found = folded(broker, topic)
+        assert found.wrong == {}
+        assert found.held() == database.held()
+
+
+def topics_of(broker: Broker) -> set[str]:
+    return set(Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "looks"}).list_topics(timeout=10).topics)
+
+
+class Keyless(FullDatabase):
+    """One table without a primary key, in which many rows are alike."""
+
+    def fill(self) -> None:
+        series = "seq from seq_1_to_{0}" if self.maria else "n from generate_series(1, {0}) n"
+        self.run("create table d (n int, s varchar(20))")
+        self.run(f"insert into d select {series.format(self.rows).replace(' from', ' % 50, null from', 1)}")
+        if not self.maria:
+            self.run("alter table d replica identity full")
+
+    def change(self, draw: random.Random) -> Iterator[str]:
+        n, other = draw.randrange(50), draw.randrange(50)
+        yield draw.choice([
+            f"insert into d values ({n}, null), ({n}, null), ({other}, 's')",
+            f"update d set s = 'u{other}' where n = {n} and s is null",
+            f"update d set n = {other} where n = {n} and s = 's'",
+            f"delete from d where n = {n} and s like 'u%'",
+        ])  # fmt: skip
+
+    def counted(self) -> Counter[tuple[Any, ...]]:
+        with closing(self.connected()) as connection, connection.cursor() as cursor:
+            cursor.execute("select n, s from d")
+            return Counter(cursor.fetchall())
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], pytest.param("postgres", marks=[pytest.mark.postgres, SELDOM])])
+def test_a_table_without_a_key_is_the_source_row_for_row_with_kills(
+    kind: str, broker: Broker, full: Callable[[str, int], Found]
+) -> None:
+    """Whoever has one of its rows twice has two of them."""
+    other, server, topic, pattern = full(kind, 0)
+    database = Keyless(other.connected, other.maria, 400)
+    database.fill()
+    writers = Writers(database, 3, rest_s=0.02)
+    for number in ("1", "2"):
+        assert started(kind, server, broker, topic, pattern, "finish", "after", number).wait(timeout=120) == -9
+    capture, end = capture_of(kind, server, Target(broker.bootstrap, topic), pattern)
+    capture.run(end())
+    writers.stop()
+    capture, end = capture_of(kind, server, Target(broker.bootstrap, topic), pattern)
+    capture.run(end())
+    found = sum((kept(part) for part in committed(broker, topic).values()), Counter[tuple[Any, ...]]())
+    assert found == database.counted()
+    assert writers.transactions > 20
+
+
+def kept(part: Iterable[tuple[bytes, bytes]]) -> Counter[tuple[Any, ...]]:
+    """The rows of d that a partition ends with; those whose count is below zero too."""
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for message in (json.loads(value) for _, value in part):
+        data = message["data"]
+        if message["table"] != "d":
+            continue
+        if message["type"] == "truncate":
+            rows.clear()
+            continue
+        rows[data["n"], data["s"]] += -1 if message["type"] == "delete" else 1
+        if message["type"] == "update":
+            old = {**data, **message["old"]}
+            rows[old["n"], old["s"]] -= 1
+    assert all(count >= 0 for count in rows.values())
+    return rows
 
 
 TARGETS = ("sqlite", "postgres", "duckdb")

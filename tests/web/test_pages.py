@@ -40,7 +40,7 @@ PIPELINE = spark.PipelineStatistics(
     {"take": spark.Phase(0.5, 1.5, 3), "sink": spark.Phase(0.25, 0.75, 3)},
 )  # fmt: skip
 FILES = spark.PipelineStatistics("files", unit="files", behind={"": 4})
-CAPTURE = cdc.CaptureStatistics(1, 2, 3, 4, "a-1-2", 5)
+CAPTURE = cdc.CaptureStatistics(1, 2, 3, 4, "a-1-2", 5, 6, 7, 8)
 
 PAGES = {
     "broker": lambda: broker.prometheus(BROKER),

@@ -2,7 +2,7 @@
 
 Rule 1: a source transaction is never torn over two Kafka transactions, unless it has more than LARGEST changes: Kafka
         ends a transaction that stays open for long. A larger one goes in parts of LARGEST, and each part's position
-        says how many of its records are there: they are not sent again.
+        says how many of its records are there: they are not sent again. A chunk of older rows is smaller, and whole.
 Rule 2: many small source transactions go in one Kafka transaction, until it has MOST changes, is LONGEST_MS old, or
         the source has nothing more: what is written is never held back for the sake of a fuller transaction.
 Rule 3: if the source cannot be read any further, what it committed before that is delivered first; if the beginning
@@ -23,9 +23,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from waterclock.cdc.chunks import BOOTSTRAP
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import NameLost, Publisher
 from waterclock.cdc.schemas import ColumnsAltered
+from waterclock.cdc.snapshot import left_of
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.changes.table_schema import TableSchema
@@ -149,15 +151,16 @@ class Capture:
         finally:
             publisher.close()
 
-    def _count(self, changes: int, letters: int, transactions: int, place: str) -> None:
+    def _count(self, more: CaptureStatistics) -> None:
         now = self._statistics
-        self._statistics = CaptureStatistics(
-            now.changes + changes,
-            now.transactions + transactions,
-            now.commits + 1,
-            now.breaks,
-            place,
-            now.dead_letters + letters,
+        self._statistics = replace(
+            more,
+            changes=now.changes + more.changes,
+            transactions=now.transactions + more.transactions,
+            commits=now.commits + 1,
+            breaks=now.breaks,
+            dead_letters=now.dead_letters + more.dead_letters,
+            older_rows=now.older_rows + more.older_rows,
         )
         self._report(self._statistics)
 
@@ -170,7 +173,7 @@ class _Pass:
         publisher: Publisher,
         source: Source,
         clock: Clock,
-        count: Callable[[int, int, int, str], None],
+        count: Callable[[CaptureStatistics], None],
         rows: int = 0,
     ) -> None:
         self._publisher = publisher
@@ -181,6 +184,7 @@ class _Pass:
         self._rows = rows  # records of that transaction that were sent, in this start or before
         self._moved, self._ended = False, 0  # since the last commit: whether the place did; source transactions
         self._letters: list[DeadLetter] = []  # of the records that are not committed yet
+        self._older = 0  # rows of them
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
 
     def until(self, end: str | None, stop: StopSignal) -> None:
@@ -219,11 +223,13 @@ class _Pass:
     def _record(self, record: Record) -> None:
         if not self._publisher.uncommitted and not self._moved:
             self._since_ns = self._clock.monotonic_ns()
-        elif self._inside and self._rows % LARGEST == 0:
+        elif self._inside and self._rows % LARGEST == 0 and record.gtid:
             self._commit(self._source.position()._replace(rows=self._rows, inside=record.gtid))
         self._publisher.send(record)
         if isinstance(record, DeadLetter):
             self._letters.append(record)
+        elif record.type == BOOTSTRAP:
+            self._older += 1
         self._inside = True
         self._rows += 1
 
@@ -243,11 +249,14 @@ class _Pass:
         return (self._clock.monotonic_ns() - self._since_ns) // 1_000_000
 
     def _commit(self, position: Position) -> None:
-        letters, self._letters = self._letters, []
+        letters, self._letters, older, self._older = self._letters, [], self._older, 0
         transactions, self._ended, self._moved = self._ended, 0, False
         changes = self._publisher.uncommitted - len(letters)
         self._publisher.commit(position)
         self._source.stored(position)
         if letters:
             log.warning("%s put aside, unreadable; the last: %s", counted(len(letters), "record"), letters[-1].reason)
-        self._count(changes, len(letters), transactions, position.place)
+        left = left_of(self._source)
+        self._count(
+            CaptureStatistics(changes, transactions, 1, 0, position.place, len(letters), older, left.tables, left.rows)
+        )

@@ -5,19 +5,24 @@ Rule 1: a chunk is read in one short transaction, whose view says what it shows:
 Rule 2: it is as large as was asked for, in rows, and no larger than BYTES; its rows are in memory until they are sent.
 Rule 3: a value of a chunk has the bytes that the log would bring for it.
 Rule 4: columns and key are those that the table has in the view.
+Rule 5: rows of a table without a primary key have no order to be read in, and who has one of them twice has two. Such a
+        table comes in one chunk, behind a TRUNCATE, which takes away what the log brought before: up to WHOLE_BYTES and
+        WHOLE_ROWS. What is given out while it waits and is not in it follows it once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.source import Record
-from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.errors import UsageError
 
 BYTES = 16 << 20
+WHOLE_BYTES, WHOLE_ROWS = 64 << 20, 500_000
 BOOTSTRAP = "bootstrap-insert"
 
 Standing = tuple[int, ...]  # a point of the log, in numbers that compare
@@ -26,20 +31,37 @@ Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 @dataclass(slots=True)
 class Chunk:
     """Rows by their message's key. `rest`: what is left of the table behind them, None if nothing is; `high`: a point of
-    the log behind all that the view shows; `cut`: whether there were more rows than BYTES hold."""
+    the log behind all that the view shows; `cut`: whether there were more rows than BYTES hold; `is_whole`: rule 5, and
+    the rows have numbers for keys."""
 
     table: str
     rows: dict[bytes, MaxwellMessage]
     rest: OlderRest | None
     high: Standing
     cut: bool = False
+    is_whole: bool = False
+
+
+def whole(rows: Sequence[MaxwellMessage]) -> dict[bytes, MaxwellMessage]:
+    """The rows of a chunk of rule 5; none of none."""
+    emptied = [row._replace(type=TRUNCATE, key=(), data={}, kinds={}, sorts={}) for row in rows[:1]]
+    return {str(number).encode(): row for number, row in enumerate([*emptied, *rows])}
+
+
+def too_large(table: str) -> UsageError:
+    """Rule 5, of a table that is larger."""
+    return UsageError(
+        f"{table} has no primary key, and comes in one piece only up to {WHOLE_BYTES >> 20} MB and {WHOLE_ROWS:,} rows. "
+        "Give it a primary key; leave it out (--tables) and copy it by hand; or begin without what is older (--snapshot "
+        "never)."
+    )
 
 
 class ChunkReader(Protocol):
     """One database's part of a snapshot. Numbers of steps are those of snapshot.py."""
 
-    def look(self, tables: Iterable[str]) -> None:
-        """Before anything is read: UsageError for a table whose older rows cannot come."""
+    def look(self, tables: Iterable[str]) -> dict[str, int]:
+        """Before anything is read: UsageError for a table whose older rows cannot come; about how many rows each has."""
 
     def read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
         """Steps 2 and 3; None if the view lacks what the log has given out: read again later."""

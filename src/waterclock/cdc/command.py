@@ -14,7 +14,7 @@ from waterclock.cdc.debezium import option as form
 from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.signals import heard
 from waterclock.web import option
-from waterclock.wording import counted
+from waterclock.wording import counted, show_duration
 
 if TYPE_CHECKING:
     from waterclock.cdc.statistics import CaptureStatistics
@@ -175,4 +175,14 @@ class CaptureProgress:
         place = f", up to {now.place}" if now.place else ""
         counts = f"{counted(now.changes, 'change')} of {counted(now.transactions, 'transaction')} in Kafka"
         aside = f", {counted(now.dead_letters, 'record')} put aside" if now.dead_letters else ""
-        return f"{counts} ({now.changes / seconds:,.0f}/s){aside}{place}"
+        return f"{counts} ({now.changes / seconds:,.0f}/s){aside}{place}{self._older(now)}"
+
+    def _older(self, now: CaptureStatistics) -> str:
+        """What came of a snapshot, and what is still to come."""
+        said = f"; {counted(now.older_rows, 'row')} older than the log" if now.older_rows else ""
+        if not now.older_tables_left:
+            return said
+        rows = f" with about {counted(now.older_rows_left, 'row')}" if now.older_rows_left else ""
+        seconds = round(now.older_rows_left * self._seconds() / now.older_rows) if now.older_rows else 0
+        left = f", about {show_duration(seconds * 1000)} left" if seconds else ""
+        return f"{said}{',' if said else ';'} {counted(now.older_tables_left, 'table')}{rows} still to come{left}"

@@ -21,14 +21,17 @@ Rule 1: it is a Source in front of the log's: a chunk is one more transaction of
 Rule 2: a chunk's size follows the time: it doubles while reading takes less than TARGET_S or than the wait for the log,
         and halves when it takes much longer. So a reader that lags far behind waits seldom, and for more rows.
 Rule 3: what was not accepted is read again after a pause that grows.
-Rule 4: the log is looked at every LOOK_S: a server takes who reads nothing of it for gone, PostgreSQL after a minute.
+Rule 4: a chunk has no transaction's name, by which a later start would go on in the middle of it: it goes whole.
+Rule 5: the log is looked at every LOOK_S: a server takes who reads nothing of it for gone, PostgreSQL after a minute.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from types import MappingProxyType
+from typing import NamedTuple
 
 from waterclock.cdc.chunks import Chunk, ChunkReader
 from waterclock.cdc.position import Position
@@ -59,16 +62,36 @@ def beside(source: Source, reader: Callable[[], ChunkReader], clock: Clock, rate
         opened.callback(source.close)
         chunks = reader()
         opened.callback(chunks.close)
-        chunks.look(held.older())
+        sizes = chunks.look(held.older())
         opened.pop_all()
-    return SnapshotSource(source, chunks, clock, rate)
+    return SnapshotSource(source, chunks, clock, rate, sizes)
+
+
+class OlderLeft(NamedTuple):
+    """What is still to come of older rows: of so many tables, about so many rows."""
+
+    tables: int = 0
+    rows: int = 0
+
+
+def left_of(source: Source) -> OlderLeft:
+    """Behind what `source` has given out."""
+    return source.left() if isinstance(source, SnapshotSource) else OlderLeft()
 
 
 class SnapshotSource:
-    """A `Source`: the changes of `source`, and between them what is older. `rate`: rows a second at most, 0: no limit."""
+    """A `Source`: the changes of `source`, and between them what is older. `rate`: rows a second at most, 0: no limit;
+    `sizes`: about how many rows the tables have."""
 
-    def __init__(self, source: Source, reader: ChunkReader, clock: Clock, rate: int = 0) -> None:
-        self._source, self._reader, self._clock, self._rate = source, reader, clock, rate
+    def __init__(
+        self,
+        source: Source,
+        reader: ChunkReader,
+        clock: Clock,
+        rate: int = 0,
+        sizes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._source, self._reader, self._clock, self._rate, self._sizes = source, reader, clock, rate, sizes
         held = source.position().held
         self._rest = held.older() if held else {}
         self._chunk: Chunk | None = None
@@ -93,6 +116,11 @@ class SnapshotSource:
         position = self._source.position()
         return position if position.held is None else position._replace(held=position.held.with_older(self._rest))
 
+    def left(self) -> OlderLeft:
+        """See `left_of`."""
+        rows = sum(max(0, self._sizes.get(table, 0) - rest.rows) for table, rest in self._rest.items())
+        return OlderLeft(len(self._rest), rows)
+
     def reached(self, end: str) -> bool:
         if isinstance(end, WholePlace) and (self._rest or not end):
             return not self._rest
@@ -106,7 +134,7 @@ class SnapshotSource:
         self._source.close()
 
     def _brought(self) -> Iterator[Item]:
-        """The chunks that can be sent where the log's reader stands now; rule 4."""
+        """The chunks that can be sent where the log's reader stands now; rule 5."""
         until_s = self._clock.monotonic_s() + LOOK_S
         while self._rest and self._clock.monotonic_s() < until_s:
             if self._chunk is None and not self._reads():
@@ -137,7 +165,7 @@ class SnapshotSource:
         """Step 5."""
         sequence, last = self._reader.numbered(), len(chunk.rows) - 1
         for number, message in enumerate(chunk.rows.values()):
-            yield message._replace(sequence=sequence, xoffset=number, commit=number == last)
+            yield message._replace(gtid="", sequence=sequence, xoffset=number, commit=number == last)
         if chunk.rest is None:
             del self._rest[chunk.table]
         else:

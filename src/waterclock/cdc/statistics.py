@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from waterclock.web.record import counter, page
+from waterclock.web.record import counter, gauge, page
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,17 @@ class CaptureStatistics:
             "dead_letters",
             "Records of the source that could not be read and are committed in the topic of dead letters.",
         ),
+    )
+    older_rows: int = field(
+        default=0,
+        metadata=counter("older_rows", "Of the changes, rows that are older than the log (a snapshot's)."),
+    )
+    older_tables_left: int = field(
+        default=0, metadata=gauge("older_tables_left", "Tables of which older rows are still to come.")
+    )
+    older_rows_left: int = field(
+        default=0,
+        metadata=gauge("older_rows_left", "Older rows that are still to come, by the estimates of the source."),
     )
 
 

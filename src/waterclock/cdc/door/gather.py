@@ -81,7 +81,7 @@ class BatchReader:
     def _record(self, record: Record) -> Iterator[BatchAhead]:
         if not self._records:
             self._since_s = self._clock.monotonic_s()
-        if self._rows and self._rows % self._bounds.largest == 0:
+        if self._rows and self._rows % self._bounds.largest == 0 and record.gtid:  # a chunk of older rows has none
             inside = self._source.position()._replace(rows=self._rows, inside=record.gtid)
             records, self._records, self._whole, self._position = self._records, [], 0, None
             yield BatchAhead(records, inside)

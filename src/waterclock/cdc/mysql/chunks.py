@@ -24,7 +24,7 @@ import pymysql
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 
-from waterclock.cdc.chunks import BOOTSTRAP, BYTES, Chunk, Standing
+from waterclock.cdc.chunks import BOOTSTRAP, BYTES, WHOLE_BYTES, WHOLE_ROWS, Chunk, Standing, too_large, whole
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.mysql.file_place import file_number
 from waterclock.cdc.mysql.reader import BinlogReader
@@ -42,6 +42,8 @@ _SESSION = (
     "set session transaction isolation level repeatable read",
     "set time_zone = '+00:00', sql_mode = '', character_set_results = null",
 )
+_BYTES = "select data_length from information_schema.tables where concat(table_schema, '.', table_name) = %s"
+_SIZES = "select concat(table_schema, '.', table_name), table_rows from information_schema.tables where table_rows > 0"
 _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is older (--snapshot never)."
 
 
@@ -68,9 +70,11 @@ class BinlogChunks:
     def saw(self, record: Record, chunk: Chunk | None) -> None:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
 
-    def look(self, tables: Iterable[str]) -> None:
+    def look(self, tables: Iterable[str]) -> dict[str, int]:
         for table in tables:
             self._planned(table)
+        self._reader.questions.execute(_SIZES)
+        return {name: int(rows or 0) for name, rows in self._reader.questions.fetchall()}
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -108,20 +112,31 @@ class BinlogChunks:
             high = self._accepted()
             if high is None:
                 return None
-            upto = self._largest(table, plan) if rest.upto is None else rest.upto
-            found, is_cut = ([], False) if not upto else self._rows(table, plan, rest.after, upto, rows)
+            upto = self._largest(table, plan) if plan.key and rest.upto is None else rest.upto
+            if not plan.key:
+                found, is_cut = self._rows(table, plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
+                if is_cut or len(found) > WHOLE_ROWS:
+                    raise too_large(table)
+            elif not upto:
+                found, is_cut = [], False
+            else:
+                where = [
+                    f"not {beyond(plan.key, upto)}",
+                    *([] if rest.after is None else [beyond(plan.key, rest.after)]),
+                ]
+                found, is_cut = self._rows(table, plan, where, rows, BYTES)
             if self._planned(table).definition != plan.definition:  # rule 3
                 del self._plans[table]
                 return None
         finally:
             if self._connection is not None:
                 self._run("rollback")
-        is_through = not is_cut and len(found) < rows
-        messages, count = {}, len(plan.columns)
-        for row in found:
-            message = self._message(table, plan, row[:count])
-            messages[message.as_key()] = message
-        if is_through:
+        count = len(plan.columns)
+        made = [self._message(table, plan, row[:count]) for row in found]
+        if not plan.key:
+            return Chunk(table, whole(made), None, high, is_whole=True)
+        messages = {message.as_key(): message for message in made}
+        if not is_cut and len(found) < rows:
             return Chunk(table, messages, None, high)
         last = tuple(column.kept(value) for column, value in zip(plan.key, found[-1][count:], strict=True))
         return Chunk(table, messages, rest._replace(after=last, upto=upto), high, is_cut)
@@ -130,7 +145,7 @@ class BinlogChunks:
         """Rule 1: the view's place; None if the reader has given out what lies behind it."""
         found = {str(name, "ascii").lower(): value for name, value in self._run("show status like 'binlog_snapshot_%'")}
         name, offset = str(found["binlog_snapshot_file"], "ascii"), int(found["binlog_snapshot_position"])
-        self._reader.file_place.name_bytes = len(name)
+        self._reader.file_place.learn(name)
         high: Standing = (file_number(name), offset)
         if not self._is_sure:
             ((gtids,),) = self._run(f"select binlog_gtid_pos('{name}', {offset})")
@@ -151,13 +166,10 @@ class BinlogChunks:
         last = self._run(f"select {asked} from {_name(table)} t order by {order} limit 1")
         return tuple(column.kept(value) for column, value in zip(plan.key, last[0], strict=True)) if last else ()
 
-    def _rows(
-        self, table: str, plan: SelectedTable, after: tuple[str, ...] | None, upto: tuple[str, ...], rows: int
-    ) -> tuple[list[Any], bool]:
-        """Rows with their keys behind them, and whether there are more than BYTES hold."""
+    def _rows(self, table: str, plan: SelectedTable, where: list[str], rows: int, most: int) -> tuple[list[Any], bool]:
+        """Rows with their keys behind them, and whether there are more than `most` bytes hold."""
         asked = ", ".join([*(column.asked for column in plan.columns), *(column.asked for column in plan.key)])
-        where = [f"not {beyond(plan.key, upto)}", *([] if after is None else [beyond(plan.key, after)])]
-        order = ", ".join(column.order for column in plan.key)
+        order = ", ".join(column.order for column in plan.key) or "null"
         found: list[Any] = []
         size = 0
         connection = self._connected()
@@ -168,7 +180,7 @@ class BinlogChunks:
         while row := cursor.fetchone():
             found.append(row)
             size += sum(map(len, filter(None, row)))
-            if size > BYTES and len(found) < rows:  # rule 5
+            if size > most and len(found) < rows:  # rule 5
                 self._reader.questions.execute(f"kill {connection.thread_id()}")
                 with suppress(pymysql.MySQLError, OSError):
                     cursor.close()
@@ -212,7 +224,10 @@ class BinlogChunks:
         if definition.columns and definition.created == 1 << 62:
             why = "is not InnoDB's, which alone shows it as it was at a place of the binlog"
         elif definition.columns and not definition.key:
-            why = "has no primary key, so its older rows have no order to be read in"
+            self._reader.questions.execute(_BYTES, (table,))
+            size = int(self._reader.questions.fetchall()[0][0] or 0)
+            if size > WHOLE_BYTES and self._run(f"select 1 from {_name(table)} limit 1"):
+                raise too_large(table)
         if why and self._run(f"select 1 from {_name(table)} limit 1"):
             raise UsageError(f"{table} {why}. {_REMEDY}")
         if why:  # nothing is older than the log

@@ -1,8 +1,9 @@
 """Where a stream of events stands in the binlog's files, as a view of MariaDB says its own place: file and offset.
 
 Rule 1: an event says where it ends, and one that the server made up for this connection does not. The file's name comes
-        with ROTATE and with heartbeats, which say a place too while nothing is written.
-Rule 2: the place only rises.
+        with ROTATE and with heartbeats, which say a place too while nothing is written: while something always is, none
+        comes. So a name that came before its length was known is kept until then.
+Rule 2: the place only rises, once the file is known.
 """
 
 from __future__ import annotations
@@ -22,11 +23,19 @@ def file_number(name: str) -> int:
 
 
 class FilePlace:
-    """Moved along by every event. `at`: (the file's number, the offset behind the last event)."""
+    """Moved along by every event. `at`: (the file's number, 0 while it is not known; the offset behind the last event)."""
 
     def __init__(self) -> None:
         self.at: tuple[int, ...] = (0, 0)
-        self.name_bytes = 0  # how long a file's name is: behind it there may be a checksum that nobody announced
+        self._name_bytes = 0  # how long a file's name is: behind it there may be a checksum that nobody announced
+        self._name = b""  # of the file, before that was known
+
+    def learn(self, name: str) -> None:
+        """What a file of this server is called."""
+        if not self._name_bytes:
+            self._name_bytes = len(name)
+            if self._name:
+                self.at = (self._number(self._name), self.at[1])
 
     def passed(self, event: BinlogEvent) -> None:
         if event.kind == binlog.ROTATE:
@@ -40,6 +49,10 @@ class FilePlace:
             self.at = (file, end)
 
     def _move(self, name: bytes, offset: int) -> None:
-        file = name[: self.name_bytes or None].decode("ascii", "ignore")
-        if self.name_bytes:
-            self.at = max(self.at, (file_number(file), offset))
+        if self._name_bytes:
+            self.at = max(self.at, (self._number(name), offset))
+        else:
+            self._name, self.at = name, (0, offset)
+
+    def _number(self, name: bytes) -> int:
+        return file_number(name[: self._name_bytes].decode("ascii", "ignore"))

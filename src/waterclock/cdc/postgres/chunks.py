@@ -19,7 +19,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg import sql
 
-from waterclock.cdc.chunks import BOOTSTRAP, BYTES, Chunk, Standing
+from waterclock.cdc.chunks import BOOTSTRAP, BYTES, WHOLE_BYTES, WHOLE_ROWS, Chunk, Standing, too_large, whole
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.postgres.rows import json_text, kinds_of, sorts_of
@@ -54,13 +54,14 @@ _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is
 
 class SelectedTable(NamedTuple):
     """How a table is asked for: its name as SQL, columns with their types, the key in the index's order with its types, and
-    the publication's filter."""
+    the publication's filter; `is_whole`: it has rows and no key, and comes in one chunk."""
 
     name: sql.Composable
     columns: dict[str, int]
     key: dict[str, str]
     only: str
     words: Mapping[str, str]
+    is_whole: bool = False
 
     def named_key(self) -> tuple[str, ...]:
         return tuple(name for name in self.columns if name in self.key)
@@ -94,15 +95,23 @@ class SlotChunks:
         self._unseen.add(number)
         if chunk is None or isinstance(record, DeadLetter) or f"{record.database}.{record.table}" != chunk.table:
             return
-        if record.type == TRUNCATE:
+        if chunk.is_whole:
+            chunk.rows[str(len(chunk.rows)).encode()] = record
+        elif record.type == TRUNCATE:
             chunk.rows.clear()
         else:
             chunk.rows.pop(record.as_key(), None)
 
-    def look(self, tables: Iterable[str]) -> None:
+    def look(self, tables: Iterable[str]) -> dict[str, int]:
+        sizes = {}
         with errors_of_postgres(self._slot):
             for table in tables:
-                self._planned(table, sql.Identifier(*table.split(".", 1)))
+                plan = self._planned(table, sql.Identifier(*table.split(".", 1)))
+                if plan.key:  # the planner knows a size of a table that nobody has analyzed too
+                    asked = sql.SQL("explain (format json) select from {} t where {}")
+                    (found,) = self._asking.execute(asked.format(plan.name, sql.SQL(plan.only))).fetchone() or ([],)
+                    sizes[table] = int(found[0]["Plan"]["Plan Rows"])
+        return sizes
 
     def close(self) -> None:
         with suppress(psycopg.Error):
@@ -123,6 +132,7 @@ class SlotChunks:
     def _read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
         identifier = sql.Identifier(*table.split(".", 1))
         messages: dict[bytes, MaxwellMessage] = {}
+        last, is_cut = None, False
         with self._asking.transaction():
             self._asking.execute("set transaction isolation level repeatable read, read only")
             self._asking.execute(sql.SQL("lock table {} in access share mode").format(identifier))
@@ -133,14 +143,19 @@ class SlotChunks:
                 return None
             plan = self._planned(table, identifier)
             upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
-            last, is_cut = self._rows(table, plan, rest._replace(upto=upto), rows, messages) if upto else (None, False)
+            if upto:
+                last, is_cut = self._rows(table, plan, rest._replace(upto=upto), rows, messages)
+            elif plan.is_whole and self._rows(table, plan, rest, WHOLE_ROWS, messages)[0] is not None:
+                raise too_large(table)
         (end,) = self._asking.execute("select pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
+        if plan.is_whole:
+            return Chunk(table, whole([*messages.values()]), None, (lsn_number(end),), is_whole=True)
         left = None if last is None else rest._replace(after=last, upto=upto)
         return Chunk(table, messages, left, (lsn_number(end),), is_cut)
 
     def _planned(self, table: str, name: sql.Identifier) -> SelectedTable:
         oid, is_divided, identity = self._asking.execute(_TABLE, table.split(".", 1)).fetchone() or (0, False, "p")
-        whole = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), name)
+        named = sql.SQL("{}{}").format(sql.SQL("" if is_divided else "only "), name)
         described = self._asking.execute(_COLUMNS, (oid,)).fetchall()
         key = dict(self._asking.execute(_KEY, (oid, identity)).fetchall())
         published = self._asking.execute(_PUBLISHED, (self._slot.publication, *table.split(".", 1))).fetchone()
@@ -150,11 +165,17 @@ class SlotChunks:
         columns = {name: kind for name, kind, _ in described}
         words = known(self._asking, {name: word_of(kind, modifier) for name, kind, modifier in described})
         if not key or not set(key) <= set(columns):
-            rows = sql.SQL("select exists (select from {})").format(whole)
+            rows = sql.SQL("select exists (select from {})").format(named)
             if not oid or self._asking.execute(rows).fetchone() == (False,):
-                return SelectedTable(whole, columns, {}, "true", words)
-            raise UsageError(f"{table} has no primary key, so its older rows have no order to be read in. {_REMEDY}")
-        return SelectedTable(whole, columns, key, fields.get("rowfilter") or "true", words)
+                return SelectedTable(named, columns, {}, "true", words)
+            if key:
+                raise UsageError(
+                    f"{table} is published without its primary key, so its older rows have none. {_REMEDY}"
+                )
+            if (self._asking.execute("select pg_table_size(%s)", (oid,)).fetchone() or (0,))[0] > WHOLE_BYTES:
+                raise too_large(table)
+            return SelectedTable(named, columns, {}, fields.get("rowfilter") or "true", words, True)
+        return SelectedTable(named, columns, key, fields.get("rowfilter") or "true", words)
 
     def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""
@@ -179,7 +200,7 @@ class SlotChunks:
         columns = list(enumerate(plan.columns.items()))
         at = [names.index(each) for each in key]
         self._asking.execute(self._declared(plan, rest, rows))
-        count, size, piece = 0, 0, 50
+        count, size, piece, most = 0, 0, 50, WHOLE_BYTES if plan.is_whole else BYTES
         while count < rows:
             found = self._asking.execute(f"fetch {min(piece, rows - count)} from chunk").pgresult
             assert found is not None
@@ -191,12 +212,12 @@ class SlotChunks:
                     data[name] = "null" if raw is None else json_text(kind, raw.decode())
                     size += 0 if raw is None else len(raw)
                 message = MaxwellMessage(*where, key_columns, data, None, None, kinds, sorts, plan.words)
-                messages[message.as_key()] = message
+                messages[str(len(messages)).encode() if plan.is_whole else message.as_key()] = message
             count += found.ntuples
             last = tuple((value(found.ntuples - 1, place) or b"").decode() for place in at) if found.ntuples else None
             if found.ntuples < min(piece, rows - count + found.ntuples) or last is None:
                 return None, False
-            if size > BYTES:
+            if size > most:
                 return last, True
             piece = max(1, min(_PIECE, 2 * piece, (BYTES // 8) * count // max(size, 1)))
         return last, False
@@ -211,7 +232,7 @@ class SlotChunks:
             )
 
         key = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each)) for each in plan.key)
-        bounds = sql.SQL("({}) <= {}").format(key, row(rest.upto or ()))
+        bounds = sql.SQL("({}) <= {}").format(key, row(rest.upto or ())) if plan.key else sql.SQL("true")
         if rest.after is not None:
             bounds = sql.SQL("{} and ({}) > {}").format(bounds, key, row(rest.after))
         return sql.SQL(
@@ -221,6 +242,6 @@ class SlotChunks:
             plan.name,
             bounds,
             sql.SQL(plan.only),
-            key,
+            key if plan.key else sql.SQL("(select null)"),
             sql.Literal(rows),
         )
