@@ -97,7 +97,7 @@ test-wheel: .venv/ready-wheel  ## the wheel of each Python, with a compiler and 
 	  $(BIN)/python -m build --sdist --outdir build/wheel/sdist build/wheel/tree/$$part >build/wheel/sdist.log || exit 1; done
 	@WHEELS=$(CURDIR)/build/wheel $(BIN)/python -m pytest $(SIDE_BY_SIDE) 2 tests/installed $(ARGS)
 
-SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g
+SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g1
 # The sources are copied: a module built in place for the sanitizers would be taken by everybody else.
 # Arrow's buffers come from the system's allocator: of its own one the sanitizer does not know where they end.
 check-native: .venv/ready-test  ## the tests of what is compiled under AddressSanitizer and UBSan (gcc; minutes)
@@ -105,7 +105,7 @@ check-native: .venv/ready-test  ## the tests of what is compiled under AddressSa
 	  "Install it (Debian: apt install gcc) and run the same command again." >&2; exit 1; }
 	@$(PIP) install --constraint constraints.txt --group native
 	@rm -rf build/native && mkdir -p build/native
-	@cp -r src tests examples bench setup.py pyproject.toml README.md LICENSE build/native
+	@cp -a src tests examples bench setup.py pyproject.toml README.md LICENSE build/native
 	@find build/native -name '*.so' -delete
 	@cd build/native && CFLAGS="$(SANITIZED)" CXXFLAGS="$(SANITIZED)" $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
 	@cd build/native && plain=$$(find src -name '*.so' -exec grep -L __asan_init {} +) && [ -z "$$plain" ] || \

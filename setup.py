@@ -26,8 +26,11 @@ CHANGES = "src/waterclock/changes"
 CDC = "src/waterclock/cdc"
 BUCKET = "src/waterclock/streaming/state/compiled"
 # a product and a sum are two roundings, as Python has them: never one step, which some processors have
-OPTIONS = ["-O3", "-ffp-contract=off"]
-if "-g" not in os.environ.get("CFLAGS", "").split():
+OPTIONS = ["-ffp-contract=off"]
+ASKED = os.environ.get("CFLAGS", "").split()
+if not any(flag.startswith("-fsanitize=") for flag in ASKED):
+    OPTIONS.append("-O3")  # a sanitizer's build keeps the level that it asks for: at this one it takes twice the time
+if not any(flag.startswith("-g") for flag in ASKED):
     OPTIONS.append("-g0")  # Python's flags ask for what a debugger needs: nine tenths of a file, a third of the time
 BESIDE = [f"waterclock.{name}" for name in find_packages(include=["examples*", "bench*"])]
 

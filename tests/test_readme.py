@@ -133,6 +133,7 @@ def test_what_is_set_up_says_what_it_brings_and_how_long_that_takes() -> None:
     assert [name for name, said in rules if not re.search(r"\(.*(second|minute)", said)] == []
 
 
+@pytest.mark.always  # a test may be renamed in any room
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_every_test_that_a_document_names_is_there(file: Path) -> None:
     own = r"^ *```(?:python|console|text).*?^ *```$"  # a reader's own tests, and what they print

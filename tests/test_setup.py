@@ -7,7 +7,33 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SETUP = Path(__file__).parents[1] / "setup.py"
+
+
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        ("", ["-ffp-contract=off", "-O3", "-g0"]),
+        ("-O2 -pipe", ["-ffp-contract=off", "-O3", "-g0"]),
+        ("-g", ["-ffp-contract=off", "-O3"]),
+        ("-fsanitize=address,undefined -O1 -g1", ["-ffp-contract=off"]),
+    ],
+)
+def test_a_build_for_the_sanitizers_keeps_the_level_that_it_asks_for(
+    monkeypatch: pytest.MonkeyPatch, asked: str, options: list[str]
+) -> None:
+    """-O3 stood behind its -O1: the build took twice the time, and what a sanitizer looks for was optimized away."""
+    monkeypatch.setenv("CFLAGS", asked)
+    names: dict[str, Any] = {"os": os}
+    tree = ast.parse(SETUP.read_text(encoding="utf-8"))
+    begin, end = (
+        next(n for n, each in enumerate(tree.body) if ast.unparse(each).startswith(name))
+        for name in ("OPTIONS = ", "BESIDE = ")
+    )
+    exec(compile(ast.Module(tree.body[begin:end], []), "setup.py", "exec"), names)
+    assert names["OPTIONS"] == options
 
 
 def test_what_cython_has_made_is_kept_until_a_source_is_younger_or_cython_another(tmp_path: Path) -> None:

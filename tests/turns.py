@@ -1,8 +1,9 @@
 """The slower tests of `make test` take turns, so that it stays short on a slow machine: another part every day.
 
-tests/seconds.txt names each test that took longer than `SLOW_S`, with what one run of it took; what is not named there is
-run every time, and so is what is marked `always`. TEST_MINUTES is what those that are named may take, with all processes
-of a run: a number, or `all`; `make test` sets it, and without it, or where ARGS chooses tests, all that is chosen is run.
+tests/seconds.txt names each test that took longer than `SLOW_S`, or `FAMILY_S` with all of its parameters, and what one run
+of it took; what is not named there is run every time, and so is what is marked `always`. TEST_MINUTES is what those that
+are named may take, with all processes of a run: a number, or `all`; `make test` sets it, and without it, or where ARGS
+chooses tests, all that is chosen is run.
 
 Rule 1: the tests of the rooms that a change touches are run, all of them: what changed since HEAD left main, or in HEAD if
         it is main, and what is not committed. TEST_ROOMS names other rooms; outside of a checkout of git there are none.
@@ -27,6 +28,7 @@ from tests.campaign import SEED, is_long, plan, processes
 
 MINUTES, ROOMS = "TEST_MINUTES", "TEST_ROOMS"
 SLOW_S, SETUP_S = 0.3, 1.0
+FAMILY_S = 2.0  # a hundred parameters of 0.1 seconds each keep everybody waiting as one slow test does
 TOP = "top"  # what stands in no room: src/waterclock/cli.py, tests/test_cli.py
 BESIDE = {"broker": "conformance"}  # tests of one room in the folder of another
 WRITTEN_BY_RUNS = {"tests/seconds.txt", "tests/unsteady.txt"}
@@ -81,8 +83,9 @@ def merged(before: dict[str, float], took: dict[str, float]) -> str:
     runs: dict[str, list[float]] = defaultdict(list)
     for nodeid, seconds in took.items():
         runs[named(nodeid)].append(seconds)
-    known = {**before, **{name: mean(each) for name, each in runs.items()}}
-    return "".join(f"{seconds:.1f} {name}\n" for name, seconds in sorted(known.items()) if seconds >= SLOW_S)
+    known = {name: seconds for name, seconds in before.items() if name not in runs}
+    known |= {name: mean(each) for name, each in runs.items() if mean(each) >= SLOW_S or sum(each) >= FAMILY_S}
+    return "".join(f"{seconds:.{1 if seconds >= SLOW_S else 2}f} {name}\n" for name, seconds in sorted(known.items()))
 
 
 # The hooks ------------------------------------------------------------------------------------------------------
