@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from tests.cdc.debezium_types import MARIADB_DIFFERS, MORE_MARIADB, MORE_POSTGRES, POSTGRES_DIFFERS, PREPARED
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import changes, run
 from tests.cdc.test_debezium_form import OF_MARIADB, OF_POSTGRES
@@ -65,106 +66,6 @@ POSTGRES = {
     "publication.autocreate.mode": "disabled",
     "database.user": "postgres",
 }
-MORE_POSTGRES = [
-    ("timestamptz", "'2024-01-02 03:04:05+05:30'"), ("timestamptz(3)", "'2024-01-02 03:04:05.12+05:30'"),
-    ("timestamptz(0)", "'2024-01-02 03:04:05.12+05:30'"), ("timestamptz", "'infinity'"),
-    ("timestamptz", "'10000-01-02 03:04:05.12+05:30'"), ("timestamptz", "'0044-03-15 03:04:05 BC'"),
-    ("timestamp(0)", "'2024-01-02 03:04:05'"), ("timestamp", "'infinity'"), ("timestamp", "'-infinity'"),
-    ("timestamp", "'0044-03-15 03:04:05 BC'"), ("timestamp", "'10000-01-02 03:04:05'"), ("date", "'infinity'"),
-    ("date", "'0044-03-15 BC'"), ("date", "'0001-01-01'"), ("time(0)", "'01:02:03'"), ("time(4)", "'01:02:03.4567'"),
-    ("timetz", "'04:05:06+00'"), ("timetz(3)", "'04:05:06.12+05:30'"), ("timetz", "'24:00:00+00'"),
-    ("interval", "'1 mon'"), ("interval", "'-1 year -2 mons 3 days -04:05:06.7'"),
-    ("interval year to month", "'1-2'"), ("interval", "'0'"), ("numeric(10,2)", "'NaN'"), ("numeric", "'NaN'"),
-    ("numeric", "'Infinity'"), ("numeric", "1e30"), ("numeric", "100"), ("numeric(40,0)", "12345678901234567890"),
-    ("numeric", "0"), ("numeric", "-1.10"), ("real", "'Infinity'"), ("real", "'0.1'"), ("real", "1e10"),
-    ("double precision", "1e300"), ("double precision", "'-Infinity'"), ("double precision", "1"),
-    ("double precision", "0.1"), ("double precision", "123456789012345680"), ("real", "16777216"),
-    ("double precision", "1e-7"), ("double precision", "'-0'"), ("money", "'1234.56'"), ("money", "'-0.05'"),
-    ("name", "'n'"), ("\"char\"", "'c'"), ("varchar(7)", "'v'"), ("mood", "'sad'"), ("mail", "'a@b'"),
-    ("posint", "7"), ("price", "1.5"), ("citext", "'Ab'"), ("ltree", "'a.b'"), ("hstore", "'a=>1,b=>NULL'"),
-    ("hstore", "''"), ("cidr", "'10.0.0.0/8'"), ("macaddr", "'08:00:2b:01:02:03'"),
-    ("macaddr8", "'08:00:2b:01:02:03:04:05'"), ("inet", "'::1'"), ("inet", "'10.0.0.1'"), ("int4range", "'[1,5)'"),
-    ("int8range", "'[1,5)'"), ("tsrange", "'[2024-01-01,2024-01-02)'"),
-    ("tstzrange", "'[2024-01-01 00:00+00,2024-01-02 00:00+00)'"), ("daterange", "'[2024-01-01,2024-01-02)'"),
-    ("tsvector", "'a b'"), ("box", "'(1,2),(3,4)'"), ("line", "'{1,2,3}'"), ("circle", "'<(1,2),3>'"),
-    ("polygon", "'((0,0),(1,1),(1,0))'"), ("path", "'[(0,0),(1,1)]'"), ("lseg", "'[(0,0),(1,1)]'"),
-    ("bit(8)", "B'00000001'"), ("bit varying(12)", "B'1010'"), ("jsonb", "'null'"), ("jsonb", "'\"a\"'"),
-    ("json", "'{ \"a\" : 1.10 }'"), ("smallint[]", "'{1,NULL}'"), ("bigint[]", "'{1,NULL}'"),
-    ("boolean[]", "'{t,f,NULL}'"), ("numeric(5,2)[]", "'{1.5,NULL}'"), ("numeric[]", "'{1.5,NULL}'"),
-    ("real[]", "'{1.5}'"), ("double precision[]", "'{1.5,NaN}'"), ("varchar(5)[]", "'{a}'"), ("char(3)[]", "'{a}'"),
-    ("date[]", "'{2024-01-02}'"), ("time[]", "'{01:02:03}'"), ("timestamp[]", "'{2024-01-02 03:04:05}'"),
-    ("timestamptz[]", "'{2024-01-02 03:04:05+00}'"), ("uuid[]", "'{123e4567-e89b-42d3-a456-426614174000}'"),
-    ("inet[]", "'{10.0.0.1}'"), ("jsonb[]", "array['{\"a\": 1}']::jsonb[]"), ("bytea[]", "array['\\x00ff']::bytea[]"),
-    ("mood[]", "'{sad}'"), ("citext[]", "'{Ab}'"), ("oid[]", "'{1}'"), ("interval[]", "'{1 day}'"),
-    ("numrange[]", "array['[1,2)']::numrange[]"), ("int4range[]", "array['[1,2)']::int4range[]"), ("int[]", "'{}'"),
-    ("macaddr[]", "'{08:00:2b:01:02:03}'"), ("cidr[]", "'{10.0.0.0/8}'"), ("xid", "'7'"), ("pg_lsn", "'0/10'"),
-    ("regclass", "'pg_class'"), ("tsquery", "'a & b'"), ("int4multirange", "'{[1,3)}'"),
-    ("timestamp(3)", "'infinity'"), ("timestamptz", "'-infinity'"), ("date", "'-infinity'"), ("numeric", "0.00"),
-    ("numeric", "1.500"), ("numeric", "100.00"), ("bit varying(20)", "B'00000000000000000101'"),
-    ("bit(12)", "B'000000000001'"), ("bit(12)", "B'000000000000'"), ("bit varying", "B'0000000000000000'"),
-    ("flag", "true"), ("deep", "7"), ("words", "'{a,b}'"), ("blob", "'\\x00ff'"),
-    ("stamp", "'2024-01-02 03:04:05.12'"), ("interval", "'-0.000001 seconds'"),
-    ("interval", "'100 years 1 day 00:00:01.000001'"), ("money", "'7'"),
-    ("hstore", "'\"a\\\"b\"=>\"c, d=>e\", x=>\"\"'"), ("flag[]", "'{t,f}'"), ("jsonpath", "'$.a'"), ("bytea", "''"),
-    ("text", "''"), ("int generated always as (id * 2) stored", "default"), ("money[]", "'{1.5}'"),
-    ("bit(3)[]", "array[B'101']::bit(3)[]"), ("time with time zone[]", "'{04:05:06+00}'"),
-    ("xml[]", "array['<a/>']::xml[]"), ("json[]", "array['{\"a\": 1}']::json[]"),
-    ("point[]", "array['(1,2)']::point[]"), ("posint[]", "'{7}'"), ("pair", "row(1, 'a')"),
-    ("pair[]", "array[row(1, 'a')::pair]"), ("ltree[]", "'{a.b}'"),
-    ("bit(64)", "B'1010101010101010101010101010101010101010101010101010101010101010'"),
-]  # fmt: skip
-PREPARED = [
-    "create type mood as enum ('sad', 'ok')",
-    "create domain mail as text",
-    "create domain posint as int check (value > 0)",
-    "create domain price as numeric(8,3)",
-    "create type pair as (a int, b text)",
-    "create domain flag as boolean",
-    "create domain deep as posint",
-    "create domain words as text[]",
-    "create domain blob as bytea",
-    "create domain stamp as timestamp(3)",
-    "create extension citext",
-    "create extension ltree",
-    "create extension hstore",
-]
-MORE_MARIADB = [
-    ("tinyint unsigned", "255"), ("boolean", "true"), ("smallint", "-5"), ("mediumint unsigned", "16777215"),
-    ("int", "-7"), ("int(5) zerofill", "42"), ("bigint", "7"), ("bigint unsigned", "7"), ("float", "0.1"),
-    ("float", "123456.7"), ("float(7,3)", "1.5"), ("double", "1e300"), ("double", "1"), ("double", "1e22"),
-    ("double(7,3)", "1.5"), ("double", "123456789012345680"), ("float", "16777216"), ("float", "1e10"),
-    ("double", "1e-7"), ("decimal", "7"), ("decimal(5,5)", "0.00001"), ("decimal(10,2) unsigned", "1"),
-    ("decimal(9,2) zerofill", "1.5"), ("bit", "0"), ("bit(8)", "1"), ("bit(64)", "18446744073709551615"),
-    ("year", "0"), ("year", "2155"), ("year(2)", "'69'"), ("date", "'0000-00-00'"), ("date", "'0001-01-01'"),
-    ("date", "'2024-00-00'"), ("datetime", "0"), ("datetime", "'9999-12-31 23:59:59'"),
-    ("datetime(1)", "'2024-02-29 12:34:56.7'"), ("datetime(3)", "'1000-01-01 00:00:00.001'"),
-    ("datetime(4)", "'2024-02-29 12:34:56.7891'"), ("timestamp null", "'2024-01-02 03:04:05'"),
-    ("timestamp(6) null", "'2012-01-01 22:32:34.120000'"), ("timestamp(6) null", "'2012-01-01 22:32:34'"),
-    ("timestamp(1) null", "'2012-01-01 22:32:34.1'"), ("timestamp null", "0"), ("time", "'12:34:56'"),
-    ("time", "'-00:00:01'"), ("time(3)", "'12:34:56.789'"), ("time", "'838:59:59'"), ("char(10)", "''"),
-    ("varchar(10)", "'  a '"), ("text", "'x'"), ("longtext", "'y'"), ("char(10) character set latin1", "'é'"),
-    ("varchar(9) character set sjis", "'日本'"), ("varchar(20) collate utf8mb4_bin", "'b'"), ("binary(16)", "x'00ff'"),
-    ("varbinary(4)", "x'6100'"), ("tinyblob", "''"), ("longblob", "x'ff'"), ("char(4) character set binary", "'a'"),
-    ("varchar(4) character set binary", "'a'"), ("text character set binary", "'a'"),
-    ("enum('a','b''c','e','')", "'b''c'"), ("enum('a','b')", "'none'"), ("set('x','y','z')", "''"),
-    ("set('x','y','z')", "'z,x'"), ("enum('a,b','c')", "'a,b'"), ("json", "'[1, 2.50]'"), ("json", "'\"t\"'"),
-    ("uuid", "'6ba7b810-9dad-11d1-80b4-00c04fd430c8'"),
-    ("point", "st_geomfromtext('POINT(1 2)')"), ("geometry", "st_geomfromtext('LINESTRING(0 0,1 1)', 4326)"),
-    ("polygon", "st_geomfromtext('POLYGON((0 0,1 1,1 0,0 0))')"),
-    ("int generated always as (id * 2) stored", "default"), ("int generated always as (id * 2) virtual", "default"),
-]  # fmt: skip
-# what the docs say that differs: what is declared, and a literal
-POSTGRES_DIFFERS = {
-    ("numeric(4,-2)", "1200"), ("int[]", "'{{1,2},{3,4}}'"), ("name", "'n'"), ("bit(3)[]", "array[B'101']::bit(3)[]"),
-    ("date", "'infinity'"), ("date", "'-infinity'"),
-}  # fmt: skip
-MARIADB_DIFFERS = {
-    ("bigint unsigned", "18446744073709551615"), ("datetime(6)", "'0001-01-01 00:00:00.000001'"), ("date", "'0001-01-01'"),
-    ("uuid", "'123e4567-e89b-42d3-a456-426614174000'"), ("year", "0"), ("timestamp null", "0"),
-    ("enum('a,b','c')", "'a,b'"),
-    ("geometry", "st_geomfromtext('POINT(1 2)')"), ("geometry", "st_geomfromtext('LINESTRING(0 0,1 1)', 4326)"),
-    ("point", "st_geomfromtext('POINT(1 2)')"), ("polygon", "st_geomfromtext('POLYGON((0 0,1 1,1 0,0 0))')"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
