@@ -125,8 +125,8 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"unrecognized arguments: {' '.join(left)}; {hint}")
 
     def error(self, message: str) -> NoReturn:
-        # which are required; or what stood behind it was taken for a command
-        if self._unknown and re.match(r"(the following|one of the) arguments |argument .*invalid choice", message):
+        # some are required; or what stood behind it was taken for another one
+        if self._unknown and re.match(r"(the following|one of the) arguments |argument [^-]", message):
             self._refuse(self._unknown)
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.+)\)$", message)
         if found and (hint := meant(found[1], re.findall(r"[\w-]+", found[2]), " ")).strip():

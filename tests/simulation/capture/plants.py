@@ -5,7 +5,7 @@ from __future__ import annotations
 LOOP, KAFKA, ENDS = "cdc.capture", "cdc.produce", "kafka.transactions"
 BOTH = "        self.store(position)\n        self.finish()\n        self.stored = position\n"
 SENDS, KEPT = (
-    "                self._send(topic, value, key, partition)\n",
+    "            self._send(topic, value, key, partition)\n",
     "self.__dict__.setdefault('_kept', [])",
 )
 STORED = "            position = publisher.stored or"
@@ -14,7 +14,7 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "capture-position-apart": ((
         KAFKA, BOTH, f"        if self._producer.is_open:\n            self.finish()\n{BOTH}"),),
     "capture-position-first": (
-        (KAFKA, SENDS, f"                {KEPT}.append((topic, value, key, partition))\n"),
+        (KAFKA, SENDS, f"            {KEPT}.append((topic, value, key, partition))\n"),
         (KAFKA, BOTH, f"        self.store(position)\n        self.finish()\n        for one in {KEPT}:\n"
             f"            self.begin()\n            self._producer.send(*one)\n        {KEPT}.clear()\n"
             "        if self._producer.is_open:\n            self.finish()\n        self.stored = position\n"),
@@ -35,7 +35,7 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
             "            source, self._of = self._source(position), publisher\n"),
     ),
     "capture-cut-at-most": ((
-        LOOP, "        elif self._inside and self._rows % LARGEST == 0:\n"
+        LOOP, "        elif self._inside and self._rows % LARGEST == 0 and record.gtid:\n"
         "            self._commit(self._source.position()._replace(rows=self._rows, inside=record.gtid))\n",
         "        elif self._inside and self._publisher.uncommitted >= MOST:\n"
         "            self._commit(self._source.position())\n"),),
@@ -54,10 +54,10 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
         '            **READING,\n            "isolation.level": "read_uncommitted",\n'),),
     "capture-rest-undelivered": ((LOOP, "                if self._undelivered is None:\n", "                if True:\n"),),
     "capture-truncate-once": ((
-        KAFKA, "                chosen = range(partitions)\n", "                chosen = (0,)\n"),),
+        KAFKA, "            chosen = range(partitions)\n", "            chosen = (0,)\n"),),
     "capture-keys-spread": ((
-        KAFKA, "            chosen: Iterable[int] = (BY_KEY,)\n",
-        "            chosen = (self.uncommitted % partitions,)\n"),),
+        KAFKA, "        chosen: Iterable[int] = (BY_KEY,) if key is not None else (number % partitions,)\n",
+        "        chosen: Iterable[int] = (self.uncommitted % partitions,)\n"),),
     "capture-fenced-tried-again": ((
         LOOP, "            self._fenced.refuse_if_overtaken()\n", "            pass\n"),),
 }  # fmt: skip
