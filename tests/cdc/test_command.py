@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from tests.cdc.topics import messages, shop
 from tests.kafka.reader import committed
 from tests.web.reading import get, read_back
 from waterclock import cli
-from waterclock.cdc.mysql.server import _remedy
+from waterclock.cdc.mysql.beginning import began, oldest
+from waterclock.cdc.mysql.server import MySqlLogin, _remedy, answer
 from waterclock.cdc.origin import database as address
 from waterclock.cdc.origin import kafka
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
@@ -243,22 +245,25 @@ def test_gtids_are_switched_on_in_the_configuration_for_a_running_server_takes_n
     assert "gtid_mode=ON and enforce_gtid_consistency=ON into the server's configuration" in told
 
 
-@pytest.mark.mariadb
 @pytest.mark.parametrize(
-    "rights", ["replication client, select", "replication slave, select"], ids=["no stream", "no place"]
+    ("rights", "ask"),
+    [
+        ("replication client, select", lambda login, file: began(login, maria=True, file=file)),
+        ("replication slave, select", lambda login, _: answer(login, oldest)),
+    ],
+    ids=["the stream", "the place"],
 )
 def test_a_right_that_is_missing_is_named_with_the_statement_that_gives_it(
-    mariadb: MariaServer, rights: str, capsys: pytest.CaptureFixture[str]
+    mariadb: MariaServer, rights: str, ask: Callable[[MySqlLogin, str], object]
 ) -> None:
     mariadb.run("create or replace user copier@'%'", f"grant {rights} on *.* to copier@'%'")
-    arguments = ["cdc", f"mysql://copier@127.0.0.1:{mariadb.port}", "--to", "kafka://127.0.0.1:1/t", "--once"]
-    assert cli.main(arguments) == 2
-    told = capsys.readouterr().err
-    found = re.search(r"you need .*It lacks a right: (GRANT .* TO 'copier'@'%')\.", told)
-    assert found, told
-    mariadb.run(found[1])
-    assert cli.main(arguments) != 0  # nobody is there to take the changes
-    assert "right" not in capsys.readouterr().err
+    login = MySqlLogin("127.0.0.1", mariadb.port, "copier", "", 77)
+    file = answer(mariadb.login(78), lambda cursor: cursor.execute("show binary logs") and cursor.fetchall()[0][0])
+    with pytest.raises(UsageError, match=r"does not let copier read its binlog: .*you need ") as told:
+        ask(login, file)
+    _, _, statement = str(told.value).rstrip(".").rpartition("It lacks a right: ")
+    mariadb.run(statement)
+    ask(login, file)
 
 
 def test_a_wrong_password_is_said_without_it(

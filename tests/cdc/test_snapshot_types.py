@@ -72,7 +72,7 @@ def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, dict[str, s
     bare = {"type": "insert", "ts": 0, "gtid": "", "sequence": 0, "xoffset": 0, "commit": False}
     found = [row._replace(**bare) for row in rows]  # type: ignore[arg-type]
     assert found
-    assert all(row.words.keys() >= row.data.keys() for row in found)
+    assert all(row.words.keys() >= set(row.data) for row in found)
     return {row.as_key(): (row.as_json(), dict(row.sorts), dict(row.words)) for row in found}
 
 

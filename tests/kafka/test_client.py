@@ -189,7 +189,7 @@ def test_a_kafka_that_is_away_is_said_when_the_wait_begins_and_once(
 
 
 @pytest.mark.parametrize(
-    ("words", "wait_s"), [(["send", "topic", "hello", "--delay", "1s"], 15), (["read", "topic"], 30)]
+    ("words", "wait_s"), [(["send", "topic", "hello", "--delay", "1s"], 30), (["read", "topic"], 30)]
 )
 def test_a_command_says_at_its_beginning_that_it_waits_for_kafka(words: list[str], wait_s: int) -> None:
     servers = f"127.0.0.1:{free_port()}"

@@ -125,7 +125,7 @@ def show_head(scenario: Scenario, rounding: str, at: Moments) -> str:
     """What is about to be watched, in three lines or a few more."""
     slots = ",".join(map(str, scenario.slots))
     words = {
-        "early": "a timer runs up to a tick before its deadline, as in Kafka; a Timer never does",
+        "early": "a timer runs up to a tick early, as in Kafka; Timer never does",
         "late": "no timer runs before its deadline",
     }
     lines = folded(f"{scenario.name}: tick {show_duration(scenario.tick_ms)}, slots {slots}", 0)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, unstopped
 
 _CONNECTORS = {"MySqlConnector": "mysql", "MariaDbConnector": "mariadb", "PostgresConnector": "postgres"}
 _PORTS = {"mysql": "3306", "mariadb": "3306", "postgres": "5432"}
@@ -59,7 +59,7 @@ def settings_of(text: str) -> dict[str, str]:
         try:
             fields = json.loads(text)
         except ValueError as error:
-            raise UsageError(f"The connector's file is no JSON: {error}.") from None
+            raise UsageError(f"The connector's file is no JSON: {unstopped(error)}.") from None
         found = {str(key): str(value) for key, value in fields.get("config", fields).items()}
     else:
         lines = re.sub(r"\\\r?\n\s*", "", text).splitlines()

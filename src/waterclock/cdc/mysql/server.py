@@ -348,7 +348,7 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
         told = f"{where} does not let {who} read its binlog: {unstopped(text)}."
         rights = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {account}"
         if code in _RIGHTS:
-            raise UsageError(f"{told} It lacks a right: {rights}.")
+            raise UsageError(f"{told} It lacks a right: {unstopped(rights)}.")
         raise UsageError(
             f"{told} Give the right password (--password-file, or "
             f"MYSQL_PWD). If there is no such user yet, for no other host either (SELECT user, host FROM mysql.user): "
