@@ -27,6 +27,8 @@ static int text_reserve(text_t *text, size_t more) {
 }
 
 static int text_put(text_t *text, const char *bytes, size_t size) {
+    if (!size) /* memcpy takes no null pointer, of no bytes neither */
+        return 0;
     if (text_reserve(text, size))
         return -1;
     memcpy(text->bytes + text->size, bytes, size);
