@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("waterclock.cdc.mysql._images", reason="nothing is compiled here")
@@ -120,20 +120,23 @@ def same(columns: list[BinlogColumn], data: bytes) -> Written | None:
     return row
 
 
+UNHURRIED = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])  # a sanitizer's build is slow
+
+
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
-@settings(max_examples=40)
+@UNHURRIED
 @given(data=st.data())
 def test_a_value_of_each_type_is_what_its_plain_reader_makes_of_it(column: BinlogColumn, data: st.DataObject) -> None:
     same([column], data.draw(images([column])))
 
 
-@settings(max_examples=40)
+@UNHURRIED
 @given(images(ROW))
 def test_a_row_of_all_types_is_the_plain_one(data: bytes) -> None:
     same(ROW, data)
 
 
-@settings(max_examples=40)  # most of the time goes into making rows
+@UNHURRIED  # most of the time goes into making rows
 @given(images(COLUMNS[-6:]), st.integers(1, 400), st.integers(0, 255))
 def test_a_row_that_is_cut_off_or_damaged_is_read_as_by_the_plain_readers(data: bytes, place: int, byte: int) -> None:
     columns = COLUMNS[-6:]
@@ -141,7 +144,7 @@ def test_a_row_that_is_cut_off_or_damaged_is_read_as_by_the_plain_readers(data: 
     same(columns, data[:place] + bytes([byte]) + data[place + 1 :])
 
 
-@settings(max_examples=40)
+@UNHURRIED
 @given(images(ROW), images(ROW))
 def test_what_an_update_changed_is_what_the_plain_code_says(before: bytes, after: bytes) -> None:
     pair = plan_of(ROW).rows(before + after, 0, True, True)
