@@ -184,8 +184,8 @@ MENDED: dict[str, Plant] = {
         (
             Edit(
                 BROKER + "api.topics",
-                "return next((one for one in (name, self._topics.namesakes.of(name)) if one in self._topics.making), None)",
-                "return None",
+                "None if refusal in (None, TWICE, FORBIDDEN) else self._topics.waiting_for(*named)",
+                "None",
             ),
         ),
         kinds=("pair",),

@@ -55,7 +55,7 @@ class MetadataApis:
         several = Countdown(len(missing), lambda: self._answer(request))
         for name in missing:
             if name in self._topics.making:
-                self._topics.when_made(name, several.settled)
+                self._topics.making[name].append(several.settled)
             else:
                 self._topics.create(name, self._settings["num.partitions"], {}, several.settled)
 

@@ -1,7 +1,7 @@
 """Topics made, grown and deleted; and what one broker answers always alike: no election, no quota, no partition that moves.
 
-Rule 1: an answer goes out once the change is durable; so does one that nothing is to be done, where that rests on a
-    change by somebody else. Who is told that a topic exists may hold the broker to it (Kafka's controller does so too).
+Rule 1: an answer goes out once the change is durable. So does a refusal, once somebody else's change of that topic which
+    is on its way is: who is told that a topic exists may hold the broker to it (Kafka's controller does so too).
 Rule 2: a follower takes over at an election: broker/follower.py.
 """
 
@@ -68,6 +68,14 @@ class TopicApis:
     def apis(self) -> dict[int, Api]:
         return {CREATE: Api(self.create, 2, 7), DELETE: Api(self.delete, 1, 6), GROW: Api(self.grow, 0, 3)}
 
+    def _refuse(self, refusal: Refusal | None, then: Then, *named: str | uuid.UUID | None) -> None:
+        """Nothing is to be done for this one: rule 1. Who may not know of a topic does not wait for it."""
+        waiting = None if refusal in (None, TWICE, FORBIDDEN) else self._topics.waiting_for(*named)
+        if waiting is None:
+            then(True)
+        else:
+            waiting.append(then)
+
     # CreateTopics
 
     def create(self, request: Request) -> None:
@@ -83,10 +91,8 @@ class TopicApis:
             refusal = TWICE if times[name] > 1 else self._create_refused(topic) if may else FORBIDDEN
             rows[name] = self._created(request, topic, refusal, uuid.uuid4())
             then = several.after(partial(self._not_created, request, topic, rows))
-            if (namesake := self._being_made(name, refusal)) is not None:
-                self._topics.when_made(namesake, then)
-            elif refusal is not None or request.body.validate_only:
-                several.settled()
+            if refusal is not None or request.body.validate_only:
+                self._refuse(refusal, then, name, self._topics.namesakes.of(name))
             else:
                 made = self._topics.create(name, self._partitions(topic), _given(topic), then)
                 rows[name] = self._created(request, topic, None, made.id)
@@ -94,12 +100,6 @@ class TopicApis:
 
     def _not_created(self, request: Request, requested: Any, rows: dict[str, Any]) -> None:
         rows[requested.name] = self._created(request, requested, self._not_kept.why(), uuid.uuid4())
-
-    def _being_made(self, name: str, refusal: Refusal | None) -> str | None:
-        """The topic that a refusal rests on, if that is not durable yet."""
-        if refusal is None or refusal in (TWICE, FORBIDDEN):
-            return None
-        return next((one for one in (name, self._topics.namesakes.of(name)) if one in self._topics.making), None)
 
     def _create_refused(self, requested: Any) -> Refusal | None:
         illegal = why_illegal(requested.name)
@@ -219,16 +219,9 @@ class TopicApis:
             then = several.after(partial(failed, row_number))
             if one.topic is not None and not one.refusal:
                 self._topics.delete(one.topic, then, partial(self._gone, one.topic))
-            elif one.refusal in (NO_SUCH_ID, NO_SUCH_NAME) and (leaving := self._leaving(one)) is not None:
-                leaving.append(then)
             else:
-                several.settled()
+                self._refuse(one.refusal, then, one.topic_id or one.name)
             yield
-
-    def _leaving(self, one: ToDelete) -> list[Then] | None:
-        """Who waits for the deletion that somebody else asked for."""
-        topic = self._topics.leaving(one.topic_id or one.name or "")
-        return None if topic is None else topic.leaving
 
     def _one_to_delete(self, request: Request, name: str | None, topic_id: Any, times: int) -> ToDelete:
         topic = self._topics.changeable(topic_id or name or "")
@@ -294,19 +287,10 @@ class TopicApis:
                 rows[name] = self._grown(request, name, self._not_kept.why())
 
             then = several.after(failed)
-            if (waiting := self._before_growth(name, refusal)) is not None:
-                waiting.append(then)
-            elif refusal or request.body.validate_only:
-                several.settled()
+            if refusal is not None or request.body.validate_only:
+                self._refuse(refusal, then, name)
             else:
                 self._topics.grow(self._topics.by_name[name], one.count, then)
-
-    def _before_growth(self, name: str, refusal: Refusal | None) -> list[Then] | None:
-        """Who waits for the change of somebody else that a refusal rests on."""
-        topic = self._topics.by_name.get(name)
-        if topic is None or refusal is None or refusal in (TWICE, FORBIDDEN):
-            return None
-        return topic.growths[-1][1] if topic.leaving is None and topic.growths else topic.leaving
 
     @staticmethod
     def _grown(request: Request, name: str, refusal: Refusal | None) -> Any:

@@ -182,10 +182,16 @@ class Topics:
         topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
         return None if topic is None or topic.leaving is not None else topic
 
-    def leaving(self, named: str | uuid.UUID) -> Topic | None:
-        """The topic of that name or id if its deletion is on its way."""
-        topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
-        return None if topic is None or topic.leaving is None else topic
+    def waiting_for(self, *named: str | uuid.UUID | None) -> list[Then] | None:
+        """Who waits for a change, of the first topic named so, that is on its way to the disk; None if there is none."""
+        for name in named:
+            topic = self.by_name.get(name) if isinstance(name, str) else self.by_id.get(name) if name else None
+            waiting = self.making.get(name) if topic is None and isinstance(name, str) else None
+            if topic is not None:
+                waiting = topic.growths[-1][1] if topic.leaving is None and topic.growths else topic.leaving
+            if waiting is not None:
+                return waiting
+        return None
 
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
         """A new topic, there once it is durable; its name must be legal and neither there nor being made.
@@ -219,10 +225,6 @@ class Topics:
         if (no_room := self.maker.why_no_room(partitions)) is not None:
             raise UsageError(no_room)
         return self.create(name, partitions, given, then)
-
-    def when_made(self, name: str, then: Then) -> None:
-        """Call `then` once the topic that is being made is there, or cannot be."""
-        self.making[name].append(then)
 
     def _made(self, topic: Topic, done: bool) -> None:
         if done:
