@@ -47,3 +47,21 @@ def test_an_option_is_written_whole(words: tuple[str, ...], capsys: pytest.Captu
     with pytest.raises(SystemExit, match="2"):
         cli.main([*words, "--hel"])
     assert "unrecognized arguments: --hel;" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("send r x --delay 3s", "'waterclock relay send'"),
+        ("replace", "'waterclock relay replace'"),
+        ("brokr", "'broker'"),
+    ],
+)
+def test_a_command_that_is_not_there_is_named_and_not_its_options(
+    words: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(words.split())
+    told = capsys.readouterr().err
+    assert f"invalid choice: '{words.split()[0]}'" in told
+    assert f"did you mean {hint}?" in told

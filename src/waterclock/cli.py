@@ -89,6 +89,9 @@ def _run(parsed: argparse.Namespace) -> int:
         return _fail(1, *_how_to_get(error, command))
 
 
+_Commands: Final = argparse._SubParsersAction
+
+
 class _Parser(argparse.ArgumentParser):
     """Says which command or option was meant where one is refused; a command's parser is one too.
 
@@ -109,10 +112,10 @@ class _Parser(argparse.ArgumentParser):
         return parsed, left
 
     def _unknown_options(self, words: Sequence[str]) -> list[str]:
-        """Those among the words of this command itself."""
+        """Those among the words of this command itself: before the first word, which names one below it, if there are any."""
         own, unknown = {*self._option_string_actions}, []
-        below = {name for action in self._actions if isinstance(action.choices, dict) for name in action.choices}
-        for word in takewhile(lambda word: word != "--" and word not in below, words):
+        is_above = bool(self._below())
+        for word in takewhile(lambda word: word != "--" and (word.startswith("-") or not is_above), words):
             is_option = word.startswith("-") and len(word) > 1 and not self._negative_number_matcher.match(word)
             if is_option and word.partition("=")[0] not in own and word[:2] not in own:
                 unknown.append(word)
@@ -124,12 +127,21 @@ class _Parser(argparse.ArgumentParser):
         hint = meant(named.partition("=")[0], known, "--help lists what there is") if named else "too many of them"
         self.error(f"unrecognized arguments: {' '.join(left)}; {hint}")
 
+    def _below(self) -> dict[str, argparse.ArgumentParser]:
+        """The commands below this one."""
+        return {name: one for act in self._actions if isinstance(act, _Commands) for name, one in act.choices.items()}
+
+    def _meant(self, word: str, known: Sequence[str]) -> str:
+        """A hint at what a word stands for: a command that is further below, or what is like it."""
+        deeper = [one for one in self._below().values() if isinstance(one, _Parser) and word in one._below()]
+        return f"did you mean '{deeper[0].prog} {word}'?" if deeper else meant(word, known, " ").strip()
+
     def error(self, message: str) -> NoReturn:
         # some are required; or what stood behind it was taken for another one
         if self._unknown and re.match(r"(the following|one of the) arguments |argument [^-]", message):
             self._refuse(self._unknown)
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.+)\)$", message)
-        if found and (hint := meant(found[1], re.findall(r"[\w-]+", found[2]), " ")).strip():
+        if found and (hint := self._meant(found[1], re.findall(r"[\w-]+", found[2]))):
             message += f"; {hint}"
         super().error(message)
 
@@ -223,7 +235,7 @@ class PrintCompletion(argparse.Action):
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         yield action
-        if isinstance(action, argparse._SubParsersAction):
+        if isinstance(action, _Commands):
             for below in action.choices.values():
                 yield from _actions(below)
 
