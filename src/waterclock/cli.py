@@ -112,7 +112,7 @@ class _Parser(argparse.ArgumentParser):
         return parsed, left
 
     def _unknown_options(self, words: Sequence[str]) -> list[str]:
-        """Those among the words of this command itself: before the first word, which names one below it, if there are any."""
+        """Those among the words of this command itself: those before the first word where that names one below it."""
         own, unknown = {*self._option_string_actions}, []
         is_above = bool(self._below())
         for word in takewhile(lambda word: word != "--" and (word.startswith("-") or not is_above), words):
