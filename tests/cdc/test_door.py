@@ -19,7 +19,7 @@ from tests.cdc.mariadb import MariaServer, MariaSource
 from tests.cdc.postgres import run
 from waterclock.cdc import ChangeStream, FilePosition, SqlPosition, changes
 from waterclock.cdc.door.words import PARAMETERS
-from waterclock.cdc.position import VERSION
+from waterclock.cdc.position import VERSION, Position
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.disk import write_sealed
 from waterclock.errors import EnvironmentMissing, UsageError
@@ -241,6 +241,33 @@ def test_a_position_that_is_refused_is_let_go_of(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(UsageError, match="by a newer waterclock"):
             FilePosition(tmp_path / "p").claim()
+
+
+class FullDisk(FilePosition):
+    """Keeps nothing while it `is_full`."""
+
+    is_full = True
+
+    def commit(self, position: Position) -> None:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+        super().commit(position)
+
+
+def test_a_start_whose_position_cannot_be_kept_lets_go_of_the_database(slot: ReplicationSlot, tmp_path: Path) -> None:
+    """The slot stayed active: whoever tried again was told of another process."""
+    run(slot.conninfo, "create table t (id int primary key)")
+    store = FullDisk(tmp_path / "p")
+    stream = of_postgres(slot, store)
+    with pytest.raises(OSError, match="No space left"):
+        stream.open()
+    active = f"select count(*) from pg_replication_slots where active and slot_name = '{slot.name}'"
+    with psycopg.connect(slot.conninfo, autocommit=True) as db:
+        assert db.execute(active).fetchall() == [(0,)]
+    store.is_full = False
+    assert all_of(stream) == []
+    run(slot.conninfo, "insert into t values (1)")
+    assert all_of(of_postgres(slot, tmp_path / "p")) == [("t", "insert", {"id": 1})]
 
 
 def test_the_later_of_two_has_a_position_in_sql_and_the_earlier_is_told(source: MariaSource, tmp_path: Path) -> None:

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 
+import pymysql
 import pytest
 
 from tests.cdc.mariadb import MariaServer, MariaSource, as_found, running_server
 from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.mysql.beginning import oldest
+from waterclock.cdc.mysql.server import connected
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.changes.maxwell import MaxwellMessage
-from waterclock.errors import Unreadable, UsageError
+from waterclock.errors import EnvironmentMissing, Unreadable, UsageError
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
@@ -33,6 +35,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
         server.run("set gtid_domain_id = 5", "insert into shop.t values (1)", "flush binary logs")
         purge(server)
         yield server
+
+
+def test_a_server_that_has_too_many_connections_is_not_told_as_missing(server: MariaServer) -> None:
+    with ExitStack() as others:
+        first = others.enter_context(server.connection())
+        first.cursor().execute("set global max_connections = 10")
+        with suppress(pymysql.OperationalError):
+            while True:
+                others.enter_context(server.connection())
+        with pytest.raises(EnvironmentMissing, match=r"refuses: Too many connections \(1040\)\. Raise max_connections"):
+            connected(server.login())
+        first.cursor().execute("set global max_connections = 100")
+        connected(server.login()).close()
 
 
 def purge(server: MariaServer) -> None:

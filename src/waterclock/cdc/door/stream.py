@@ -127,7 +127,13 @@ class ChangeStream:
         if self._batches is not None:
             return
         self.claim()
-        self.begin(self.look())
+        try:
+            self.begin(self.look())
+        except BaseException:  # the position could not be kept, for instance: the next `open` begins as this one did
+            self.shut()
+            self._batches = None
+            self.leave()
+            raise
 
     def claim(self) -> None:
         """Step 1, of the store."""
@@ -137,15 +143,11 @@ class ChangeStream:
     def look(self) -> BatchAhead | None:
         """Step 1, of the database; what of it is to be kept."""
         with _own_words():
-            try:
-                origin.say_what_is_missing(self._origin, self._waits, log.warning)
-                begin = self._origin.begin
-                self._at = self._stored or (begin if isinstance(begin, Position) else begin())
-                self._end = WholePlace(self._origin.end()) if self._once else None
-                return self._connected()
-            except BaseException:
-                self._store.release()
-                raise
+            origin.say_what_is_missing(self._origin, self._waits, log.warning)
+            begin = self._origin.begin
+            self._at = self._stored or (begin if isinstance(begin, Position) else begin())
+            self._end = WholePlace(self._origin.end()) if self._once else None
+            return self._connected()
 
     def begin(self, agreed: BatchAhead | None) -> None:
         """Keep it: nothing is read before."""

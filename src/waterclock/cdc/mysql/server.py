@@ -50,6 +50,7 @@ _TAKEN = "with the same server_uuid/server_id"  # who came back after a break is
 _ACCOUNT = re.compile(r"'[^']*'@'[^']*'")  # as a refusal names it
 _RIGHTS = (1044, 1227)  # the server's errors that say which right is missing
 REFUSALS = (*_RIGHTS, 1045, 1698)  # these, and those that say who may not come in
+_TOO_MANY = 1040  # connections
 _NO_TLS = 2026  # and every other fault of TLS: a certificate that is not trusted, or of another name
 CONNECT_S = 10
 _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
@@ -363,6 +364,9 @@ def refused(login: MySqlLogin, error: Exception) -> NoReturn:
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {unstopped(text)}.")
+    if isinstance(code, int) and code not in range(2000, 3000):  # the server's own number: it is there, and said no
+        remedy = " Raise max_connections there, or end other connections." if code == _TOO_MANY else ""
+        raise EnvironmentMissing(f"The server at {where} refuses: {unstopped(text)} ({code}).{remedy}")
     raise EnvironmentMissing(
         f"There is no MySQL or MariaDB to talk to at {where}: {unstopped(text or error)}. Is it running there?"
     )
