@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from waterclock.spark.progress import summary_table
+from waterclock.spark.progress import Bar, summary_table
 from waterclock.streaming.statistics import Summary
 
 
@@ -25,3 +25,11 @@ def test_the_end_of_a_run_says_one_of_one_thing_and_no_speed_of_nothing(
     rows = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in capsys.readouterr().err.splitlines()]
     said = {row[0]: row[1] for row in rows if len(row) == 2}
     assert (said["this run"], said.get("speed")) == (did, speed)
+
+
+def test_a_run_that_has_nothing_to_read_does_not_end_as_one_that_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("orders"):
+        pass
+    told = capsys.readouterr().err
+    assert "nothing new to read" in told
+    assert "starting Spark" not in told

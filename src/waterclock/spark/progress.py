@@ -66,6 +66,8 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None and self._progress.tasks[self._task].total is None:  # no batch was told of
+            self._progress.update(self._task, completed=0, total=0, note="nothing new to read")
         self._progress.stop()
 
     def report(self, reported: Told) -> None:
