@@ -1,5 +1,5 @@
-"""PostgreSQL on a real server: its slot's messages are the rows, types as PostgreSQL prints them, and nothing "
-"is skipped."""
+"""PostgreSQL on a real server: its slot's messages are the rows, types as PostgreSQL prints them, and nothing is
+skipped."""
 
 from __future__ import annotations
 

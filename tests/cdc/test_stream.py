@@ -14,13 +14,13 @@ import pytest
 
 from tests.cdc.mariadb import as_found
 from tests.cdc.postgres import changes, run
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, running_server
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres import stream, streamed
 from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.pgoutput import lsn_number
 from waterclock.cdc.postgres.session import ReplicationSlot
-from waterclock.cdc.postgres.slot import OWN, SlotReader, current
+from waterclock.cdc.postgres.slot import OWN, SlotReader, current, stands_by
 from waterclock.cdc.source import SourceMark, TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import SystemClock
@@ -46,6 +46,22 @@ def test_the_server_shows_the_capture_by_its_slots_name_and_frees_the_slot_at_th
         ((_, name, state),) = run(slot.conninfo, f"{WALSENDER}'{slot.name}'")
         assert (name, state) == (slot.name, "streaming")
     assert run(slot.conninfo, f"select active from pg_replication_slots where slot_name = '{slot.name}'") == [(False,)]
+
+
+@pytest.mark.parametrize(
+    ("names", "counts"), [("*", True), ("FIRST 1 (replica, *)", True), ('ANY 1 (a, "d")', True), ("replica", False)]
+)
+def test_a_capture_that_the_server_counts_as_a_standby_is_told(names: str, counts: bool) -> None:
+    """Commits waited for the capture, and were confirmed by it in place of the replica."""
+    told = {"wal_level": "logical", "synchronous_commit": "local", "synchronous_standby_names": names}
+    with running_server(told) as server:
+        slot = ReplicationSlot(server.url(), "d", "d")
+        assert bool(stands_by(slot)) is counts
+        with closing(reader_of(slot, begun(slot, []))):
+            state = run(
+                slot.conninfo, "select sync_state <> 'async' from pg_stat_replication where application_name = 'd'"
+            )
+            assert state == [(counts,)]
 
 
 def test_a_slot_moves_on_where_nothing_wanted_is_written_and_keeps_to_what_was_stored(slot: ReplicationSlot) -> None:

@@ -103,13 +103,13 @@ def kafka(text: str) -> tuple[str, str]:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """A database as the command needs it: a source from a position, where to begin, where its end is now, patterns that
-    no table has, and a sentence for each way in which rows change without a word."""
+    no table has, and a sentence for each way in which rows change without a word, or the server takes harm."""
 
     source: Callable[[Position], Source]
     begin: Position | Callable[[], Position]
     end: Callable[[], str]
     absent: Callable[[], list[str]]
-    unseen: Callable[[], list[str]] = list
+    warnings: Callable[[], list[str]] = list
 
 
 def say_what_is_missing(origin: Origin, waits: bool, say: Callable[[str], object]) -> None:
@@ -123,7 +123,7 @@ def say_what_is_missing(origin: Origin, waits: bool, say: Callable[[str], object
                 "them, leave the name out."
             )
         say(f"{missing}: nothing will come of it until there is.")
-    for sentence in origin.unseen():
+    for sentence in origin.warnings():
         say(sentence)
 
 
@@ -180,7 +180,7 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock)
     from waterclock.cdc.postgres.beginning import Older, begun, refuse_older
     from waterclock.cdc.postgres.chunks import SlotChunks
     from waterclock.cdc.postgres.pgoutput import lsn_number, lsn_text
-    from waterclock.cdc.postgres.slot import OWN, SlotReader, current, tables
+    from waterclock.cdc.postgres.slot import OWN, SlotReader, current, stands_by, tables
 
     terms = terms_of(arguments, where)
     if arguments.begin not in ("start", "now"):
@@ -209,6 +209,7 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock)
         begin,
         lambda: current(slot),
         lambda: wanted.absent(tables(slot)),
+        lambda: stands_by(slot),
     )
 
 

@@ -16,6 +16,7 @@ Rule 3: where nothing wanted is written the place moves on with the server's wor
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -216,6 +217,19 @@ def tables(slot: ReplicationSlot) -> list[tuple[str, str]]:
     with errors_of_postgres(slot), connected(slot) as connection:
         found = connection.execute(_NAMES).fetchall()
     return [(str(schema), str(table)) for schema, table in found]
+
+
+def stands_by(slot: ReplicationSlot) -> list[str]:
+    """A sentence, if the server would count a capture among its synchronous standbys: a `*` names every connection."""
+    with errors_of_postgres(slot), connected(slot) as connection:
+        found = connection.execute("select current_setting('synchronous_standby_names')").fetchone()
+    setting = str(found[0]) if found else ""
+    if not {"*", slot.name} & set(re.findall(r'[^\s,()"]+', setting)):
+        return []
+    return [
+        f"synchronous_standby_names = {setting!r} counts this capture ({slot.name}) as a standby: commits of the database "
+        "may wait for it, and be confirmed by it in place of a real one. Name the standbys there."
+    ]
 
 
 def current(slot: ReplicationSlot) -> str:
