@@ -25,4 +25,4 @@ def through_both(patches: pytest.MonkeyPatch, read: Callable[[], list[MaxwellMes
 
 
 def _said(change: MaxwellMessage) -> tuple[object, ...]:
-    return change.as_key(), change.as_json(), dict(change.data), change.old and dict(change.old), change.sorts
+    return change.as_key(), change.as_json(), dict(change.data), change.old and dict(change.old), change.types

@@ -22,11 +22,13 @@ from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql import tables
 from waterclock.cdc.mysql._images import ImagePlan, how
 from waterclock.cdc.mysql.columns import BinlogColumn, reader
+from waterclock.cdc.mysql.sql_types import mapped_type
 from waterclock.cdc.mysql.tables import _row
 from waterclock.cdc.postgres import rows as postgres
 from waterclock.cdc.postgres.rows import Relation
 from waterclock.changes._written import Written
 from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.sql_types import ColumnTypes
 
 COLUMNS = [
     *(BinlogColumn(f"i{kind}{u}", kind, 0, unsigned=u) for kind in (1, 2, 3, 8, 9) for u in (False, True)),
@@ -64,8 +66,12 @@ FLOATS = st.floats(width=32).map(lambda value: struct.pack("<f", value))
 DOUBLES = st.floats().map(lambda value: struct.pack("<d", value))
 
 
+def types_of(columns: list[BinlogColumn]) -> ColumnTypes:
+    return ColumnTypes({column.name: mapped_type(column) for column in columns})
+
+
 def plan_of(columns: list[BinlogColumn]) -> ImagePlan:
-    kinds = {column.name: "json" for column in columns if column.declared == "json"}
+    kinds = types_of(columns).kinds
     return ImagePlan("shop", "item", (columns[0].name,), kinds, columns, [reader(column) for column in columns], ())
 
 
@@ -100,9 +106,9 @@ def plain(columns: list[BinlogColumn], data: bytes) -> dict[str, str] | None:
 
 
 def message(columns: list[BinlogColumn], data: Any, old: Any = None) -> MaxwellMessage:
-    kinds = {column.name: "json" for column in columns if column.declared == "json"}
+    types = types_of(columns)
     key = (columns[0].name,)
-    return MaxwellMessage("shop", "item", "update", 1, "0-1-7", 2**53 - 1, 3, True, key, data, old, 'q "é"', kinds)
+    return MaxwellMessage("shop", "item", "update", 1, "0-1-7", 2**53 - 1, 3, True, key, data, old, 'q "é"', types)
 
 
 def same(columns: list[BinlogColumn], data: bytes) -> Written | None:
@@ -179,7 +185,8 @@ PRINTED = st.none() | st.sampled_from([b"NaN", b"-1.5", b"t", b"f", b"", b"null"
 @given(st.lists(PRINTED, min_size=4, max_size=4), st.integers(0, 60))
 def test_a_tuple_of_postgresql_is_the_plain_one(values: list[bytes | None], cut: int) -> None:
     names, oids = ("id", "word", "yes", "note"), (1700, 25, 16, 3802)
-    relation = Relation(1, "public", "item", names, oids, ("id",), True, {"id": "number", "note": "json"})
+    types = ColumnTypes.parsed({"id": "numeric", "note": "jsonb"})
+    relation = Relation(1, "public", "item", names, oids, (-1,) * 4, ("id",), True, types)
     parts = [b"n" if value is None else b"t" + struct.pack(">I", len(value)) + value for value in values]
     raw = struct.pack(">H", 4) + b"".join(parts)
     planned = relation.planned()
@@ -196,7 +203,7 @@ def test_a_tuple_of_postgresql_is_the_plain_one(values: list[bytes | None], cut:
         return
     assert (list(found[0].items()), found[1]) == (list(expected[0].items()), expected[1])
     made, right = (
-        MaxwellMessage("public", "item", "insert", 1, "0/1", 2, 3, False, ("id",), row, None, None, relation.kinds)
+        MaxwellMessage("public", "item", "insert", 1, "0/1", 2, 3, False, ("id",), row, None, None, relation.types)
         for row in (found[0], expected[0])
     )
     assert (made.as_key(), made.as_json()) == (right.as_key(), right.as_json())

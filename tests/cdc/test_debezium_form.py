@@ -13,11 +13,13 @@ from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import changes, run
 from waterclock.cdc.debezium.envelope import DebeziumForm
 from waterclock.cdc.debezium.values import Modes
+from waterclock.cdc.door.batch import Change
 from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.changes import Message, RowChange, reader_of
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.row_change import Json
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.errors import Unreadable
 
 
@@ -140,9 +142,25 @@ def test_every_type_of_postgresql_comes_back_from_debeziums_form(slot: Replicati
     check(changes(slot, start), "postgresql", OF_POSTGRES)
 
 
+def test_a_type_of_ones_own_is_not_what_its_name_is_elsewhere(slot: ReplicationSlot) -> None:
+    run(
+        slot.conninfo,
+        "create type datetime as enum ('now')",
+        "create domain tinyint as text",
+        "create domain year as date",
+        "create table t (id int primary key, a datetime, b tinyint, c year, d datetime[])",
+    )
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1, 'now', 'small', '2024-01-02', '{now}')")
+    found = changes(slot, start)
+    (again,) = read_again(found, DebeziumForm("p", "postgresql", "d", modes=Modes(schemas=True)))
+    assert again.values == {"id": 1, "a": "now", "b": "small", "c": "2024-01-02", "d": ["now"]}
+    assert Change(found[0]).data == {"id": 1, "a": "now", "b": "small", "c": "2024-01-02", "d": "{now}"}
+
+
 def change(kind: str, data: dict[str, str], **more: Any) -> MaxwellMessage:
     place = ("shop", "item", kind, 1700000000, "0-1-7", 1700000000000001, 3, True, ("id",))
-    return MaxwellMessage(*place, data, words={"id": "int32", "c": "text", "day": "date"}, **more)
+    return MaxwellMessage(*place, data, types=ColumnTypes.parsed({"id": "int", "c": "text", "day": "date"}), **more)
 
 
 def test_the_envelope_is_debeziums() -> None:
@@ -189,5 +207,7 @@ def test_a_day_that_debezium_cannot_say_is_told_and_in_a_key_it_is_refused(caplo
 def test_the_form_follows_a_table_whose_columns_were_changed() -> None:
     form = DebeziumForm("p", "mysql")
     list(form.messages(change("insert", {"id": "1", "c": "null", "day": "null"})))
-    (sent,) = form.messages(change("insert", {"id": "1", "more": "5"})._replace(words={"id": "int32", "more": "int64"}))
+    (sent,) = form.messages(
+        change("insert", {"id": "1", "more": "5"})._replace(types=ColumnTypes.parsed({"id": "int", "more": "bigint"}))
+    )
     assert json.loads(sent.value or b"")["after"] == {"id": 1, "more": 5}

@@ -22,6 +22,7 @@ from waterclock.cdc.postgres.slot import OWN, SlotReader
 from waterclock.cdc.snapshot import SnapshotSource, WholePlace
 from waterclock.cdc.source import TableFilter
 from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.clock import SystemClock
 
 TERMS, CLOCK = Terms(snapshot=INITIAL), SystemClock()
@@ -67,13 +68,13 @@ def older(source: SnapshotSource) -> dict[bytes, MaxwellMessage]:
     raise AssertionError
 
 
-def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, dict[str, str], dict[str, str]]]:
-    """Key and value, but for what says when, and in which transaction; and what the values are in Python."""
+def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, ColumnTypes]]:
+    """Key and value, but for what says when, and in which transaction; and the types."""
     bare = {"type": "insert", "ts": 0, "gtid": "", "sequence": 0, "xoffset": 0, "commit": False}
     found = [row._replace(**bare) for row in rows]  # type: ignore[arg-type]
     assert found
-    assert all(row.words.keys() >= set(row.data) for row in found)
-    return {row.as_key(): (row.as_json(), dict(row.sorts), dict(row.words)) for row in found}
+    assert all(row.types.keys() >= set(row.data) for row in found)
+    return {row.as_key(): (row.as_json(), row.types) for row in found}
 
 
 @pytest.mark.mariadb

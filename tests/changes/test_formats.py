@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock.changes import Json, MaxwellMessage, Message, RowChange, reader_of
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.errors import Unreadable
 
 NAMES = [
@@ -308,10 +309,10 @@ def test_in_maxwells_own_messages_true_is_json_for_mysql_has_no_booleans() -> No
 
 
 def test_our_messages_say_what_their_values_do_not() -> None:
-    kinds = {"a": "json", "b": "json", "c": "json", "d": "number", "e": "number"}
+    types = ColumnTypes.parsed({"a": "json", "b": "jsonb", "c": "json", "d": "numeric", "e": "real"})
     data = {"id": "1", "a": " null", "b": "null", "c": "[true]", "d": '"NaN"', "e": "1"}
     where = ("d", "t", "update", 1, "0-1-1", 1, 0, True, ("id",))
-    change = MaxwellMessage(*where, data, {"a": "true", "b": " null"}, None, kinds)
+    change = MaxwellMessage(*where, data, {"a": "true", "b": " null"}, None, types)
     written = json.loads(change.as_json())
     assert written["types"] == {"a": "json", "c": "json", "d": "number"}
     assert written["old_types"] == {"a": "json", "b": "json"}
@@ -322,5 +323,7 @@ def test_our_messages_say_what_their_values_do_not() -> None:
 
 def test_a_message_without_such_values_says_nothing_of_types() -> None:
     where = ("d", "t", "insert", 1, "0-1-1", 1, 0, True, ("id",))
-    change = MaxwellMessage(*where, {"id": "1", "a": "null", "d": "1"}, kinds={"a": "json", "d": "number"})
+    change = MaxwellMessage(
+        *where, {"id": "1", "a": "null", "d": "1"}, types=ColumnTypes.parsed({"a": "json", "d": "numeric"})
+    )
     assert b"types" not in change.as_json()

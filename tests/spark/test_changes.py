@@ -23,6 +23,7 @@ from tests.spark.topics import Sender
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import PER_TABLE, Publisher, Target, topic_of
 from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
@@ -90,7 +91,7 @@ def test_a_topic_for_each_table_is_read_as_one_for_all(spark: SparkSession, begi
     for n, table in enumerate(["item", "buyer", "odd name"]):
         data = {"id": str(n), "j": " null"}
         where = ("shop", table, "insert", 1, f"0-1-{n}", n, 0, True, ("id",))
-        publisher.send(MaxwellMessage(*where, data, kinds={"j": "json"}))
+        publisher.send(MaxwellMessage(*where, data, types=ColumnTypes.parsed({"j": "json"})))
     publisher.commit(Position("0-1-3"))
     publisher.close()
     topics = [topic_of("till", "shop", table) for table in ("item", "buyer", "odd name")]

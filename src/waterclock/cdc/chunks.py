@@ -44,7 +44,7 @@ class Chunk:
 
 def whole(rows: Sequence[MaxwellMessage]) -> dict[bytes, MaxwellMessage]:
     """The rows of a chunk of rule 5; none of none."""
-    emptied = [row._replace(type=TRUNCATE, key=(), data={}, kinds={}, sorts={}) for row in rows[:1]]
+    emptied = [row._replace(type=TRUNCATE, key=(), data={}) for row in rows[:1]]
     return {str(number).encode(): row for number, row in enumerate([*emptied, *rows])}
 
 

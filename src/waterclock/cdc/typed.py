@@ -1,21 +1,9 @@
-"""What a column's JSON text is in Python, by a word that its source gives it.
-
-    FLOAT       float        real, double; NaN and Infinity too
-    DECIMAL     Decimal      numeric, decimal: all digits
-    DATE        date
-    TIME        time         PostgreSQL's time
-    DURATION    timedelta    MySQL's time, which goes to 838 hours and below zero
-    TIMESTAMP   datetime     without a zone: timestamp of PostgreSQL, datetime of MySQL
-    MOMENT      datetime     in UTC: timestamptz of PostgreSQL, timestamp of MySQL
-    HEX         bytes        PostgreSQL's bytea
-    BASE64      bytes        MySQL's binary, varbinary, blob
-    UUID        UUID
-    JSON        dict, list   and what else JSON has; a number with a point is a float
-    no word     int, bool, str, or a list of str (MySQL's set): as JSON says
+"""What a column's JSON text is in Python, by its SQL type.
 
 Rule 1: what Python has no value for stays text: a year before 1 or after 9999, "infinity", MySQL's 0000-00-00; intervals,
-        arrays and ranges of PostgreSQL.
+        arrays and ranges of PostgreSQL, and what was made in a database.
 Rule 2: NULL is None, of SQL and of JSON: the text keeps them apart.
+Rule 3: a number inside of JSON that has a point is a float.
 """
 
 from __future__ import annotations
@@ -26,32 +14,35 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
-from uuid import UUID as PythonsUUID
+from uuid import UUID
 
-FLOAT, DECIMAL, DATE, TIME, DURATION, TIMESTAMP, MOMENT = (
-    "float", "decimal", "date", "time", "duration", "timestamp", "moment",
-)  # fmt: skip
-HEX, BASE64, UUID, JSON = "hex", "base64", "uuid", "json"
+from waterclock.changes.sql_types import SqlType
+
+Read = Callable[[str], Any]
 
 
-def python_value(text: str, sort: str = "") -> Any:
-    """The value of a column's JSON text.
+def python_reader(of: SqlType) -> Read:
+    """What makes a value of the JSON text of one, NULL excepted.
 
-    >>> python_value("12.50", DECIMAL), python_value('"2024-01-02"', DATE), python_value('"-00:00:01.5"', DURATION)
-    (Decimal('12.50'), datetime.date(2024, 1, 2), datetime.timedelta(days=-1, seconds=86398, microseconds=500000))
-    >>> python_value('"0000-00-00"', DATE), python_value('"\\\\\\\\x00ff"', HEX), python_value("7")
-    ('0000-00-00', b'\\x00\\xff', 7)
+    >>> [python_reader(sql_type(name))(text) for name, text in (("decimal(9,2)", "12.50"), ("date", '"2024-01-02"'))]
+    [Decimal('12.50'), datetime.date(2024, 1, 2)]
+    >>> python_reader(sql_type("time"))('"-00:00:01.5"'), python_reader(sql_type("date"))('"0000-00-00"')
+    (datetime.timedelta(days=-1, seconds=86398, microseconds=500000), '0000-00-00')
+    >>> python_reader(sql_type("bytea"))('"\\\\\\\\x00ff"'), python_reader(sql_type("int"))("7")
+    (b'\\x00\\xff', 7)
     """
-    text = text.strip()
-    if sort in (FLOAT, DECIMAL) and text != "null":
-        return (float if sort == FLOAT else Decimal)(text.strip('"'))
-    value = json.loads(text)
-    if sort not in _READ or not isinstance(value, str):
-        return value
-    try:
-        return _READ[sort](value)
-    except (ValueError, OverflowError):
-        return value  # rule 1
+    return _READERS.get(of.name, json.loads)
+
+
+def _of_text(convert: Read) -> Read:
+    def read(text: str) -> Any:
+        value = json.loads(text)
+        try:
+            return convert(value)
+        except (ValueError, OverflowError):
+            return value  # rule 1
+
+    return read
 
 
 def _moment(text: str) -> datetime:
@@ -68,13 +59,15 @@ def _duration(text: str) -> timedelta:
     return -found if text.startswith("-") else found
 
 
-_READ: dict[str, Callable[[str], Any]] = {
-    DATE: date.fromisoformat,
-    TIME: time.fromisoformat,
-    DURATION: _duration,
-    TIMESTAMP: datetime.fromisoformat,
-    MOMENT: _moment,
-    HEX: lambda text: bytes.fromhex(text.removeprefix("\\x")),
-    BASE64: b64decode,
-    UUID: PythonsUUID,
+_READERS: dict[str, Read] = {
+    **dict.fromkeys(("real", "double precision", "float", "double"), lambda text: float(text.strip('"'))),
+    **dict.fromkeys(("numeric", "decimal"), lambda text: Decimal(text.strip('"'))),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _of_text(b64decode)),
+    "bytea": _of_text(lambda text: bytes.fromhex(text.removeprefix("\\x"))),
+    "date": _of_text(date.fromisoformat),
+    "time": _of_text(_duration),  # MySQL's goes to 838 hours, and below zero
+    "time without time zone": _of_text(time.fromisoformat),
+    **dict.fromkeys(("datetime", "timestamp without time zone"), _of_text(datetime.fromisoformat)),
+    **dict.fromkeys(("timestamp", "timestamp with time zone"), _of_text(_moment)),
+    "uuid": _of_text(UUID),
 }

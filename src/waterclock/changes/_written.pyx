@@ -22,7 +22,7 @@ cdef enum:
 
 
 cdef class Form:
-    """What the messages of a table say beside its rows: `key` are the columns of its key, `kinds` as in MaxwellMessage."""
+    """What the messages of a table say beside its rows: `key` are the columns of its key, `kinds` as in ColumnTypes."""
 
     def __init__(self, str database, str table, tuple names, tuple key, kinds):
         owner = f'{{"database":{encode_basestring(database)},"table":{encode_basestring(table)}'

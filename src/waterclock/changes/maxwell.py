@@ -23,18 +23,17 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from json.encoder import encode_basestring
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from waterclock.changes.row_change import Json, Message, Operation, RowChange, fields_of, no_number
+from waterclock.changes.sql_types import JSON, NUMBER, ColumnTypes
 from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
 
 INSERT, UPDATE, DELETE, TRUNCATE = "insert", "update", "delete", "truncate"
-JSON, NUMBER = "json", "number"  # the words of `types`
 NULL, JSON_NULL = "null", " null"  # SQL's and JSON's: the same to who reads JSON, kept apart until it is written
 NO_NUMBERS = frozenset({'"NaN"', '"Infinity"', '"-Infinity"'})  # numbers that JSON has not
-_NONE: Mapping[str, str] = MappingProxyType({})
+_NO_TYPES = ColumnTypes()
 
 # what a JSON string of any text is: quotes, backslashes and control characters escaped, everything else as it stands
 quoted = encode_basestring
@@ -60,9 +59,7 @@ class MaxwellMessage(NamedTuple):
     `ts` is in seconds since 1970, `gtid` the transaction (PostgreSQL: its commit's LSN), `xoffset` the number of the
     change in it from 0 on, `commit` whether it is the last. `key` names the columns of the primary key. `data` holds
     the row after the change (before it, for a delete), `old` the former values of what an update changed; both map a
-    column to its value's JSON text. `kinds` names the columns of JSON and of numbers: the message names
-    those whose values do not say it. `sorts` says what a column's value is in Python, if its JSON does not say it
-    (cdc/typed.py); it is in no message.
+    column to its value's JSON text. `types` are the table's, one object for all rows that were read in one way.
 
     >>> change = MaxwellMessage("shop", "item", "update", 1700000000, "0-1-7", 1700000000000001, 0, True, ("id",),
     ...                    {"id": "4", "price": "12.50"}, {"price": "9.00"})
@@ -84,9 +81,7 @@ class MaxwellMessage(NamedTuple):
     data: Mapping[str, str]
     old: Mapping[str, str] | None = None
     query: str | None = None
-    kinds: Mapping[str, str] = _NONE
-    sorts: Mapping[str, str] = _NONE
-    words: Mapping[str, str] = _NONE
+    types: ColumnTypes = _NO_TYPES
 
     def as_key(self) -> bytes:
         """The Kafka message's key, in Maxwell's form; equal for all changes of one row."""
@@ -105,7 +100,7 @@ class MaxwellMessage(NamedTuple):
         commit = ',"commit":true' if self.commit else ""
         key = ",".join([_name(name) for name in self.key])
         old = "" if self.old is None else f',"old":{_object(self.old)}{self._types("old_types", self.old)}'
-        types = self._types("types", self.data) if self.kinds else ""
+        types = self._types("types", self.data) if self.types.kinds else ""
         return (
             f'{{"database":{_name(self.database)},"table":{_name(self.table)},{query}"type":"{self.type}",'
             f'"ts":{self.ts},"gtid":"{self.gtid}","sequence":{self.sequence},"xoffset":{self.xoffset}{commit},'
@@ -119,7 +114,7 @@ class MaxwellMessage(NamedTuple):
     def _types(self, word: str, row: Mapping[str, str]) -> str:
         """What the values of a row do not say of themselves; "" if they say it all."""
         found = {}
-        for name, kind in self.kinds.items():
+        for name, kind in self.types.kinds.items():
             text = row.get(name, NULL)
             if text != NULL if kind == JSON else text in NO_NUMBERS:
                 found[name] = quoted(kind)

@@ -20,6 +20,7 @@ from waterclock.cdc.debezium.schema import described
 from waterclock.cdc.debezium.values import ColumnForm, Modes, column_form
 from waterclock.cdc.form import KafkaMessage
 from waterclock.changes.maxwell import DELETE, INSERT, NULL, TRUNCATE, UPDATE, MaxwellMessage, quoted
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")
@@ -55,8 +56,9 @@ class DebeziumForm:
     ) -> None:
         self.heartbeat_ms = heartbeat_ms
         self._prefix, self._connector, self._database = prefix, connector, database
-        self._modes, self._schemas, self._tombstones = modes, modes.schemas, tombstones
-        self._forms: dict[tuple[str, str], tuple[Mapping[str, str], tuple[str, ...], TableForm]] = {}
+        self._modes = modes._replace(has_uuids=connector == "postgresql")
+        self._schemas, self._tombstones = modes.schemas, tombstones
+        self._forms: dict[tuple[str, str], tuple[ColumnTypes, tuple[str, ...], TableForm]] = {}
         self._said: set[tuple[str, str, str]] = set()
 
     def messages(self, change: MaxwellMessage) -> Iterator[KafkaMessage]:
@@ -78,14 +80,14 @@ class DebeziumForm:
     def _form(self, change: MaxwellMessage) -> TableForm:
         table = (change.database, change.table)
         found = self._forms.get(table)
-        if found is None or found[0] is not change.words or (change.key and found[1] != change.key):
-            columns = {name: column_form(word, self._modes) for name, word in change.words.items()}
+        if found is None or found[0] is not change.types or (change.key and found[1] != change.key):
+            columns = {name: column_form(of, self._modes) for name, of in change.types.items()}
             schemas = ("", "")
             if self._schemas:
                 name = f"{self._prefix}.{change.database}.{change.table}"
                 shown = {name: form.schema for name, form in columns.items()}
                 schemas = described(name, self._connector, shown, change.key)
-            found = self._forms[table] = (change.words, change.key, TableForm(columns, *schemas))
+            found = self._forms[table] = (change.types, change.key, TableForm(columns, *schemas))
         return found[2]
 
     def _wrapped(self, schema: str, payload: str) -> bytes:

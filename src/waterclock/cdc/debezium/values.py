@@ -1,12 +1,10 @@
 """A column in Debezium's form: the schema that Kafka Connect gives it, and values as Connect's JSON converter writes them.
 
-A column's type comes as a word (`decimal:10:2`), which `mysql/words.py` and `postgres/words.py` make of what the log says.
-
 Rule 1: Debezium's defaults, and where a default overflows the mode that does not: an unsigned bigint is `precise` where a
         schema says so.
 Rule 2: what Debezium's type has no form for (a zero date, infinity, NaN of a numeric) becomes null, as Debezium has it. It
         is told once for each column; in a key it is refused.
-Rule 3: a type without a word is text, as the database prints it: it is never left out.
+Rule 3: a type that is not known here is text, as the database prints it: it is never left out.
 """
 
 from __future__ import annotations
@@ -21,9 +19,11 @@ from typing import Any, NamedTuple
 
 from waterclock.cdc.debezium import moments
 from waterclock.changes.maxwell import JSON_NULL, json_of, quoted
+from waterclock.changes.sql_types import SqlType
 
 PRECISE, NUMERIC, STRING = "precise", "numeric", "string"
 Convert = Callable[[str], str | None]
+Form = tuple[dict[str, Any], Convert]  # a schema, and what makes a value of it
 _UNAVAILABLE = "__debezium_unavailable_value"
 _PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"=>(NULL|"((?:[^"\\]|\\.)*)")', re.DOTALL)  # of hstore
 _TIME = "io.debezium.time."
@@ -51,27 +51,27 @@ class ColumnForm(NamedTuple):
 
 class Modes(NamedTuple):
     """`decimals` and `intervals` are Debezium's decimal.handling.mode and interval.handling.mode; `schemas`: whether they
-    travel with the messages."""
+    travel with the messages; `has_uuids`: whether the connector has a schema for a UUID."""
 
     decimals: str = PRECISE
     intervals: str = NUMERIC
     schemas: bool = False
+    has_uuids: bool = True
 
 
-def column_form(word: str, modes: Modes = Modes()) -> ColumnForm:  # noqa: B008
-    """The form of a column with this word.
+def column_form(of: SqlType, modes: Modes = Modes()) -> ColumnForm:  # noqa: B008
+    """The form of a column of this type.
 
-    >>> column_form("decimal:10:2").convert("12.34"), column_form("decimal:10:2", Modes("string")).convert("12.34")
-    ('"BNI="', '"12.34"')
-    >>> column_form("datetime:6").convert('"1970-01-01 00:00:01.000002"'), column_form("date").convert('"0000-00-00"')
-    ('1000002', None)
+    >>> [column_form(sql_type("decimal(10,2)"), Modes(mode)).convert("12.34") for mode in (PRECISE, STRING)]
+    ['"BNI="', '"12.34"']
+    >>> column_form(sql_type("datetime(6)")).convert('"1970-01-01 00:00:01.000002"')
+    '1000002'
     """
-    name, _, rest = word.partition(":")
-    if name == "array":
-        return _array(column_form(rest, modes), rest)
-    if name == "domain":
-        return _domain(column_form(rest, modes), rest)
-    schema, convert = _FORMS[name](rest, modes)
+    if of.of is not None and of.name == "domain":
+        return _domain(column_form(of.of, modes), of.of)
+    if of.of is not None and of.of.name in _FORMS.keys() - _NO_ITEMS:
+        return _array(column_form(of.of, modes), of.of)
+    schema, convert = _FORMS.get(of.name, _TEXT)(of, modes)
     absent = quoted(b64encode(_UNAVAILABLE.encode()).decode() if schema["type"] == "bytes" else _UNAVAILABLE)
     return ColumnForm(schema, convert, absent)
 
@@ -111,18 +111,23 @@ def _unscaled(number: Decimal, scale: int) -> str:
     return b64encode(whole.to_bytes((whole + (whole < 0)).bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
-def _decimal(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+def _integer(of: SqlType, modes: Modes) -> Form:
+    kind = _INTEGERS[of.name][of.unsigned]
+    return _fixed(20, 0, modes) if kind == "uint64" and modes.schemas else ({"type": kind.lstrip("u")}, _same)
+
+
+def _fixed(precision: int, scale: int, modes: Modes) -> Form:
     if modes.decimals == STRING:
         return {"type": "string"}, _as_string
-    precision, _, scale = rest.partition(":")
-    parameters = {"scale": scale, "connect.decimal.precision": precision}
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
     schema = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "parameters": parameters}
-    return schema, lambda text: None if text.startswith('"') else f'"{_unscaled(Decimal(text), int(scale))}"'
+    return schema, lambda text: None if text.startswith('"') else f'"{_unscaled(Decimal(text), scale)}"'
 
 
-def _number(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
-    if modes.decimals == STRING:
-        return {"type": "string"}, _as_string
+def _decimal(of: SqlType, modes: Modes) -> Form:
+    if of.sizes or modes.decimals == STRING:
+        precision, scale = of.sizes or (0, 0)
+        return _fixed(precision, scale, modes)
 
     def convert(text: str) -> str | None:
         if text.startswith('"'):
@@ -135,25 +140,31 @@ def _number(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
     return schema, convert
 
 
-def _unsigned(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
-    return _decimal("20:0", modes) if modes.schemas else ({"type": "int64"}, _same)
+def _digits(of: SqlType) -> int:
+    """How many of a second: where none are said, PostgreSQL's `time without time zone` has all, and MySQL's `time` none."""
+    return of.sizes[0] if of.sizes else 6 if " " in of.name else 0
 
 
-def _datetime(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
-    if int(rest) <= 3:
+def _datetime(of: SqlType, modes: Modes) -> Form:
+    if _digits(of) <= 3:
         return _named("int64", f"{_TIME}Timestamp"), _of_text(_millis(moments.moment_us))
     return _named("int64", f"{_TIME}MicroTimestamp"), _of_text(moments.moment_us)
 
 
-def _time(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
-    if int(rest) <= 3:
+def _instant(of: SqlType, modes: Modes) -> Form:
+    digits = _digits(of)
+    return _named("string", f"{_TIME}ZonedTimestamp"), _of_text(lambda text: moments.instant(text, digits))
+
+
+def _time(of: SqlType, modes: Modes) -> Form:
+    if _digits(of) <= 3:
         return _named("int32", f"{_TIME}Time"), _of_text(_millis(moments.time_us))
     return _named("int64", f"{_TIME}MicroTime"), _of_text(moments.time_us)
 
 
-def _money(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+def _money(of: SqlType, modes: Modes) -> Form:
     """Of text in the server's lc_monetary, whose last two digits are the fraction: `$1,234.56`, `-1.234,56 €`."""
-    schema, convert = _decimal("19:2", modes)
+    schema, convert = _fixed(19, 2, modes)
 
     def converted(text: str) -> str | None:
         digits = "".join(letter for letter in text if letter in "0123456789").rjust(3, "0")
@@ -162,7 +173,7 @@ def _money(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
     return schema, converted
 
 
-def _interval(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+def _interval(of: SqlType, modes: Modes) -> Form:
     if modes.intervals == STRING:
         return _named("string", f"{_TIME}Interval"), _of_text(moments.span)
     return _named("int64", f"{_TIME}MicroDuration"), _of_text(moments.span_us)
@@ -183,9 +194,13 @@ def _bare(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
 
 
-def _bits(rest: str, modes: Modes) -> tuple[dict[str, Any], Convert]:
+def _uuid(of: SqlType, modes: Modes) -> Form:
+    return _named("string", f"{_DATA}Uuid") if modes.has_uuids else {"type": "string"}, _same
+
+
+def _bits(of: SqlType, modes: Modes) -> Form:
     """MySQL's number, or PostgreSQL's text of zeros and ones; the low byte first, and of PostgreSQL no zeros behind it."""
-    size = int(rest)
+    size = of.sizes[0] if of.sizes else 0
 
     def convert(text: str) -> str:
         is_text = text.startswith('"')
@@ -206,15 +221,15 @@ def _point(text: str) -> str:
     return f'{{"x":{x!r},"y":{y!r},"wkb":"{wkb}","srid":null}}'
 
 
-def _domain(form: ColumnForm, word: str) -> ColumnForm:
+def _domain(form: ColumnForm, of: SqlType) -> ColumnForm:
     """Its values come as text, whatever it was made of."""
-    return form._replace(convert=lambda text: _item(json.loads(text), True, form, word))
+    return form._replace(convert=lambda text: _item(json.loads(text), True, form, of))
 
 
-def _array(form: ColumnForm, word: str) -> ColumnForm:
+def _array(form: ColumnForm, of: SqlType) -> ColumnForm:
     def convert(text: str) -> str | None:
         try:
-            found = _items(iter(json.loads(text).rpartition("=")[2]), form, word)
+            found = _items(iter(json.loads(text).rpartition("=")[2]), form, of)
         except StopIteration:
             return None
         return "[" + ",".join(found) + "]"
@@ -223,7 +238,7 @@ def _array(form: ColumnForm, word: str) -> ColumnForm:
     return ColumnForm({"type": "array", "items": items}, convert, f"[{quoted(_UNAVAILABLE)}]")
 
 
-def _items(letters: Iterator[str], form: ColumnForm, word: str) -> list[str]:
+def _items(letters: Iterator[str], form: ColumnForm, of: SqlType) -> list[str]:
     """The members of PostgreSQL's `{1,NULL,"a b"}`; one of several dimensions has lists in it."""
     found, bare, kept = list[str](), "", False
     if next(letters) != "{":
@@ -236,12 +251,12 @@ def _items(letters: Iterator[str], form: ColumnForm, word: str) -> list[str]:
                     break
                 bare += next(letters) if inner == "\\" else inner
         elif letter == "{":
-            found.append("[" + ",".join(_items(_again(letters), form, word)) + "]")
+            found.append("[" + ",".join(_items(_again(letters), form, of)) + "]")
             bare, kept = "", False
             continue
         elif letter in ",}":
             if bare or kept:
-                found.append(_item(bare, kept, form, word))
+                found.append(_item(bare, kept, form, of))
             bare, kept = "", False
             if letter == "}":
                 break
@@ -255,13 +270,13 @@ def _again(letters: Iterator[str]) -> Iterator[str]:
     yield from letters
 
 
-def _item(text: str, kept: bool, form: ColumnForm, word: str) -> str:
+def _item(text: str, kept: bool, form: ColumnForm, of: SqlType) -> str:
     if text == "NULL" and not kept:
         return "null"
-    if word == "boolean":
+    if of.name == "boolean":
         return "true" if text == "t" else "false"
-    name = word.partition(":")[0]
-    printed = json_of(text) if name == "json" else text if name in _BARE and text[-1].isdigit() else quoted(text)
+    is_bare = of.name in _BARE and text[-1].isdigit()
+    printed = json_of(text) if of.name in ("json", "jsonb") else text if is_bare else quoted(text)
     found = form.convert(printed)
     return "null" if found is None else found
 
@@ -270,44 +285,46 @@ def _named(kind: str, name: str) -> dict[str, Any]:
     return {"type": kind, "name": name, "version": 1}
 
 
-def _plain(
-    kind: str, convert: Convert = _same, name: str = ""
-) -> Callable[[str, Modes], tuple[dict[str, Any], Convert]]:
-    return lambda rest, modes: (_named(kind, name) if name else {"type": kind}, convert)
+def _plain(kind: str, convert: Convert = _same, name: str = "") -> Callable[[SqlType, Modes], Form]:
+    return lambda of, modes: (_named(kind, name) if name else {"type": kind}, convert)
 
 
-_BARE = {"int16", "int32", "int64", "uint64", "float", "double", "decimal", "number"}
-_FORMS: dict[str, Callable[[str, Modes], tuple[dict[str, Any], Convert]]] = {
-    **{name: _plain(name) for name in ("int16", "int32", "int64", "boolean")},
-    "float": _plain("float", _float),
-    "double": _plain("double", _float),
-    "uint64": _unsigned,
-    "decimal": _decimal,
-    "number": _number,
-    "": _plain("string", _as_string),
-    "text": _plain("string", _as_string),
-    "bytes": _plain("bytes"),
-    "hex": _plain("bytes", lambda text: f'"{b64encode(bytes.fromhex(json.loads(text)[2:])).decode()}"'),
-    "bits": _bits,
+_INTEGERS = {  # signed, unsigned
+    "tinyint": ("int16", "int16"), "smallint": ("int16", "int32"), "mediumint": ("int32", "int32"),
+    "int": ("int32", "int64"), "integer": ("int32", ""), "bigint": ("int64", "uint64"), "oid": ("int64", ""),
+}  # fmt: skip
+_BARE = {*_INTEGERS, "real", "double precision", "numeric"}
+_TEXT = _plain("string", _as_string)
+_TEXTS = ("", "text", "character varying", "character", "bpchar", "char", "name", "inet", "cidr", "macaddr", "int4range",
+          "int8range", "numrange", "tsrange", "tstzrange", "daterange")  # fmt: skip
+_NO_ITEMS = {"money", "point", "bit", "bit varying"}  # whose arrays are text
+_FORMS: dict[str, Callable[[SqlType, Modes], Form]] = {
+    **dict.fromkeys(_INTEGERS, _integer),
+    **dict.fromkeys(_TEXTS, _TEXT),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _plain("bytes")),
+    **dict.fromkeys(("real", "float"), _plain("float", _float)),
+    **dict.fromkeys(("double precision", "double"), _plain("double", _float)),
+    **dict.fromkeys(("numeric", "decimal"), _decimal),
+    **dict.fromkeys(("bit", "bit varying"), _bits),
+    **dict.fromkeys(("timestamp without time zone", "datetime"), _datetime),
+    **dict.fromkeys(("timestamp with time zone", "timestamp"), _instant),
+    **dict.fromkeys(("json", "jsonb"), _plain("string", _json, f"{_DATA}Json")),
+    "boolean": _plain("boolean"),
+    "bytea": _plain("bytes", lambda text: f'"{b64encode(bytes.fromhex(json.loads(text)[2:])).decode()}"'),
     "date": _plain("int32", _of_text(moments.days), f"{_TIME}Date"),
     "year": _plain("int32", _same, f"{_TIME}Year"),
-    "time": _time,
-    "span": _plain("int64", _of_text(moments.time_us), f"{_TIME}MicroTime"),
-    "timetz": _plain("string", _of_text(moments.zoned_time), f"{_TIME}ZonedTime"),
-    "datetime": _datetime,
-    "instant": lambda rest, modes: (
-        _named("string", f"{_TIME}ZonedTimestamp"),
-        _of_text(lambda text: moments.instant(text, int(rest))),
-    ),
+    "time": _plain("int64", _of_text(moments.time_us), f"{_TIME}MicroTime"),
+    "time without time zone": _time,
+    "time with time zone": _plain("string", _of_text(moments.zoned_time), f"{_TIME}ZonedTime"),
     "interval": _interval,
     "money": _money,
     "hstore": _plain("string", _hstore, f"{_DATA}Json"),
-    "json": _plain("string", _json, f"{_DATA}Json"),
     "xml": _plain("string", _same, f"{_DATA}Xml"),
-    "uuid": _plain("string", _same, f"{_DATA}Uuid"),
+    "uuid": _uuid,
     "enum": _plain("string", _same, f"{_DATA}Enum"),
     "set": _plain("string", lambda text: quoted(",".join(json.loads(text))), f"{_DATA}EnumSet"),
-    "point": lambda rest, modes: (
+    "domain": _TEXT,
+    "point": lambda of, modes: (
         {"type": "struct", "fields": _POINT, "name": "io.debezium.data.geometry.Point", "version": 1},
         _point,
     ),

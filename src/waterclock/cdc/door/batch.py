@@ -16,7 +16,7 @@ from typing import Any, overload
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter
-from waterclock.cdc.typed import python_value
+from waterclock.cdc.typed import python_reader
 from waterclock.changes.maxwell import NULL, MaxwellMessage
 from waterclock.errors import UsageError
 
@@ -73,8 +73,8 @@ class Change:
         return f"Change({self.table} {self.type} {self.data})"
 
     def _values(self, row: Mapping[str, str]) -> dict[str, Any]:
-        sorts = self._message.sorts
-        return {name: None if text == NULL else python_value(text, sorts.get(name, "")) for name, text in row.items()}
+        read = self._message.types.each(python_reader)
+        return {name: None if text == NULL else read[name](text) for name, text in row.items()}
 
 
 class Batch(Sequence[Change]):

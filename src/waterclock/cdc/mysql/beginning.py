@@ -11,8 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from waterclock.cdc.mysql.binlog import EventFramer
-from waterclock.cdc.mysql.server import CONNECT_S, REAL, BinlogStream, MySqlLogin, answer, ended, inspected
+from waterclock.cdc.mysql.server import CONNECT_S, REAL, BinlogStream, MySqlLogin, answer, inspected
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import COUNTED, OlderRows, TableFilter, check, sized
 from waterclock.errors import ConnectionLost
@@ -63,11 +62,8 @@ def older(cursor: Any, wanted: Callable[[str, str], bool], began: int | None) ->
 
 def began(login: MySqlLogin, maria: bool, file: str = "") -> int:
     """The second in which the oldest binlog was begun, or the one of this name."""
-    framing = EventFramer()
     with closing(BinlogStream(login, "", maria, False, file)) as stream:
-        while (packet := stream.packet(CONNECT_S)) is not None:
-            if packet[0]:
-                ended(login, packet, file)
-            if (ts := framing.event(packet[1:]).ts) > 0:  # the first one is made up, and has none
-                return ts
+        while (event := stream.event(CONNECT_S, lambda: file)) is not None:
+            if event.ts > 0:  # the first one is made up, and has none
+                return event.ts
     raise ConnectionLost(f"{login.host}:{login.port} does not send its binlog {file or 'from the oldest on'}.")

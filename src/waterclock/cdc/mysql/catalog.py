@@ -28,9 +28,10 @@ KINDS = {
     "varchar": {types.VARCHAR, types.VAR_STRING}, "varbinary": {types.VARCHAR, types.VAR_STRING},
 }  # fmt: skip
 _TEXTS = ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
-_SHAPES = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
+SHAPES = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+          "geometrycollection", "geomcollection")  # fmt: skip
 KINDS |= {name: {types.BLOB} for name in _TEXTS}
-KINDS |= {name: {types.GEOMETRY} for name in (*_SHAPES, "geometrycollection", "geomcollection")}
+KINDS |= {name: {types.GEOMETRY} for name in SHAPES}
 _JSON_COLLATION = 46  # utf8mb4_bin: MariaDB gives it to every JSON column
 _OWN = re.compile(r"DB_ROW_HASH_\d+")
 _DECLARED = ("uuid", "inet6", "inet4", "json")

@@ -33,6 +33,7 @@ from waterclock.cdc.mysql.server import MySqlLogin, refused
 from waterclock.cdc.position import MariaGtidList
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import MaxwellMessage
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, Unreadable, UsageError, unstopped
 
@@ -213,9 +214,7 @@ class BinlogChunks:
             data,
             None,
             None,
-            plan.kinds,
-            plan.sorts,
-            plan.words,
+            plan.types,
         )
 
     def _planned(self, table: str) -> SelectedTable:
@@ -231,7 +230,7 @@ class BinlogChunks:
         if why and self._run(f"select 1 from {_name(table)} limit 1"):
             raise UsageError(f"{table} {why}. {_REMEDY}")
         if why:  # nothing is older than the log
-            return SelectedTable(definition, (), (), {})
+            return SelectedTable(definition, (), (), ColumnTypes())
         try:
             return selected(table, definition, self._overrides)
         except Unreadable as refusal:

@@ -19,7 +19,6 @@ from ipaddress import IPv4Address
 from typing import NamedTuple
 from uuid import UUID
 
-from waterclock.cdc import typed
 from waterclock.cdc.mysql import values
 from waterclock.cdc.mysql.values import Reader, as_text, decimals, jsonb_text
 from waterclock.changes.maxwell import json_of, quoted
@@ -110,11 +109,6 @@ TIMESTAMP2, DATETIME2, TIME2, BLOB_COMPRESSED, VARCHAR_COMPRESSED = 17, 18, 19, 
 JSON, NEWDECIMAL, ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = 245, 246, 247, 248, 252, 253, 254, 255
 
 BINARY = "binary"
-_SORTS = {
-    FLOAT: typed.FLOAT, DOUBLE: typed.FLOAT, NEWDECIMAL: typed.DECIMAL, DATE: typed.DATE, NEWDATE: typed.DATE,
-    TIME: typed.DURATION, TIME2: typed.DURATION, DATETIME: typed.TIMESTAMP, DATETIME2: typed.TIMESTAMP,
-    TIMESTAMP: typed.MOMENT, TIMESTAMP2: typed.MOMENT, JSON: typed.JSON,
-}  # fmt: skip
 
 
 class BinlogColumn(NamedTuple):
@@ -155,15 +149,6 @@ def reader(column: BinlogColumn) -> Reader:
             "(--tables), or change the column's type."
         )
     return _READERS[column.type](column)
-
-
-def sort_of(column: BinlogColumn) -> str:
-    """What its value is in Python, a word of typed.py; "" if its JSON says it."""
-    if column.declared in _DECLARED:
-        return {"uuid": typed.UUID, "json": typed.JSON}.get(column.declared, "")
-    if column.type in (VARCHAR, VAR_STRING, STRING, BLOB) and column.charset == BINARY:
-        return typed.BASE64
-    return _SORTS.get(column.type, "")
 
 
 def raw_reader(column: BinlogColumn) -> Reader:

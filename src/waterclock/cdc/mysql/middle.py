@@ -9,12 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 from waterclock.cdc.mysql import binlog
-from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
-from waterclock.cdc.mysql.server import CONNECT_S, BinlogStream, MySqlLogin, connected, ended, inspected
+from waterclock.cdc.mysql.server import CONNECT_S, BinlogStream, MySqlLogin, connected, inspected
 from waterclock.cdc.mysql.tablemap import MARIADB
 from waterclock.cdc.mysql.tables import ROWS, BadRow, Tables
 from waterclock.cdc.mysql.transactions import changes_of
@@ -56,12 +54,9 @@ def position_at(
 
 
 def _counted(login: MySqlLogin, place: str, tables: Tables, events: int, rows: int) -> Position:
-    framing, gtid, seen, records = EventFramer(), "", 0, 0
+    gtid, seen, records = "", 0, 0
     with closing(BinlogStream(login, place, True, False)) as stream:
-        while (packet := stream.packet(CONNECT_S)) is not None:
-            if packet[0]:
-                ended(login, packet, place)
-            event: Any = framing.event(packet[1:])
+        while (event := stream.event(CONNECT_S, lambda: place)) is not None:
             if event.kind == binlog.MARIA_GTID and not gtid:
                 number, domain = struct.unpack_from("<QI", event.body)
                 gtid = f"{domain}-{event.server}-{number}"

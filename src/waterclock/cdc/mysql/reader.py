@@ -17,7 +17,6 @@ import pymysql
 from waterclock.cdc.agreement import WHEN_NEEDED, Terms, agreed
 from waterclock.cdc.held import EVERY, Held
 from waterclock.cdc.mysql.beginning import began, older
-from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import ServerCatalog
 from waterclock.cdc.mysql.file_place import FilePlace
 from waterclock.cdc.mysql.history import history
@@ -27,7 +26,6 @@ from waterclock.cdc.mysql.server import (
     MySqlLogin,
     MySqlServer,
     connected,
-    ended,
     inspected,
     tables,
 )
@@ -84,7 +82,7 @@ class BinlogReader:
         terms: Terms | None = None,
     ) -> None:
         self._opened, self._login = ExitStack(), login
-        self._framing, self._silences = EventFramer(), 0
+        self._silences = 0
         self.file_place = FilePlace()
         self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         try:
@@ -141,22 +139,22 @@ class BinlogReader:
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
         while True:
-            packet = self._stream.packet(HEARTBEAT_S if self._silences else _QUIET_S)
-            if packet is None:
+            event = self._stream.event(HEARTBEAT_S if self._silences else _QUIET_S, self._standing)
+            if event is None:
                 self._silences += 1
                 if self._silences > _GONE_AFTER:
                     raise ConnectionLost("The database has not even sent heartbeats for ten seconds.")
                 yield SourceMark.QUIET
                 continue
             self._silences = 0
-            if packet[0]:
-                ended(self._login, packet, str(self.position().place))
-            event = self._framing.event(packet[1:])
             self.file_place.passed(event)
             yield from self._transactions.take(event)
 
     def position(self) -> Position:
         return self._transactions.position()
+
+    def _standing(self) -> str:
+        return str(self.position().place)
 
     def reached(self, end: str) -> bool:
         if self._end is None or self._end[0] != end:  # this is called after every transaction

@@ -14,33 +14,28 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from waterclock.cdc import typed
 from waterclock.cdc.mysql import columns as types
-from waterclock.cdc.mysql.catalog import TableDefinition, declared_as
+from waterclock.cdc.mysql.catalog import SHAPES, TableDefinition, declared_as
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, base64_text, decoder, float_text_at, text_writer
+from waterclock.cdc.mysql.sql_types import declared_type
 from waterclock.cdc.mysql.values import as_text
-from waterclock.cdc.mysql.words import declared_word
-from waterclock.changes.maxwell import JSON, json_of, quoted
+from waterclock.changes.maxwell import json_of, quoted
+from waterclock.changes.sql_types import JSON, ColumnTypes
 from waterclock.errors import Unreadable
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
 _NUMBERS = _INTEGERS | {"decimal", "float", "double", "bit", "enum", "set"}
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
-_SHAPES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-           "geometrycollection"}  # fmt: skip
 
 Write = Callable[[bytes], str]
 
 
 class SelectedColumn(NamedTuple):
-    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it, `sort` says what that is
-    in Python (typed.py)."""
+    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it."""
 
     name: str
     asked: str
     write: Write
-    kind: str
-    sort: str
 
 
 class KeyColumn(NamedTuple):
@@ -69,27 +64,19 @@ class SelectedTable(NamedTuple):
     definition: TableDefinition
     columns: tuple[SelectedColumn, ...]
     key: tuple[KeyColumn, ...]
-    words: dict[str, str]
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        return {column.name: column.kind for column in self.columns if column.kind}
-
-    @property
-    def sorts(self) -> dict[str, str]:
-        return {column.name: column.sort for column in self.columns if column.sort}
+    types: ColumnTypes
 
 
 def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
     """Of the table `name` as the catalog has it; Unreadable for a column that cannot be written as the log would."""
-    columns, words = {}, {}
+    columns, types_ = [], ColumnTypes()
     for column in definition.columns:
-        word = overrides.get(f"{name}.{column[0]}") or declared_as(column[0], column[1], definition.json)
-        columns[column[0]] = _selected(column, word)
-        words[column[0]] = declared_word(column, word)
+        declared = overrides.get(f"{name}.{column[0]}") or declared_as(column[0], column[1], definition.json)
+        columns.append(_selected(column, declared))
+        types_[column[0]] = declared_type(column[1], column[2], declared)
     kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
     key = tuple(_key(each, *kinds[each]) for each in definition.key)
-    return SelectedTable(definition, tuple(columns.values()), key, words)
+    return SelectedTable(definition, tuple(columns), key, types_)
 
 
 def beyond(key: Sequence[KeyColumn], after: Sequence[str]) -> str:
@@ -124,7 +111,7 @@ def _key(name: str, kind: str, charset: str) -> KeyColumn:
     return KeyColumn(name, asked, order, compared, is_number, held)
 
 
-def _selected(column: tuple[str, str, str, str | None, str], word: str) -> SelectedColumn:
+def _selected(column: tuple[str, str, str, str | None, str], declared: str) -> SelectedColumn:
     name, kind, full, charset, _ = column
     asked, write = f"t.{escaped(name)}", _WRITES.get(kind, _plain)
     if full.startswith("year(2)"):
@@ -133,12 +120,11 @@ def _selected(column: tuple[str, str, str, str | None, str], word: str) -> Selec
         asked, write = f"cast({asked} as unsigned)", _set_of(full) if kind == "set" else _ascii
     elif kind == "float":
         asked = f"cast({asked} as double)"
-    elif word == JSON:
+    elif declared == JSON:
         write = _json_of(charset or BINARY)
     elif charset:
         write = text_writer(BinlogColumn(name, types.BLOB, 4, charset=charset))
-    sort = typed.JSON if word == JSON else _SORTS.get(kind, "")
-    return SelectedColumn(name, asked, write, JSON if word == JSON else "", sort)
+    return SelectedColumn(name, asked, write)
 
 
 def _ascii(value: bytes) -> str:
@@ -202,20 +188,10 @@ def _set_of(column_type: str) -> Write:
     return write
 
 
-_SORTS = {
-    **dict.fromkeys(_BYTES, typed.BASE64),
-    **dict.fromkeys(("float", "double"), typed.FLOAT),
-    "decimal": typed.DECIMAL,
-    "date": typed.DATE,
-    "time": typed.DURATION,
-    "datetime": typed.TIMESTAMP,
-    "timestamp": typed.MOMENT,
-    "uuid": typed.UUID,
-}
 _WRITES: dict[str, Write] = {
     **dict.fromkeys(_INTEGERS, _integer),
     **dict.fromkeys(_BYTES, base64_text),
-    **dict.fromkeys(_SHAPES, _shape),
+    **dict.fromkeys(SHAPES, _shape),
     "decimal": _decimal,
     "float": _float,
     "double": _double,

@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeVar
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 
+from waterclock.cdc.mysql.binlog import BinlogEvent, EventFramer
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, unstopped
 from waterclock.outside import socket
 
@@ -239,10 +240,11 @@ class Wire:
 
 
 class BinlogStream:
-    """A server's binlog from a place on, as packets."""
+    """A server's binlog from a place on."""
 
     def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool, file: str = "") -> None:
         """`file`: from the beginning of that binlog instead, whatever the place."""
+        self._login, self._framing = login, EventFramer()
         self._made: list[_StreamConnection] = []
         begin: dict[str, Any] = {"auto_position": place if maria or place else _NO_TRANSACTIONS, "is_mariadb": maria}
         if file:
@@ -259,9 +261,12 @@ class BinlogStream:
         )
         self._wire = Wire(self._taken_over(login))
 
-    def packet(self, timeout_s: float) -> bytes | None:
-        """The next packet; see Wire."""
-        return self._wire.packet(timeout_s)
+    def event(self, timeout_s: float, standing: Callable[[], str]) -> BinlogEvent | None:
+        """The next event; None if nothing comes in time. Errors name the place that `standing` says, and see Wire."""
+        packet = self._wire.packet(timeout_s)
+        if packet is not None and packet[0]:
+            _ended(self._login, packet, standing())
+        return None if packet is None else self._framing.event(packet[1:])
 
     def close(self) -> None:
         for connection in self._made:
@@ -319,7 +324,7 @@ def _account(login: MySqlLogin, text: str) -> str:
     return f"'{login.user}'@'%'"
 
 
-def ended(login: MySqlLogin, packet: bytes, place: str) -> NoReturn:
+def _ended(login: MySqlLogin, packet: bytes, place: str) -> NoReturn:
     """Say why the server ended a stream that stood at `place`, by its last packet."""
     if packet[0] != 0xFF:
         raise ConnectionLost("The database ended the stream.")

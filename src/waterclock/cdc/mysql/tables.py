@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import (
     DELETE_V1,
     DELETE_V2,
@@ -34,11 +33,12 @@ from waterclock.cdc.mysql.binlog import (
     uncompressed,
 )
 from waterclock.cdc.mysql.catalog import ServerCatalog, doubtful
-from waterclock.cdc.mysql.columns import BinlogColumn, raw_reader, reader, sort_of
+from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, raw_reader, reader
+from waterclock.cdc.mysql.sql_types import mapped_type
 from waterclock.cdc.mysql.tablemap import BinlogDialect, TableMap, described, key_of, table_id, table_map
 from waterclock.cdc.mysql.values import Reader
-from waterclock.cdc.mysql.words import word_of
-from waterclock.changes.maxwell import JSON
+from waterclock.changes.sql_types import ColumnTypes
+from waterclock.changes.table_schema import ColumnSchema, TableSchema
 from waterclock.errors import Unreadable
 
 Row = Mapping[str, str]
@@ -92,8 +92,7 @@ class TablePlan:
         self.key = key
         self.hidden = hidden
         self.names = [column.name for column in columns]
-        self.kinds = {column.name: JSON for column in columns if column.type == types.JSON or column.declared == JSON}
-        self.sorts = {column.name: sort for column in columns if (sort := sort_of(column))}
+        self.types = ColumnTypes({each.name: mapped_type(each) for each in columns if each.name not in hidden})
         self.columns = columns
         try:
             self.readers = [reader(column) for column in columns]
@@ -101,13 +100,23 @@ class TablePlan:
             raise Unreadable(f"{described_by.name}: {refusal}") from None
         self.compiled = None
         if ImagePlan is not None and sys.byteorder == "little":
-            where = self.database, self.table, key, self.kinds
+            where = self.database, self.table, key, self.types.kinds
             self.compiled = ImagePlan(*where, columns, self.readers, hidden)
 
-    @cached_property
-    def words(self) -> dict[str, str]:
-        """What each column is that SELECT shows."""
-        return {column.name: word_of(column) for column in self.columns if column.name not in self.hidden}
+    def schema(self, since: tuple[int, int]) -> TableSchema:
+        """The schema that holds from `since` on; its columns are not numbered."""
+        nulls = int.from_bytes(self.map.nulls, "little")
+        found = [
+            ColumnSchema(
+                column.name,
+                self.types[column.name].text,
+                bool(nulls >> place & 1),
+                charset="" if column.charset == BINARY else column.charset,
+            )
+            for place, column in enumerate(self.columns)
+            if column.name not in self.hidden
+        ]
+        return TableSchema("mysql", self.database, self.table, since, tuple(found), self.key)
 
     @cached_property
     def lenient_readers(self) -> list[Reader]:

@@ -20,7 +20,6 @@ from uuid import UUID
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.alterations import altered_columns
 from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
-from waterclock.cdc.mysql.shape import shape
 from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, TablePlan, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
 from waterclock.cdc.schemas import ColumnsAltered
@@ -167,7 +166,7 @@ class Transactions:
         table, rows = found
         if self._shown.get((table.database, table.table)) is not table:
             self._shown[table.database, table.table] = table
-            yield shape(table, (self._sequence, self._xoffset))
+            yield table.schema((self._sequence, self._xoffset))
         for row in rows:
             if isinstance(row, BadRow):
                 yield from self._put_aside(event, row.reason, row)
@@ -177,7 +176,7 @@ class Transactions:
                 self._xoffset = number + 1
                 self._held = MaxwellMessage(
                     table.database, table.table, kind, event.ts, self._gtid, self._sequence, number, False, table.key,
-                    data, old, self._query, table.kinds, table.sorts, table.words,
+                    data, old, self._query, table.types,
                 )  # fmt: skip
                 if held is not None:  # as _give does, without a generator for each row
                     self._given += 1

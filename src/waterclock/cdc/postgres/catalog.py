@@ -22,7 +22,7 @@ Rule 7: a key's columns stand in the order of the table's, whatever their order 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -31,7 +31,8 @@ from psycopg import sql
 
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row
 from waterclock.cdc.postgres.shape import shape
-from waterclock.cdc.postgres.words import known
+from waterclock.cdc.postgres.sql_types import types_of
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import Unreadable
 
@@ -70,13 +71,13 @@ class TableCatalog:
         self._asking = asking
         self._said: set[tuple[object, ...]] = set()
 
-    def shape(self, relation: Relation, message: bytes, since: tuple[int, int]) -> TableSchema:
+    def shape(self, relation: Relation, since: tuple[int, int]) -> TableSchema:
         """See shape.py."""
-        return shape(self._asking, relation, message, since)
+        return shape(self._asking, relation, since)
 
-    def words_of(self, relation: Relation) -> Mapping[str, str]:
-        """See words.py."""
-        return known(self._asking, relation.words)
+    def types_of(self, relation: Relation) -> ColumnTypes:
+        """See sql_types.py."""
+        return types_of(self._asking, zip(relation.names, relation.oids, relation.brackets, strict=True))
 
     def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
         """The primary key of the table `number`, in the names that its columns had; none if it has none now. Rule 7."""

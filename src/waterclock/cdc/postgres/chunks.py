@@ -12,7 +12,7 @@ Rule 5: row-level security hides rows without an error: here it is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,13 +22,14 @@ from psycopg import sql
 from waterclock.cdc.chunks import BOOTSTRAP, BYTES, WHOLE_BYTES, WHOLE_ROWS, Chunk, Standing, too_large, whole
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.postgres.pgoutput import lsn_number
-from waterclock.cdc.postgres.rows import json_text, kinds_of, sorts_of
+from waterclock.cdc.postgres.rows import json_text
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
 from waterclock.cdc.postgres.slot import SlotReader
+from waterclock.cdc.postgres.sql_types import types_of
 from waterclock.cdc.postgres.view import View, unseen
-from waterclock.cdc.postgres.words import known, word_of
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.clock import WallClock
 from waterclock.errors import UsageError, unstopped
 
@@ -60,7 +61,7 @@ class SelectedTable(NamedTuple):
     columns: dict[str, int]
     key: dict[str, str]
     only: str
-    words: Mapping[str, str]
+    types: ColumnTypes
     is_whole: bool = False
 
     def named_key(self) -> tuple[str, ...]:
@@ -163,19 +164,19 @@ class SlotChunks:
         listed = fields.get("attnames")
         described = [column for column in described if listed is None or column[0] in listed]
         columns = {name: kind for name, kind, _ in described}
-        words = known(self._asking, {name: word_of(kind, modifier) for name, kind, modifier in described})
+        types = types_of(self._asking, described)
         if not key or not set(key) <= set(columns):
             rows = sql.SQL("select exists (select from {})").format(named)
             if not oid or self._asking.execute(rows).fetchone() == (False,):
-                return SelectedTable(named, columns, {}, "true", words)
+                return SelectedTable(named, columns, {}, "true", types)
             if key:
                 raise UsageError(
                     f"{table} is published without its primary key, so its older rows have none. {_REMEDY}"
                 )
             if (self._asking.execute("select pg_table_size(%s)", (oid,)).fetchone() or (0,))[0] > WHOLE_BYTES:
                 raise too_large(table)
-            return SelectedTable(named, columns, {}, fields.get("rowfilter") or "true", words, True)
-        return SelectedTable(named, columns, key, fields.get("rowfilter") or "true", words)
+            return SelectedTable(named, columns, {}, fields.get("rowfilter") or "true", types, True)
+        return SelectedTable(named, columns, key, fields.get("rowfilter") or "true", types)
 
     def _largest(self, plan: SelectedTable) -> tuple[str, ...]:
         """The key of the last row; () if there is none. With `t.`: a bare name would be the output's, a text."""
@@ -193,7 +194,7 @@ class SlotChunks:
     ) -> tuple[tuple[str, ...] | None, bool]:
         """Put rows into `messages`; the key of the last one, None if the table is through, and whether BYTES cut it."""
         names, key = list(plan.columns), list(plan.key)
-        kinds, sorts, seconds = kinds_of(plan.columns), sorts_of(plan.columns), self._clock.wall_ms() // 1000
+        seconds = self._clock.wall_ms() // 1000
         schema, _, name_of_table = table.partition(".")
         where = (schema, name_of_table, BOOTSTRAP, seconds, "", 0, 0, False)
         key_columns = plan.named_key()
@@ -211,7 +212,7 @@ class SlotChunks:
                     raw = value(row, place)
                     data[name] = "null" if raw is None else json_text(kind, raw.decode())
                     size += 0 if raw is None else len(raw)
-                message = MaxwellMessage(*where, key_columns, data, None, None, kinds, sorts, plan.words)
+                message = MaxwellMessage(*where, key_columns, data, None, None, plan.types)
                 messages[str(len(messages)).encode() if plan.is_whole else message.as_key()] = message
             count += found.ntuples
             last = tuple((value(found.ntuples - 1, place) or b"").decode() for place in at) if found.ntuples else None

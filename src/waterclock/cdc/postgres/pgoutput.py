@@ -74,7 +74,7 @@ class Decoder:
         self._large = LargeValues(catalog)
         self._held: deque[MaxwellMessage] = deque()  # one, since it may be the last; more while some lack values
         self._lacking: list[tuple[Relation, Row]] = []  # of those that are held
-        self._messages: dict[int, bytes] = {}  # of the relations whose schemas were not given out yet
+        self._unshown = set[int]()  # relations whose schemas were not given out yet
         self._passed = False  # whether the transaction stands in Kafka already, or is to be left out
         self._done_before = False  # the first of the two
         self._takes: dict[int, Callable[[bytes], Iterator[Item]]] = {
@@ -158,9 +158,9 @@ class Decoder:
                     key = self._catalog.key_of(relation.number, relation.names)
             except Unreadable as reason:
                 key, unsure = (), str(reason)
-            relation = relation._replace(words=self._catalog.words_of(relation))
+            relation = relation._replace(types=self._catalog.types_of(relation))
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
-        self._messages[relation.number] = message
+        self._unshown.add(relation.number)
         return iter(())
 
     def _row_change(self, message: bytes) -> Iterator[Item]:
@@ -172,8 +172,9 @@ class Decoder:
         except (Unreadable, UnicodeError) as reason:
             yield from self._put_aside(relation, message, reason)
             return
-        if (described_by := self._messages.pop(relation.number, None)) is not None:
-            yield self._catalog.shape(relation, described_by, (self._sequence, self._xoffset))
+        if relation.number in self._unshown:
+            self._unshown.remove(relation.number)
+            yield self._catalog.shape(relation, (self._sequence, self._xoffset))
         for kind, data, old in changes:
             self._note(relation, kind, data, len(message))
             yield from self._hold(relation, kind, data, old)
@@ -218,8 +219,7 @@ class Decoder:
         number = self._xoffset
         self._xoffset = number + 1
         where = (relation.schema, relation.table, kind, self._ts, self._gtid, self._sequence, number, False)
-        shown = (relation.kinds, relation.sorts, relation.words)
-        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, *shown))
+        self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.types))
         if not self._lacking or len(self._held) >= AT_ONCE:
             yield from self._let_go(1)
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from waterclock.cdc import typed
-from waterclock.cdc.postgres.words import word_of
-from waterclock.changes.maxwell import JSON, NUMBER, json_of, quoted
+from waterclock.changes.maxwell import json_of, quoted
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.changes.written import Form, Written
 
 if TYPE_CHECKING:
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
 _JSON, _BOOLEAN = {114, 3802}, 16
-_KINDS = {**dict.fromkeys(_JSON, JSON), **dict.fromkeys((700, 701, 1700), NUMBER)}  # whose values do not say it all
-_SORTS = {
-    700: typed.FLOAT, 701: typed.FLOAT, 1700: typed.DECIMAL, 1082: typed.DATE, 1083: typed.TIME, 1114: typed.TIMESTAMP,
-    1184: typed.MOMENT, 17: typed.HEX, 2950: typed.UUID, 114: typed.JSON, 3802: typed.JSON,
-}  # fmt: skip
 UNTOUCHED = ""  # no JSON text is empty
 
 Row = Mapping[str, str]
@@ -40,87 +33,64 @@ except ImportError:
 
 
 class Relation(NamedTuple):
-    """A table as the message before its first row describes it. `key` are the columns of its primary key; `unsure` says
-    why they are not known."""
+    """A table as the message before its first row describes it. `oids` are the numbers of its types, `brackets` what stands
+    in brackets behind them, as the server packs it; `types` is what the catalog says of both. `key` are the columns of its
+    primary key; `unsure` says why they are not known."""
 
     number: int
     schema: str
     table: str
     names: tuple[str, ...]
-    types: tuple[int, ...]
+    oids: tuple[int, ...]
+    brackets: tuple[int, ...]
     key: tuple[str, ...]
     full: bool
-    kinds: Mapping[str, str]
+    types: ColumnTypes
     unsure: str = ""
-    sorts: Mapping[str, str] = MappingProxyType({})
-    words: Mapping[str, str] = MappingProxyType({})
     plan: TuplePlan | None = None  # compiled, where there is such
 
     def planned(self) -> Relation:
         """With the plan that reads its tuples, once its key is known."""
         plan = None
         if _tuples is not None:
-            form = Form(self.schema, self.table, self.names, self.key, self.kinds)
-            plan = _tuples.TuplePlan(form, bytes(map(_kind, self.types)))
+            form = Form(self.schema, self.table, self.names, self.key, self.types.kinds)
+            plan = _tuples.TuplePlan(form, bytes(map(_kind, self.oids)))
         return self._replace(plan=plan)
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
-        types = dict(zip(self.names, self.types, strict=True))
+        oids = dict(zip(self.names, self.oids, strict=True))
         return tuple(
-            str(json.loads(text)) if text.startswith('"') and types[name] not in _JSON else text
+            str(json.loads(text)) if text.startswith('"') and oids[name] not in _JSON else text
             for name in self.key
             for text in (row[name],)
         )
 
     def as_json(self, name: str, printed: str | None) -> str:
         """The JSON text of a column's value that PostgreSQL printed."""
-        return "null" if printed is None else json_text(self.types[self.names.index(name)], printed)
+        return "null" if printed is None else json_text(self.oids[self.names.index(name)], printed)
 
 
 def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
-    """A relation, its key not looked up yet, and the key that the message itself names."""
+    """A relation, its key and its types not looked up yet, and the key that the message itself names."""
     (number,) = struct.unpack_from(">I", message, 1)
     schema, at = _text(message, 5)
     table, at = _text(message, at)
     full = message[at : at + 1] == b"f"
     (count,) = struct.unpack_from(">H", message, at + 1)
     at += 3
-    names, types, key, words = [], [], [], {}
+    names, oids, brackets, key = [], [], [], []
     for _ in range(count):
         is_key = message[at]
         name, at = _text(message, at + 1)
         names.append(name)
-        kind, modifier = struct.unpack_from(">Ii", message, at)
-        types.append(kind)
-        words[name] = word_of(kind, modifier)
+        oid, packed = struct.unpack_from(">Ii", message, at)
+        oids.append(oid)
+        brackets.append(packed)
         key += [name] if is_key else []
         at += 8
-    of = dict(zip(names, types, strict=True))
-    relation = Relation(
-        number,
-        schema or "pg_catalog",
-        table,
-        tuple(names),
-        tuple(types),
-        (),
-        full,
-        kinds_of(of),
-        "",
-        sorts_of(of),
-        words,
-    )
-    return relation, tuple(key)
-
-
-def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
-    """The columns whose values do not say it all: of JSON, and of numbers that may be none."""
-    return {name: _KINDS[kind] for name, kind in types.items() if kind in _KINDS}
-
-
-def sorts_of(types: Mapping[str, int]) -> dict[str, str]:
-    """What the columns are in Python, if their JSON does not say it (typed.py)."""
-    return {name: _SORTS[kind] for name, kind in types.items() if kind in _SORTS}
+    where = number, schema or "pg_catalog", table
+    return Relation(*where, tuple(names), tuple(oids), tuple(brackets), (), full, ColumnTypes()), tuple(key)
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
@@ -130,7 +100,7 @@ def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
     (count,) = struct.unpack_from(">H", message, at)
     at += 2
     row: dict[str, str] = {}
-    for name, kind in zip(relation.names[:count], relation.types, strict=False):
+    for name, kind in zip(relation.names[:count], relation.oids, strict=False):
         how, at = message[at], at + 1
         row[name] = "null" if how == ord("n") else UNTOUCHED
         if how == ord("t"):

@@ -9,7 +9,6 @@ Rule 3: older rows have what the server itself keeps for them (attmissingval). I
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import psycopg
@@ -24,40 +23,24 @@ _COLUMNS = """
     from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
     where a.attrelid = %s and a.attnum > 0 order by a.attnum
 """
-_TYPES = """
-    select format_type(kind, brackets)
-    from unnest(%s::bigint[], %s::int[]) with ordinality as t (kind, brackets, place) order by place
-"""
 
 
-def shape(asking: psycopg.Connection[Any], relation: Relation, message: bytes, since: tuple[int, int]) -> TableSchema:
+def shape(asking: psycopg.Connection[Any], relation: Relation, since: tuple[int, int]) -> TableSchema:
     """The schema that holds from `since` on."""
-    words = asking.execute(_TYPES, (list(relation.types), brackets(message))).fetchall()
     there = asking.execute(_COLUMNS, (relation.number,)).fetchall()
     shown = [row for row in there if not row[4]]
     by_name = {(row[0], row[2]): row for row in shown}
     in_place = len(shown) == len(there) == len(relation.names)
     columns, unsure = [], False
-    for place, (name, kind, (word,)) in enumerate(zip(relation.names, relation.types, words, strict=True)):
-        found = shown[place] if in_place else by_name.get((name, kind))
+    for place, (name, oid) in enumerate(zip(relation.names, relation.oids, strict=True)):
+        text = relation.types[name].text
+        found = shown[place] if in_place else by_name.get((name, oid))
         if found is None:
             unsure = True
-            columns.append(ColumnSchema(name, word))
+            columns.append(ColumnSchema(name, text))
             continue
         _, number, _, nullable, _, kept, older, default = found
-        columns.append(ColumnSchema(name, word, nullable, number, "", default, older, kept or default is None))
+        columns.append(ColumnSchema(name, text, nullable, number, "", default, older, kept or default is None))
     if unsure:  # then all go by their names
         columns = [column._replace(number=0) for column in columns]
     return TableSchema("postgres", relation.schema, relation.table, since, tuple(columns), relation.key, unsure)
-
-
-def brackets(message: bytes) -> list[int]:
-    """What stands in brackets behind each column's type, as the server packs it; -1 for nothing."""
-    at = message.index(b"\0", message.index(b"\0", 5) + 1) + 2
-    (count,) = struct.unpack_from(">H", message, at)
-    at += 2
-    found: list[int] = []
-    for _ in range(count):
-        at = message.index(b"\0", at + 1) + 9
-        found += struct.unpack_from(">i", message, at - 4)
-    return found
