@@ -6,15 +6,13 @@ import multiprocessing
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import run
-from tests.conftest import DATABASES
-from tests.sinks.stores import PostgresStore, SQLiteStore, Store
+from tests.sinks.stores import MirroringStore, PostgresStore
 from tests.sinks.test_replica import give
 from waterclock.broker import Broker
 from waterclock.cdc.capture import Capture
@@ -77,18 +75,16 @@ def origin(request: pytest.FixtureRequest, broker: Broker) -> Origin:
     return Origin(slot.name, "public.t", lambda *given: run(slot.conninfo, *given), capture, lambda: current(slot))
 
 
-@pytest.fixture(params=DATABASES)
-def store(request: pytest.FixtureRequest, tmp_path: Path, origin: Origin) -> Iterator[Store]:
-    if request.param == "sqlite":
-        yield SQLiteStore(tmp_path)
-        return
-    store = PostgresStore(request.getfixturevalue("postgres"))
-    yield store
-    schema, table = origin.table.split(".")
-    store.run(f'DROP TABLE IF EXISTS "{schema}"."{table}"')
+@pytest.fixture
+def store(target: MirroringStore, origin: Origin) -> Iterator[MirroringStore]:
+    yield target
+    if isinstance(target, PostgresStore):
+        target.run(f"DROP TABLE IF EXISTS {target.mirrored(origin.table)}")
 
 
-def test_a_table_that_is_altered_in_traffic_arrives_as_it_is(origin: Origin, store: Store, broker: Broker) -> None:
+def test_a_table_that_is_altered_in_traffic_arrives_as_it_is(
+    origin: Origin, store: MirroringStore, broker: Broker
+) -> None:
     drawn = random.Random(origin.table)
     origin.sql("create table t (id int primary key, price decimal(10,2), c varchar(20))")
     function, arguments = origin.capture
@@ -111,17 +107,16 @@ def test_a_table_that_is_altered_in_traffic_arrives_as_it_is(origin: Origin, sto
             continue
         function(*arguments, origin.end())
         offset, batch = _put(origin, store, broker, offset, batch, drawn)
-    name = origin.table.replace(".", '"."') if isinstance(store, PostgresStore) else origin.table
-    found = store.look("id, cost, n", f'"{name}"')
+    found = store.look("id, cost, n", store.mirrored(origin.table))
     assert [tuple(map(str, row)) for row in found] == [
         tuple(map(str, row)) for row in origin.sql("select id, cost, n from t order by id")
     ]
-    kept = dict(store.look("id, c", f'"{name}"'))
+    kept = dict(store.look("id, c", store.mirrored(origin.table)))
     assert all(kept[n] == f"c{n}" for n in range(60))
 
 
 def _put(
-    origin: Origin, store: Store, broker: Broker, offset: int, batch: int, drawn: random.Random
+    origin: Origin, store: MirroringStore, broker: Broker, offset: int, batch: int, drawn: random.Random
 ) -> tuple[int, int]:
     """What is new into the target, in batches, by a sink of its own; some come twice."""
     read, servers = reader_of("maxwell"), {"bootstrap.servers": broker.bootstrap}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.sinks.stores import MirroringStore, PostgresStore, in_a_child
+from tests.sinks.stores import MirroringStore, in_a_child
 from tests.sinks.test_replica import give, insert, items, opened, truncate, update
 from waterclock.sinks import Sink
+from waterclock.sinks.duckdb.mirrored import DuckDBTables
 from waterclock.sinks.postgres.postgres import PostgresTables
 from waterclock.sinks.sqlite.sqlite import SQLiteTables
 
@@ -21,13 +21,6 @@ FIRST = ([(1, "a"), (2, "b")], [(8, "Ann")])
 THEN = ([(3, "C")], [(8, "Ann"), (9, "Bo")])
 
 
-@pytest.fixture(autouse=True)
-def alone(store: MirroringStore) -> Iterator[None]:
-    yield
-    if isinstance(store, PostgresStore):
-        store.run("DROP SCHEMA IF EXISTS shop CASCADE")
-
-
 def both(store: MirroringStore) -> tuple[Any, Any]:
     return items(store), items(store, table="shop.buyer")
 
@@ -35,7 +28,7 @@ def both(store: MirroringStore) -> tuple[Any, Any]:
 def die_at_statement(number: int) -> None:
     """Make the process kill itself right before its statement of that number."""
     left = [number]
-    for place in (PostgresTables, SQLiteTables):
+    for place in (PostgresTables, SQLiteTables, DuckDBTables):
 
         def run(self: Any, statement: str, run: Any = place.run) -> Any:
             left[0] -= 1
