@@ -69,7 +69,7 @@ def _add_cdc(parser: argparse.ArgumentParser) -> None:
     changes = "how many rows are changed (default: %(default)s)"
     parser.add_argument("--changes", type=int, default=200_000, metavar="N", help=changes)
     to = "where the changes end up (default: %(default)s)"
-    parser.add_argument("--to", choices=["postgres", "sqlite", "delta"], default="postgres", help=to)
+    parser.add_argument("--to", choices=["postgres", "sqlite", "duckdb", "delta"], default="postgres", help=to)
     existing = "so many rows are there already, older than the log, such as 1M (default: none)"
     parser.add_argument("--existing", type=count, default=0, metavar="N", help=existing)
 
@@ -112,8 +112,8 @@ def _kills(arguments: argparse.Namespace) -> int:
 
 def _cdc(arguments: argparse.Namespace) -> int:
     _check_for(
-        ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "deltalake", "pyspark"),  # one of each extra
-        ("spark", "broker", "cdc", "postgres", "delta"),
+        ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "duckdb", "deltalake", "pyspark"),  # one of each extra
+        ("spark", "broker", "cdc", "postgres", "duckdb", "delta"),
     )
     from waterclock.examples.cdc import main as cdc_demo
 

@@ -6,7 +6,7 @@ import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -93,14 +93,21 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
         yield server
 
 
-DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]  # that take changes of tables
-SQL = [*DATABASES, pytest.param("mysql", marks=pytest.mark.mariadb), "duckdb"]
+_POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
+DATABASES = ["sqlite", _POSTGRES, "duckdb"]  # that take changes of tables
+SQL = ["sqlite", _POSTGRES, pytest.param("mysql", marks=pytest.mark.mariadb), "duckdb"]
 
 
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    """A place that speaks SQL and can hold a mirror, new for each test."""
-    return _database(request, tmp_path)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MirroringStore]:
+    """A place that speaks SQL and can hold a mirror, new for each test but for its server, where the schema shop goes."""
+    yield from _with_a_mirror(request, tmp_path)
+
+
+@pytest.fixture
+def database(target: MirroringStore) -> MirroringStore:
+    """The same; tests of captures have another `database`."""
+    return target
 
 
 @pytest.fixture(params=SQL)
@@ -116,13 +123,14 @@ def store(database: Database) -> Store:
 
 
 @pytest.fixture(params=[*DATABASES, "delta"])
-def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> MirroringStore:
+def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MirroringStore]:
     """A place that takes changes of tables, new for each test."""
-    from tests.sinks.stores import DeltaStore, PostgresStore, SQLiteStore
+    from tests.sinks.stores import DeltaStore
 
-    if request.param == "postgres":
-        return PostgresStore(request.getfixturevalue("postgres"))
-    return DeltaStore(tmp_path) if request.param == "delta" else SQLiteStore(tmp_path)
+    if request.param == "delta":
+        yield DeltaStore(tmp_path)
+    else:
+        yield from _with_a_mirror(request, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -165,6 +173,15 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         "iceberg by executors": IcebergFileStore,
     }.get(request.param)
     return _database(request, tmp_path) if in_a_folder is None else in_a_folder(tmp_path)
+
+
+def _with_a_mirror(request: pytest.FixtureRequest, folder: Path) -> Iterator[MirroringStore]:
+    from tests.sinks.stores import PostgresStore
+
+    store: Any = _database(request, folder)
+    yield store
+    if isinstance(store, PostgresStore):
+        store.run("DROP SCHEMA IF EXISTS shop CASCADE")
 
 
 def _database(request: pytest.FixtureRequest, folder: Path) -> Database:

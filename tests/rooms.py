@@ -170,7 +170,7 @@ INSIDE_SINKS: dict[str, set[str]] = {
     "topic": {"base", "destination", "ledger", "tables"},
     "iceberg": {"base", "destination", "files", "ledger", "tables"},
     "sql": {"base", "following", "ledger", "mirrors", "tables"},
-    "duckdb": {"base", "destination", "sql", "tables"},
+    "duckdb": {"base", "destination", "mirrors", "postgres", "sql", "tables"},
     "mysql": {"base", "destination", "sql", "tables"},
     "postgres": {"base", "destination", "mirrors", "sql", "tables"},
     "sqlite": {"base", "destination", "mirrors", "sql", "tables"},

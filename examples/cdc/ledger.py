@@ -46,13 +46,11 @@ def wrong_positions(rows: Mapping[Row, Last], reported: Iterable[Told], tables: 
     """How many are missing, of no row, there twice, or not those of the row's last change."""
     names = {table.name: [column.name for column in table.key] for table in tables}
     wanted = {_key(table, zip(names[table], key, strict=True)): _place(last) for (table, key), last in rows.items()}
-    there: dict[Key, tuple[str, bool]] = {}
-    doubled = 0
+    wrong = 0
     for table, key, position, deleted in reported:
         row = _key(table.removeprefix(f"{DATABASE}."), ((name, text[1:]) for name, text in json.loads(key).items()))
-        doubled += row in there
-        there[row] = position, deleted
-    return doubled + sum(wanted.get(row) != there.get(row) for row in wanted.keys() | there.keys())
+        wrong += wanted.pop(row, None) != (position, deleted)  # one that is there again finds nothing
+    return wrong + len(wanted)
 
 
 def _key(table: str, values: Iterable[tuple[str, object]]) -> Key:

@@ -40,8 +40,9 @@ from .shop import Shop
 from .stage import TOPIC, Stage
 from .tables import tables
 
-OWN = ("broker", "lake", "shop.db", "shop.db-wal", "shop.db-shm", "checkpoint", "pipeline.toml", "report.json",
-       "mariadb.log", "postgresql.log", "broker.log", "cdc.log", "pipeline.log")  # fmt: skip
+OWN = ("broker", "lake", "shop.db", "shop.db-wal", "shop.db-shm", "shop.duckdb", "shop.duckdb.wal", "checkpoint",
+       "pipeline.toml", "report.json", "mariadb.log", "postgresql.log", "broker.log", "cdc.log",
+       "pipeline.log")  # fmt: skip
 _LOOK_EVERY_S = 0.2
 _LATEST_S = 2.0  # so long after its turn has come does a kill happen at the latest
 _FIRST, _LAST = 0.02, 0.9  # of the work
@@ -60,7 +61,7 @@ class Wanted:
     changes: int = 200_000
     kills: int = 0
     as_json: bool = False
-    to: str = "postgres"  # or "sqlite", "delta"
+    to: str = "postgres"  # or "sqlite", "duckdb", "delta"
     existing: int = 0  # rows that are older than the log
 
 
@@ -114,7 +115,7 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
 
 
 def _victims(stage: Stage) -> list[str]:
-    """Those that may be killed: Delta Lake is no process."""
+    """Those that may be killed: the others are no processes."""
     return [name for name in _WORK if name != "PostgreSQL" or name == stage.target.name]
 
 
@@ -214,8 +215,7 @@ class Job:
         position, applied = self._stage.captured(), self._stage.applied()
         if position is not None:
             self.came["captured"] = self._older_at(position) + self._changes_up_to(position.place)
-        if applied is not None:
-            self.came["applied"] = self._all_of(applied)
+        self.came["applied"] = max(self.came["applied"], self._all_of(applied))
         if self.came != before:
             for process in self._stage.processes:
                 process.came_further()
@@ -227,8 +227,6 @@ class Job:
 
     def _all_of(self, applied: int) -> int:
         """Of older rows it is not known how many come: one that is deleted before its turn does not."""
-        if not self.existing:
-            return applied
         total = self.came["written"]
         return total if "captured" in self.seconds and self._stage.all_applied() else min(applied, total - 1)
 

@@ -1,6 +1,6 @@
 """Everything that runs: databases, a broker, the capture, the pipeline. How far each is; who is killed; the end.
 
-    the shop -> MariaDB -> binlog -> waterclock cdc -> broker -> waterclock run -> PostgreSQL, or Delta Lake
+    the shop -> MariaDB -> binlog -> waterclock cdc -> broker -> waterclock run -> PostgreSQL, or another one
 
 Rule 1: the broker, the capture and the pipeline are the commands that a user would type, each a process of its own.
 Rule 2: a question to one that has just been killed is asked again later: nothing here waits for an answer.
@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import sys
 import tempfile
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
-import psycopg
-import pymysql
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from waterclock.cdc.position import Position
@@ -30,11 +27,10 @@ from waterclock.examples.processes import Process
 
 from .servers import MariaDB, Postgres, free_port, programs
 from .shop import DATABASE
-from .target import DeltaTarget, PostgresTarget, SQLiteTarget, Target
+from .target import DeltaTarget, DuckDBTarget, PostgresTarget, SQLiteTarget, Target
 
 TOPIC, PARTITIONS = "shop", 4
 _ANSWER_S = 2.0
-_Asked = (KafkaException, psycopg.Error, pymysql.Error, sqlite3.Error, EnvironmentMissing)
 
 
 class Stage:
@@ -49,15 +45,20 @@ class Stage:
         self.processes: list[Process] = []
         try:
             self.mariadb = MariaDB(self._own / "mariadb", folder / "mariadb.log", found, clock)
-            self.target: Target = SQLiteTarget(folder / "shop.db") if to == "sqlite" else DeltaTarget(folder / "lake")
-            if to == "postgres":
-                server = Postgres(self._own / "postgres", folder / "postgresql.log", found, clock)
-                self.target = PostgresTarget(server)
+            self.target = self._target(to, found)
         except BaseException:
             with undisturbed():
                 self.close()
             raise
         self.servers = f"127.0.0.1:{free_port()}"
+
+    def _target(self, to: str, found: dict[str, str]) -> Target:
+        if to == "postgres":
+            log = self._folder / "postgresql.log"
+            return PostgresTarget(Postgres(self._own / "postgres", log, found, self._clock))
+        if to == "delta":
+            return DeltaTarget(self._folder / "lake")
+        return DuckDBTarget(self._folder / "shop.duckdb") if to == "duckdb" else SQLiteTarget(self._folder / "shop.db")
 
     def start(self) -> None:
         """All but the capture and the pipeline, for which there have to be tables first."""
@@ -111,24 +112,33 @@ class Stage:
 
     def captured(self) -> Position | None:
         """Up to where the topic has it all; None where nobody answers."""
-        with suppress(*_Asked):
+        with suppress(KafkaException, EnvironmentMissing):
             found = last_position({"bootstrap.servers": self.servers, "log_level": 0}, f"{TOPIC}.position", _ANSWER_S)
             return found or Position("")
         return None
 
-    def applied(self) -> int | None:
-        """How many changes the target has; None where nobody answers."""
-        with suppress(*_Asked):
-            return self.target.counted("events")
-        return None
+    def applied(self) -> int:
+        """About how many changes the target has: Kafka's marks of transactions are counted too."""
+        return sum(self._read().values())
 
     def all_applied(self) -> bool:
         """Whether the target has all that the topic has."""
-        with suppress(*_Asked):
-            offsets = self.target.offsets()
-            read = json.loads(offsets.splitlines()[2])[TOPIC] if offsets else {}
+        with suppress(KafkaException):
+            read = self._read()
             return all(read.get(str(number), 0) == self._end_of(number) for number in range(PARTITIONS))
         return False
+
+    def _read(self) -> dict[str, int]:
+        """Where each partition was read up to by the last batch that is done, as Spark's checkpoint says it."""
+        checkpoint = self._folder / "checkpoint"
+        with suppress(OSError):  # it removes old ones
+            done = max((int(each.name) for each in (checkpoint / "commits").glob("[0-9]*")), default=None)
+            if done is not None:
+                offsets: dict[str, int] = json.loads((checkpoint / f"offsets/{done}").read_text().splitlines()[2])[
+                    TOPIC
+                ]
+                return offsets
+        return {}
 
     def _end_of(self, partition: int) -> int:
         asked = [TopicPartition(TOPIC, partition, -1)]

@@ -1,17 +1,14 @@
-"""Where the changes end up: PostgreSQL, a file of SQLite, or tables of Delta Lake. Each tells what it holds, as texts."""
+"""Where the changes end up: PostgreSQL, a file of SQLite or DuckDB, or tables of Delta Lake. Each tells what it holds, as
+texts, once the pipeline has ended."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import psycopg
-
-from waterclock.errors import EnvironmentMissing
 from waterclock.examples.processes import Process
 
 from .servers import Postgres
@@ -26,7 +23,7 @@ Told = tuple[str, str, str, bool]
 
 
 class Target(Protocol):
-    """Where the pipeline of the demo writes to. A question may fail while it is busy or down: then it is asked again."""
+    """Where the pipeline of the demo writes to."""
 
     name: str  # as people call it
     processes: list[Process]
@@ -35,9 +32,6 @@ class Target(Protocol):
 
     def sink(self) -> str:
         """The lines of [sink] in the pipeline's file."""
-
-    def offsets(self) -> str | None:
-        """Up to where the topic is applied, in Spark's words; None where nothing is."""
 
     def counted(self, counter: str) -> int:
         """The sum of a counter over all batches."""
@@ -55,13 +49,58 @@ class Target(Protocol):
         """Table, key, position, and whether the row is deleted."""
 
 
-class PostgresTarget:
+class SqlTarget:
+    """Tables in a database that speaks SQL."""
+
+    # a query for database, table and column of all that stands there but the sink's own tables
+    all_columns = """
+        select table_schema, table_name, column_name from information_schema.columns
+        where table_schema not in ('pg_catalog', 'information_schema') and table_name not like 'changes\\_%' escape '\\'
+        order by 1, 2, 3
+    """
+
+    def __init__(self, name: str, *processes: Process) -> None:
+        self.name, self.processes = name, [*processes]
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def mirrored(self, table: str) -> str:
+        """The name in a query of a table of the shop."""
+        return f"{DATABASE}.{table}"
+
+    def start(self) -> None:
+        """There is no server."""
+
+    def counted(self, counter: str) -> int:
+        texts = self.ask("select cast(counters as text) from changes_batches")
+        return sum(int(json.loads(text).get(counter, 0)) for (text,) in texts)
+
+    def letters(self) -> int:
+        return int(self.ask("select count(*) from changes_dead_letters")[0][0])
+
+    def columns(self) -> list[tuple[str, str, str]]:
+        return [(database, table, column) for database, table, column in self.ask(self.all_columns)]
+
+    def rows(self, table: str) -> list[Row]:
+        names = [column for database, name, column in self.columns() if (database, name) == (DATABASE, table)]
+        if not names:
+            return []
+        columns = ", ".join(f'cast("{name}" as text)' for name in names)
+        rows = self.ask(f"select {columns} from {self.mirrored(table)}")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def positions(self) -> list[Told]:
+        found = self.ask("select table_name, key, position, deleted from changes_positions")
+        return [(table, key, position, bool(deleted)) for table, key, position, deleted in found]
+
+
+class PostgresTarget(SqlTarget):
     """A database of a PostgreSQL server."""
 
-    name = "PostgreSQL"
-
     def __init__(self, server: Postgres) -> None:
-        self._server, self.processes = server, [server.process]
+        super().__init__("PostgreSQL", server.process)
+        self._server = server
 
     def start(self) -> None:
         self._server.start(WAREHOUSE)
@@ -69,91 +108,52 @@ class PostgresTarget:
     def sink(self) -> str:
         return f'format = "postgres"\nurl = "{self._server.url(WAREHOUSE)}"\n'
 
-    def offsets(self) -> str | None:
-        rows = self._ask("select offsets from changes_batches order by batch_id desc limit 1")
-        return rows[0][0] if rows else None
-
-    def counted(self, counter: str) -> int:
-        query = f"select coalesce(sum((counters->>'{counter}')::bigint), 0) from changes_batches"
-        return int(self._ask(query)[0][0])
-
-    def letters(self) -> int:
-        return int(self._ask("select count(*) from changes_dead_letters")[0][0])
-
-    def columns(self) -> list[tuple[str, str, str]]:
-        of_ours = "table_schema not in ('pg_catalog', 'information_schema') and table_name not like 'changes\\_%'"
-        what = "table_schema, table_name, column_name"
-        return [*self._ask(f"select {what} from information_schema.columns where {of_ours} order by 1, 2, 3")]
-
-    def rows(self, table: str) -> list[Row]:
-        with psycopg.connect(self._server.url(WAREHOUSE)) as connection:
-            where = f"table_schema = '{DATABASE}' and table_name = '{table}'"
-            there = connection.execute(f"select column_name from information_schema.columns where {where}").fetchall()
-            names = [name for (name,) in there]
-            if not names:
-                return []
-            columns = ", ".join(f'"{name}"::text' for name in names)
-            rows = connection.execute(f"select {columns} from {DATABASE}.{table}")
-            return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def positions(self) -> list[Told]:
-        return [*self._ask("select table_name, key, position, deleted from changes_positions")]
-
-    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
         return self._server.ask(WAREHOUSE, query)
 
 
-class SQLiteTarget:
-    """Tables in a file of SQLite."""
+class SQLiteTarget(SqlTarget):
+    """A file of SQLite."""
 
-    name = "SQLite"
+    all_columns = """
+        select substr(m.name, 1, instr(m.name, '.') - 1), substr(m.name, instr(m.name, '.') + 1), c.name
+        from sqlite_master m, pragma_table_info(m.name) c
+        where m.type = 'table' and m.name not like 'changes\\_%' escape '\\' order by 1, 2, 3
+    """
 
     def __init__(self, path: Path) -> None:
+        super().__init__("SQLite")
         self._path = path
-        self.processes: list[Process] = []
 
-    def start(self) -> None:
-        """There is no server."""
+    def mirrored(self, table: str) -> str:
+        return f'"{DATABASE}.{table}"'
 
     def sink(self) -> str:
         return f'format = "sqlite"\npath = "{self._path.name}"\n'
 
-    def offsets(self) -> str | None:
-        rows = self._ask("select offsets from changes_batches order by batch_id desc limit 1")
-        return rows[0][0] if rows else None
-
-    def counted(self, counter: str) -> int:
-        return sum(
-            int(json.loads(text).get(counter, 0)) for (text,) in self._ask("select counters from changes_batches")
-        )
-
-    def letters(self) -> int:
-        return int(self._ask("select count(*) from changes_dead_letters")[0][0])
-
-    def columns(self) -> list[tuple[str, str, str]]:
-        query = (
-            "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where m.type = 'table' "
-            "and m.name not like 'changes\\_%' escape '\\' order by 1, 2"
-        )
-        return [(*table.partition(".")[::2], column) for table, column in self._ask(query)]
-
-    def rows(self, table: str) -> list[Row]:
-        names = [column for _, name, column in self.columns() if name == table]
-        if not names:
-            return []
-        columns = ", ".join(f'"{name}"' for name in names)
-        rows = self._ask(f'select {columns} from "{DATABASE}.{table}"')
-        return [{n: None if v is None else str(v) for n, v in zip(names, row, strict=True)} for row in rows]
-
-    def positions(self) -> list[Told]:
-        found = self._ask("select table_name, key, position, deleted from changes_positions")
-        return [(*told, bool(deleted)) for *told, deleted in found]
-
-    def _ask(self, query: str) -> list[tuple[Any, ...]]:
-        if not self._path.exists():
-            raise EnvironmentMissing(f"{self._path} is not there yet")
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self._path, timeout=30)) as db:
             return db.execute(query).fetchall()
+
+
+class DuckDBTarget(SqlTarget):
+    """A file of DuckDB, which answers nobody while the pipeline has it open."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("DuckDB")
+        self._path = path
+
+    def mirrored(self, table: str) -> str:
+        return f"{self._path.stem}.{DATABASE}.{table}"
+
+    def sink(self) -> str:
+        return f'format = "duckdb"\npath = "{self._path.name}"\n'
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        import duckdb
+
+        with closing(duckdb.connect(str(self._path), read_only=True)) as db:
+            return [*db.execute(query).fetchall()]
 
 
 class DeltaTarget:
@@ -170,10 +170,6 @@ class DeltaTarget:
 
     def sink(self) -> str:
         return f'format = "delta"\npath = "{self._folder.name}"\n'
-
-    def offsets(self) -> str | None:
-        rows = self._read("changes_batches").select(["batch_id", "offsets"]).sort_by("batch_id").to_pylist()
-        return rows[-1]["offsets"] if rows else None
 
     def counted(self, counter: str) -> int:
         counters = self._read("changes_batches")["counters"].to_pylist()
@@ -204,16 +200,4 @@ class DeltaTarget:
     def _read(self, table: str) -> pa.Table:
         from deltalake import DeltaTable
 
-        with _as_missing():
-            return DeltaTable(self._folder / table).to_pyarrow_table()
-
-
-@contextmanager
-def _as_missing() -> Iterator[None]:
-    """A table that is not there yet, or changes while it is read, is asked again."""
-    from deltalake.exceptions import DeltaError
-
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        raise EnvironmentMissing(str(error)) from error
+        return DeltaTable(self._folder / table).to_pyarrow_table()

@@ -1,21 +1,22 @@
-"""ALTER TABLE in the middle of traffic, the capture killed again and again: the target's table is the source's."""
+"""ALTER TABLE in the middle of traffic, capture and writer killed again and again: the target's table is the source's."""
 
 from __future__ import annotations
 
 import multiprocessing
 import random
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import run
-from tests.conftest import DATABASES
-from tests.sinks.stores import PostgresStore, SQLiteStore, Store
-from tests.sinks.test_replica import give
+from tests.processes import FORKS
+from tests.sinks.stores import MirroringStore, PostgresStore
+from tests.sinks.test_replica_kills import die_at_statement
+from waterclock import sinks
 from waterclock.broker import Broker
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.mysql.reader import BinlogReader
@@ -27,10 +28,12 @@ from waterclock.cdc.postgres.slot import OWN, SlotReader, current
 from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import TableFilter
 from waterclock.changes import Message, reader_of
-from waterclock.changes.packed import CHANGES
+from waterclock.changes.packed import CHANGES, as_table, packed
 from waterclock.clock import SystemClock
 from waterclock.kafka.client import whole
-from waterclock.sinks import Replica
+from waterclock.sinks import Batch, apply_once
+from waterclock.sinks.tables import BATCHES
+from waterclock.streaming import frames
 
 _ALTERED = {
     20: "alter table t rename column price to cost",
@@ -77,25 +80,26 @@ def origin(request: pytest.FixtureRequest, broker: Broker) -> Origin:
     return Origin(slot.name, "public.t", lambda *given: run(slot.conninfo, *given), capture, lambda: current(slot))
 
 
-@pytest.fixture(params=DATABASES)
-def store(request: pytest.FixtureRequest, tmp_path: Path, origin: Origin) -> Iterator[Store]:
-    if request.param == "sqlite":
-        yield SQLiteStore(tmp_path)
-        return
-    store = PostgresStore(request.getfixturevalue("postgres"))
-    yield store
-    schema, table = origin.table.split(".")
-    store.run(f'DROP TABLE IF EXISTS "{schema}"."{table}"')
+@pytest.fixture
+def store(target: MirroringStore, origin: Origin) -> Iterator[MirroringStore]:
+    yield target
+    if isinstance(target, PostgresStore):
+        target.run(f"DROP TABLE IF EXISTS {target.mirrored(origin.table)}")
 
 
-def test_a_table_that_is_altered_in_traffic_arrives_as_it_is(origin: Origin, store: Store, broker: Broker) -> None:
+def test_a_table_that_is_altered_in_traffic_arrives_as_it_is(
+    origin: Origin, store: MirroringStore, broker: Broker
+) -> None:
     drawn = random.Random(origin.table)
     origin.sql("create table t (id int primary key, price decimal(10,2), c varchar(20))")
     function, arguments = origin.capture
-    offset = batch = 0
+    mirror = f"sinks.Replica('kafka://{broker.bootstrap}/{origin.name}.schema')"
+    target = store.mirroring("changes").replace("sinks.Replica()", mirror), broker.bootstrap, origin.name
     for start in range(0, 80, 20):
         capture = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
         capture.start()
+        if start:
+            dying = _begin_to_die(target, drawn)
         for n in range(start, start + 20):
             if n in _ALTERED:
                 origin.sql(_ALTERED[n])
@@ -107,34 +111,46 @@ def test_a_table_that_is_altered_in_traffic_arrives_as_it_is(origin: Origin, sto
                 capture.kill()
         capture.kill()
         capture.join()
+        if start:
+            dying.join()
+            assert dying.exitcode in (0, -signal.SIGKILL)  # 0: there was less to do
+        function(*arguments, origin.end())
         if drawn.random() < 0.5 and start < 60:  # the target is behind, and takes several shapes at once
             continue
-        function(*arguments, origin.end())
-        offset, batch = _put(origin, store, broker, offset, batch, drawn)
-    name = origin.table.replace(".", '"."') if isinstance(store, PostgresStore) else origin.table
-    found = store.look("id, cost, n", f'"{name}"')
+        dying = _begin_to_die(target, drawn)
+        dying.join()
+        assert dying.exitcode == -signal.SIGKILL
+    put(*target, seed=drawn.randrange(1000))
+    found = store.look("id, cost, n", store.mirrored(origin.table))
     assert [tuple(map(str, row)) for row in found] == [
         tuple(map(str, row)) for row in origin.sql("select id, cost, n from t order by id")
     ]
-    kept = dict(store.look("id, c", f'"{name}"'))
+    kept = dict(store.look("id, c", store.mirrored(origin.table)))
     assert all(kept[n] == f"c{n}" for n in range(60))
 
 
-def _put(
-    origin: Origin, store: Store, broker: Broker, offset: int, batch: int, drawn: random.Random
-) -> tuple[int, int]:
-    """What is new into the target, in batches, by a sink of its own; some come twice."""
-    read, servers = reader_of("maxwell"), {"bootstrap.servers": broker.bootstrap}
-    mirror = Replica(f"kafka://{broker.bootstrap}/{origin.name}.schema")
-    with closing(store.sink("changes", mirror)) as sink:
+def _begin_to_die(target: tuple[str, str, str], drawn: random.Random) -> Any:
+    """A process that puts what is new into the target, until it is killed before a statement."""
+    process = FORKS.Process(target=put, args=target, kwargs={"seed": drawn.random(), "dies_at": drawn.randrange(1, 40)})
+    process.start()
+    return process
+
+
+def put(made: str, servers: str, topic: str, seed: float, dies_at: int | None = None) -> None:
+    """What is new into the target, in batches, each with the offset behind it; some come twice. `made` makes the sink."""
+    drawn, read = random.Random(seed), reader_of("maxwell")
+    if dies_at is not None:
+        die_at_statement(dies_at)
+    with closing(eval(made, {"sinks": sinks})) as sink:
         sink.open(CHANGES)
-        messages = list(whole(servers, origin.name, offset))
+        last = sink.db.ask(f"SELECT batch_id, offsets FROM {sink.name(BATCHES)} ORDER BY batch_id DESC LIMIT 1")
+        batch, offset = (last[0][0] + 1, int(last[0][1])) if last else (0, 0)
+        messages = list(whole({"bootstrap.servers": servers}, topic, offset))
         while messages:
-            some = messages[: drawn.randrange(1, 9)]
+            some, messages = messages[: (size := drawn.randrange(1, 9))], messages[size:]
             changes = [change for one in some for change in read(Message(one.key(), one.value(), one.offset() or 0))]
             for _ in range(drawn.randrange(1, 3)):
-                give(sink, batch, *changes)
+                rows, offsets = as_table(map(packed, changes)), str((some[-1].offset() or 0) + 1)
+                letters = frames.DEAD_SCHEMA.empty_table()
+                assert apply_once(sink, Batch("q", batch, offsets, rows, letters, {}, None, 0.1))
                 batch += 1
-            messages = messages[len(some) :]
-            offset = (some[-1].offset() or 0) + 1
-    return offset, batch

@@ -224,7 +224,7 @@ def command(folder: Path, *more: str) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.mariadb
 @pytest.mark.postgres
-@pytest.mark.parametrize("to", ["postgres", "delta"])
+@pytest.mark.parametrize("to", ["postgres", "duckdb", "delta"])
 @pytest.mark.parametrize(("changes", "kills"), [(2_000, 0), (20_000, 8)])
 def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, changes: int, kills: int, to: str) -> None:
     options = ["--changes", str(changes), *(["--kills", str(kills)] if kills else []), "--to", to, "--json"]
@@ -242,7 +242,7 @@ def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, chan
 @pytest.mark.spark
 @pytest.mark.mariadb
 @pytest.mark.postgres
-@pytest.mark.parametrize("to", ["postgres", "sqlite"])
+@pytest.mark.parametrize("to", ["postgres", "sqlite", "duckdb"])
 def test_a_full_database_under_writes_arrives_whole_with_kills(tmp_path: Path, to: str) -> None:
     options = ["--existing", "20k", "--changes", "4000", "--kills", "4", "--to", to, "--json"]
     done = subprocess.run(command(tmp_path, *options), capture_output=True, text=True, timeout=900, check=False)

@@ -1,4 +1,4 @@
-"""Databases beside SQLite and PostgreSQL, seen from outside of their sinks; changes of tables go to none of them."""
+"""Databases beside SQLite and PostgreSQL, seen from outside of their sinks; DuckDB takes changes of tables too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tests.sinks.stores import SqlStore, Store, batch
 from waterclock import sinks
-from waterclock.sinks import apply_once
+from waterclock.sinks import Replica, apply_once
 from waterclock.streaming import frames
 
 if TYPE_CHECKING:
@@ -50,11 +50,14 @@ class DuckDBStore(SqlStore):
     def __init__(self, folder: Path) -> None:
         self.path = folder / "deep" / "results.duckdb"
 
-    def sink(self, table: str = "results") -> sinks.DuckDBSink:
-        return sinks.DuckDBSink(self.path, table)
+    def sink(self, table: str = "results", mirror: Replica | None = None) -> sinks.DuckDBSink:
+        return sinks.DuckDBSink(self.path, table, mirror=mirror)
 
     def source(self) -> str:
         return f"sinks.DuckDBSink({str(self.path)!r})"
+
+    def mirroring(self, table: str) -> str:
+        return f"sinks.DuckDBSink({str(self.path)!r}, {table!r}, mirror=sinks.Replica())"
 
     def run(self, statement: str) -> None:
         self.path.parent.mkdir(exist_ok=True)

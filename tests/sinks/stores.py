@@ -63,6 +63,9 @@ class MirroringStore(Store, Protocol):
     def mirroring(self, table: str) -> str:
         """`source` of a sink of changes."""
 
+    def mirrored(self, table: str) -> str:
+        """The name of a mirrored table in a question."""
+
 
 class Database(Store, Protocol):
     """A place that speaks SQL."""
@@ -75,9 +78,13 @@ class SqlStore:
     """What all databases are asked alike; `ask` is the store's own."""
 
     order = "batch_id, batch_row"
+    apart = '"."'  # between schema and table
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
         raise NotImplementedError
+
+    def mirrored(self, table: str) -> str:
+        return f'"{table}"'.replace(".", self.apart)
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
@@ -93,7 +100,7 @@ class SqlStore:
 
 
 class SQLiteStore(SqlStore):
-    order = "rowid"
+    order, apart = "rowid", "."
     impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "sqlite_results")
 
     def __init__(self, folder: Path) -> None:
@@ -108,14 +115,11 @@ class SQLiteStore(SqlStore):
     def mirroring(self, table: str) -> str:
         return f"sinks.SQLiteSink({str(self.path)!r}, {table!r}, mirror=sinks.Replica())"
 
-    def run(self, statement: str) -> None:
-        self.path.parent.mkdir(exist_ok=True)
-        self.ask(statement)
-
     def tables(self) -> list[str]:
         return [name for (name,) in self.ask("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        self.path.parent.mkdir(exist_ok=True)
         with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
             return other.execute(statement).fetchall()
 
@@ -164,6 +168,9 @@ class DeltaStore:
 
     def mirroring(self, table: str) -> str:
         return f"sinks.DeltaSink({str(self.folder / table)!r}, mirror=sinks.Replica())"
+
+    def mirrored(self, table: str) -> str:
+        return f'"{table}"'
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self._ask(columns, table, "1, 2")

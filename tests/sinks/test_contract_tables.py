@@ -49,7 +49,7 @@ def refusal(store: Store, event: pa.Schema) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("any_store", [*DATABASES, "duckdb", "iceberg", "topic"], indirect=True)
+@pytest.mark.parametrize("any_store", [*DATABASES, "iceberg", "topic"], indirect=True)
 def test_columns_of_any_printable_name_have_their_place(store: Store) -> None:
     names = ("a b", "%", *STRANGE)
     schema = frames.result_schema(pa.string(), pa.schema([(name, pa.string()) for name in names]))

@@ -15,7 +15,10 @@ import pytest
 
 from tests.sinks.database_stores import DuckDBStore, kept
 from tests.sinks.stores import SCHEMA, batch, everything, in_a_child, of_batches
+from tests.sinks.test_following import ID, PRICE, following, schema
+from tests.sinks.test_replica import give, insert, opened, update
 from tests.spark.least_pipeline import least_with
+from waterclock.changes.table_schema import ColumnSchema
 from waterclock.errors import UsageError
 from waterclock.sinks import DuckDBSink, apply_once
 from waterclock.sinks.destination import Findings
@@ -116,6 +119,73 @@ def test_one_that_waits_for_too_long_is_told_of_the_other(store: DuckDBStore, mo
         first.rollback()
         second.open(SCHEMA)
         assert apply_once(second, batch(0)) is True
+
+
+# Mirrored tables
+
+OF_POSTGRES = {
+    "numeric(38,3)": ("DECIMAL(38,3)", ["12345678901234567890123456789012345.678", "-0.001"]),
+    "numeric(39,3)": ("VARCHAR", ["123456789012345678901234567890123456.789"]),
+    "numeric": ("VARCHAR", ["1e-30", "NaN"]),
+    "timestamp(6) with time zone": ("TIMESTAMP WITH TIME ZONE", ["2024-01-02 03:04:05.678901+00", "infinity"]),
+    "timestamp without time zone": ("TIMESTAMP", ["0001-01-01 00:00:00", "0044-03-15 12:00:00 BC"]),
+    "date": ("DATE", ["2024-02-29", "0044-03-15 BC", "-infinity"]),
+    "bytea": ("BLOB", ["\\x", "\\x00ff5c78"]),
+    "uuid": ("UUID", ["7d44b2a0-1bd2-4a1f-9c8e-0242ac120002"]),
+    "jsonb": ("JSON", ["a", "1"]),
+    "real": ("FLOAT", ["1e-45", "NaN", "-Infinity"]),
+    "interval": ("VARCHAR", ["1 mon -00:00:01"]),
+    "integer[]": ("VARCHAR", ["{1,NULL}"]),
+}
+
+
+@pytest.mark.parametrize("declared", OF_POSTGRES)
+def test_a_column_gets_the_type_of_its_source_and_holds_its_values(
+    declared: str, store: DuckDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word, texts = OF_POSTGRES[declared]
+    new = ColumnSchema("more", declared, number=3, older='"a"' if word == "JSON" else texts[0])
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, ColumnSchema("value", declared, number=2)))
+        give(sink, 0, *(insert(2, n, value=text) for n, text in enumerate(texts)))
+        learn(schema(3, ID, ColumnSchema("value", declared, number=2), new))
+        give(sink, 1, update(4, 0, value=texts[0]))
+    assert store.look("typeof(value), typeof(more)", "shop.item")[0] == (word, word)
+    shown = "'\\x' || lower(hex(value))" if word == "BLOB" else "value::VARCHAR"
+    found = [value for _, value in store.look(f"id, {shown}", "shop.item")]
+    assert [as_of_postgres(value) for value in found] == ([f'"{text}"' for text in texts] if word == "JSON" else texts)
+    assert store.look("id, more = first(value) OVER (ORDER BY id)", "shop.item") == [
+        (n, True) for n in range(len(texts))
+    ]
+
+
+def as_of_postgres(text: str) -> str:
+    date, is_before_christ, time = text.partition(" (BC)")
+    words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return f"{date}{time} BC" if is_before_christ else words.get(text, text)
+
+
+def test_a_value_that_a_type_does_not_hold_stops_with_the_remedy(
+    store: DuckDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with following(store, monkeypatch) as (sink, learn):
+        learn(schema(1, ID, PRICE))
+        give(sink, 0, insert(2, 1, price="1.00"))
+        with pytest.raises(UsageError, match=r'"NaN" to DECIMAL\(10,2\).*\. Give the column the type VARCHAR there'):
+            give(sink, 1, insert(3, 2, price="NaN"))
+        store.run("ALTER TABLE shop.item ALTER COLUMN price TYPE VARCHAR")
+        give(sink, 1, insert(3, 2, price="NaN"))
+    assert store.look("id, price", "shop.item") == [(1, "1.00"), (2, "NaN")]
+
+
+def test_a_file_with_the_name_of_the_database_holds_its_schema(tmp_path: Path) -> None:
+    """`shop.item` could be a table of the file shop.duckdb as well as of the schema shop."""
+    store = DuckDBStore(tmp_path)
+    store.path = tmp_path / "shop.duckdb"
+    with opened(store) as sink:
+        give(sink, 0, insert(1, 1, name="a"))
+        give(sink, 1, update(2, 1, name="b", more=[1]))
+    assert store.look("id, name, more", "shop.shop.item") == [(1, "b", "[1]")]
 
 
 # Places

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.sinks.stores import DeltaStore, MirroringStore, PostgresStore
+from tests.sinks.database_stores import DuckDBStore
+from tests.sinks.stores import DeltaStore, MirroringStore, PostgresStore, SQLiteStore
 from waterclock.changes.packed import CHANGES
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
@@ -52,14 +53,6 @@ def store(mirroring: MirroringStore) -> MirroringStore:
     return mirroring
 
 
-@pytest.fixture(autouse=True)
-def alone(store: MirroringStore) -> Iterator[None]:
-    """Mirrored tables stand in a schema that the source names: the next test wants it empty."""
-    yield
-    if isinstance(store, PostgresStore):
-        store.run("DROP SCHEMA IF EXISTS shop CASCADE")
-
-
 def give(sink: Sink, batch_id: int, *changes: RowChange) -> None:
     from waterclock.changes.packed import packed
 
@@ -70,7 +63,7 @@ def give(sink: Sink, batch_id: int, *changes: RowChange) -> None:
 
 
 def items(store: MirroringStore, columns: str = "id, name", table: str = "shop.item") -> list[tuple[Any, ...]]:
-    return store.look(columns, table if isinstance(store, PostgresStore) else f'"{table}"')
+    return store.look(columns, store.mirrored(table))
 
 
 def test_each_change_goes_to_the_table_that_it_names(store: MirroringStore) -> None:
@@ -167,7 +160,7 @@ def test_columns_come_with_their_first_value_and_grow_with_their_values(store: M
         assert rows[2] == (Decimal("12.50"), "b", True)
         assert rows[3] == (Decimal(2**64), [1, {"a": 1.10}], None)
         assert (rows[4][1], rows[5][1]) == ("c", 7)
-    elif isinstance(store, DeltaStore):
+    elif isinstance(store, DeltaStore | DuckDBStore):
         assert rows == {1: ("1", '"a"', None), 2: ("12.50", '"b"', True), 3: (str(2**64), '[1,{"a":1.10}]', None),
                         4: ("0", '"c"', None), 5: ("0", "7", None)}  # fmt: skip
     else:
@@ -206,9 +199,9 @@ def test_a_table_of_keys_only_is_one_too(store: MirroringStore) -> None:
 def test_a_table_with_rows_of_somebody_else_is_left_alone(store: MirroringStore) -> None:
     if isinstance(store, DeltaStore):
         pytest.skip("tests/sinks/test_delta_mirror.py has it")
-    name = "shop.item" if isinstance(store, PostgresStore) else '"shop.item"'
+    name = store.mirrored("shop.item")
     with opened(store) as sink:
-        if isinstance(store, PostgresStore):
+        if not isinstance(store, SQLiteStore):
             store.run("CREATE SCHEMA shop")
         store.run(f"CREATE TABLE {name} (id bigint PRIMARY KEY, name text)")
         store.run(f"INSERT INTO {name} VALUES (1, 'mine')")

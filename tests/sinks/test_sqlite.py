@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.sinks.stores import SCHEMA, SQLiteStore, batch, everything, in_a_child, of_batches
+from tests.sinks.stores import SCHEMA, MirroringStore, SQLiteStore, batch, everything, in_a_child, of_batches
 from tests.sinks.test_replica import give, insert, opened
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
@@ -142,19 +142,24 @@ ALIKE = {
 }
 
 
+both = pytest.mark.parametrize("target", ["sqlite", "duckdb"], indirect=True)
+
+
+@both
 @pytest.mark.parametrize("names", ALIKE)
 @pytest.mark.parametrize("at_once", [True, False])
-def test_names_that_differ_by_case_only_are_told(names: str, at_once: bool, tmp_path: Path) -> None:
+def test_names_that_differ_by_case_only_are_told(names: str, at_once: bool, target: MirroringStore) -> None:
     """Rows of one table went into the other's, and nobody heard of it; of columns it was said that the file is damaged."""
     first, last = ([], ALIKE[names]) if at_once else (ALIKE[names][:-1], ALIKE[names][-1:])
-    with opened(SQLiteStore(tmp_path)) as sink:
+    with opened(target) as sink:
         for change in first:
             give(sink, 0, change)
         with pytest.raises(UsageError, match=f"{names} in the source differ by case only"):
             give(sink, 1, *last)
 
 
-def test_letters_that_sqlite_tells_apart_are_two_names(tmp_path: Path) -> None:
-    with opened(store := SQLiteStore(tmp_path)) as sink:
+@both
+def test_letters_that_sqlite_tells_apart_are_two_names(target: MirroringStore) -> None:
+    with opened(target) as sink:
         give(sink, 0, insert(1, 1, "shop.Ä", name="a"), insert(2, 1, "shop.ä", name="b"))
-    assert [store.look("id, name", f'"shop.{table}"') for table in "Ää"] == [[(1, "a")], [(1, "b")]]
+    assert [target.look("id, name", target.mirrored(f"shop.{table}")) for table in "Ää"] == [[(1, "a")], [(1, "b")]]

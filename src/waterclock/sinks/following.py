@@ -40,6 +40,9 @@ class FollowingDatabase(MirroringDatabase, Protocol):
     def type_of(self, source: str, declared: str) -> str:
         """The type for a column that `source` declares so; "" for none."""
 
+    def value(self, word: str, text: str) -> str:
+        """An expression for a text of the source in a column of the type `word`."""
+
     def create(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None: ...
 
     def retype(self, table: str, column: str, word: str) -> None: ...
@@ -141,7 +144,7 @@ class SchemaFollower:
             was, word = former.get(number), place.type_of(last.source, column.type)
             if was is None or was.name not in form.columns:
                 place.run(f"ALTER TABLE {name} ADD COLUMN {quoted(column.name)} {word}")
-                _fill(place, name, column)
+                _fill(place, name, column, word)
             elif was.type != column.type and form.columns[was.name] == "":
                 place.retype(table, column.name, word)
 
@@ -161,9 +164,9 @@ class SchemaFollower:
             )
 
 
-def _fill(place: FollowingDatabase, name: str, column: ColumnSchema) -> None:
+def _fill(place: FollowingDatabase, name: str, column: ColumnSchema, word: str) -> None:
     if column.older is not None:
-        place.run(f"UPDATE {name} SET {quoted(column.name)} = {literal(column.older)}")
+        place.run(f"UPDATE {name} SET {quoted(column.name)} = {place.value(word, column.older)}")
     elif not column.older_known:
         log.warning(
             "What %s has in rows of %s that are older than it is not known: it is null there.", column.name, name

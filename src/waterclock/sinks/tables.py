@@ -72,6 +72,23 @@ def listed(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(map(quoted, names))
 
 
+def folded(name: str) -> str:
+    """As SQLite and DuckDB compare it.
+
+    >>> folded("Größe ÄB") == folded("gRößE Äb"), folded("Ä") == folded("ä")
+    (True, False)
+    """
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
+def alike(what: str, database: str) -> UsageError:
+    """What to say of two names that a database takes for one."""
+    return UsageError(
+        f"{what} in the source differ by case only, which {database} does not tell apart: rename one there, choose the "
+        "tables without it with 'tables' in [source], or put them into PostgreSQL"
+    )
+
+
 def refuse(faults: Iterable[str]) -> None:
     """Raise UsageError with the first of the faults, if there is one."""
     for fault in faults:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sinks.database_stores import DuckDBStore
 from tests.sinks.stores import PostgresStore, Store
 from tests.spark.least_pipeline import LEAST, told, write
 from waterclock.sinks import Replica
@@ -109,7 +110,8 @@ def test_a_wrong_database_gets_a_sentence_with_the_place_and_no_password(
 def sink_of(store: Store) -> str:
     if isinstance(store, PostgresStore):
         return f'format = "postgres"\nurl = "{store.server.url()}"\nschema = "{store.schema}"'
-    return f'path = "{store.path}"'  # type: ignore[attr-defined]
+    path = f'path = "{store.path}"'  # type: ignore[attr-defined]
+    return f'format = "duckdb"\n{path}' if isinstance(store, DuckDBStore) else path
 
 
 def test_a_pipeline_makes_the_tables_and_fresh_removes_them(folder: Path, store: Store) -> None:

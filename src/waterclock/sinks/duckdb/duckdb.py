@@ -22,6 +22,8 @@ from waterclock.errors import UsageError
 from waterclock.sinks.base import first_line
 from waterclock.sinks.destination import unwritable
 from waterclock.sinks.duckdb.destination import duckdb_table
+from waterclock.sinks.duckdb.mirrored import DuckDBTables
+from waterclock.sinks.mirrors import Replica
 from waterclock.sinks.sql.dialect import Columns, SqlDialect
 from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.sinks.tables import Table
@@ -49,11 +51,11 @@ _turns: dict[Path, threading.Lock] = defaultdict(threading.Lock)  # of the files
 
 
 class DuckDBSink(SqlSink):
-    """A `Sink` on a file of DuckDB. The folder of `path` is made."""
+    """A `Sink` on a file of DuckDB; with `mirror`, of changes of tables. The folder of `path` is made."""
 
-    def __init__(self, path: str | Path, table: str = "results") -> None:
+    def __init__(self, path: str | Path, table: str = "results", *, mirror: Replica | None = None) -> None:
         self.path = Path(path)
-        super().__init__(DuckDBDialect(self.path), duckdb_table(table))
+        super().__init__(DuckDBDialect(self.path), duckdb_table(table), mirror)
 
 
 class DuckDBDialect(SqlDialect):
@@ -63,6 +65,7 @@ class DuckDBDialect(SqlDialect):
     dead = ("VARCHAR", "BIGINT", "VARCHAR", "VARCHAR")
     batch = ("VARCHAR", "BIGINT", "VARCHAR", "VARCHAR", "TIMESTAMP WITH TIME ZONE", "DOUBLE")
     owner = ("VARCHAR", "BIGINT")
+    positions = ("VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN")
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self.place = str(path)
@@ -115,12 +118,21 @@ class DuckDBDialect(SqlDialect):
 
     def insert(self, table: str, rows: pa.Table) -> None:
         """See `SqlDialect`."""
+        self._load(f"INSERT INTO {table} SELECT * FROM waterclock_rows", rows)
+
+    def _load(self, statement: str, rows: pa.Table) -> None:
+        """Run a statement that reads `rows` as waterclock_rows."""
         with self.errors():
             self._connected().register("waterclock_rows", rows)
             try:
-                self._connected().execute(f"INSERT INTO {table} SELECT * FROM waterclock_rows")
+                self._connected().execute(statement)
             finally:
-                self._connected().unregister("waterclock_rows")
+                with suppress(duckdb.Error):  # in a transaction that failed nothing runs
+                    self._connected().unregister("waterclock_rows")
+
+    def mirrored(self) -> DuckDBTables:
+        """See `SqlDialect`."""
+        return DuckDBTables(self.run, self._load)
 
     def errors(self) -> AbstractContextManager[None]:
         """See `SqlDialect`."""
@@ -147,12 +159,12 @@ class OpenElsewhere(UsageError):
     """Another process has the file open."""
 
 
-def look(path: Path, table: str, results: pa.Schema) -> list[str]:
+def look(path: Path, table: str, mirror: Replica | None, results: pa.Schema) -> list[str]:
     """Why a sink could not be opened, as far as its file shows; nothing is made, and nothing is changed."""
     faults = unwritable(path, f"the sink's file {str(path)!r}", is_file=True)
     if faults or not path.exists():
         return faults
-    with closing(SqlSink(DuckDBDialect(path, read_only=True), table)) as sink:
+    with closing(SqlSink(DuckDBDialect(path, read_only=True), table, mirror)) as sink:
         return sink.look(results)
 
 
@@ -166,6 +178,12 @@ def _errors_of(path: Path) -> Iterator[None]:
             raise OpenElsewhere(
                 f"the sink's file {str(path)!r} is open in another process: DuckDB lets one write, and nobody read beside "
                 "it. Close it there, or name another path in [sink]"
+            ) from error
+        if isinstance(error, duckdb.ConversionException):
+            raise UsageError(
+                f"a value does not fit the type of its column in {str(path)!r}: {first_line(error)}. Give the column the "
+                "type VARCHAR there (ALTER TABLE ... ALTER COLUMN ... TYPE VARCHAR), and start again. What was committed "
+                "stays"
             ) from error
         raise UsageError(
             f"the sink's file {str(path)!r} cannot be used: {first_line(error)}. As path in [sink], name a file of DuckDB "

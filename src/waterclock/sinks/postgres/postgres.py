@@ -216,6 +216,10 @@ class PostgresTables:
         """See `FollowingDatabase`."""
         return declared_type(source, declared)
 
+    def value(self, word: str, text: str) -> str:
+        """See `FollowingDatabase`."""
+        return literal(text)
+
     def retype(self, table: str, column: str, word: str) -> None:
         """See `FollowingDatabase`."""
         self.run(

@@ -32,11 +32,11 @@ import pyarrow as pa
 from waterclock.errors import UsageError
 from waterclock.sinks.base import Sink
 from waterclock.sinks.destination import Destination, Findings, SinkTable, unwritable
-from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica
+from waterclock.sinks.mirrors import STAGED, Form, ReducedRow, Replica, literal
 from waterclock.sinks.sql.dialect import Columns, SqlDialect, text_times
 from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.sinks.sqlite.rows import connect
-from waterclock.sinks.tables import Table, quoted
+from waterclock.sinks.tables import Table, alike, folded, quoted
 
 _WAIT_S = 30  # for another one's lock
 _STAGED = "temp.waterclock_staged"
@@ -242,9 +242,9 @@ class SQLiteTables:
 
     def form(self, table: str) -> Form | None:
         """See `MirroringDatabase`."""
-        alike = self._run("SELECT name FROM sqlite_master WHERE name = ? COLLATE NOCASE AND name <> ?", table, table)
-        if alike:
-            raise _alike(f"the tables {alike[0][0]} and {table}")
+        others = self._run("SELECT name FROM sqlite_master WHERE name = ? COLLATE NOCASE AND name <> ?", table, table)
+        if others:
+            raise alike(f"the tables {others[0][0]} and {table}", "SQLite")
         found = self.run(f"PRAGMA table_info({self.name(table)})")
         key = tuple(name for _, name in sorted((row[5], row[1]) for row in found if row[5]))
         return Form({row[1]: "" for row in found}, key) if found else None
@@ -261,13 +261,17 @@ class SQLiteTables:
         """See `FollowingDatabase`."""
         seen: dict[str, str] = {}
         for name in columns:
-            if (other := seen.setdefault(_folded(name), name)) != name:
-                raise _alike(f"the columns {other} and {name} of {table}")
+            if (other := seen.setdefault(folded(name), name)) != name:
+                raise alike(f"the columns {other} and {name} of {table}", "SQLite")
         self.run(f"CREATE TABLE {self.name(table)} ({Table('', tuple(columns.items()), tuple(key)).definition()})")
 
     def type_of(self, source: str, declared: str) -> str:
         """See `FollowingDatabase`, and rule 4: a column that is widened later could not lose an affinity to numbers."""
         return ""
+
+    def value(self, word: str, text: str) -> str:
+        """See `FollowingDatabase`."""
+        return literal(text)
 
     def retype(self, table: str, column: str, word: str) -> None:
         """See `FollowingDatabase`: a column takes every value."""
@@ -275,8 +279,8 @@ class SQLiteTables:
     def add(self, table: str, column: str, kind: str) -> None:
         """See `MirroringDatabase`."""
         there = [row[1] for row in self.run(f"PRAGMA table_info({self.name(table)})")]
-        if alike := [name for name in there if _folded(name) == _folded(column)]:
-            raise _alike(f"the columns {alike[0]} and {column} of {table}")
+        if others := [name for name in there if folded(name) == folded(column)]:
+            raise alike(f"the columns {others[0]} and {column} of {table}", "SQLite")
         self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(column)}")
 
     def widen(self, table: str, column: str, kind: str) -> None:
@@ -301,22 +305,6 @@ class SQLiteTables:
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """See `MirroringDatabase`."""
         return list(self._run(statement))
-
-
-def _folded(name: str) -> str:
-    """As SQLite compares it.
-
-    >>> _folded("Größe ÄB") == _folded("gRößE Äb"), _folded("Ä") == _folded("ä")
-    (True, False)
-    """
-    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
-
-
-def _alike(what: str) -> UsageError:
-    return UsageError(
-        f"{what} in the source differ by case only, which SQLite does not tell apart: rename one there, choose the tables "
-        "without it with 'tables' in [source], or put them into PostgreSQL"
-    )
 
 
 def _value(value: tuple[str, str | None] | None) -> Any:
