@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     state.add_to(commands.add_parser("state", help="show or rescale what a pipeline keeps in its checkpoint"))
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
-    relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)
+    relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker, _take_outbox)
     _beside("examples")(commands.add_parser("demo", help="run an example: the main job, a lesson, kills"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
     doctor.add_to(commands.add_parser("doctor", help="see what works on this machine, and what is missing"))
@@ -156,6 +156,13 @@ def _start_broker(folder: os.PathLike[str], port: int) -> AbstractContextManager
     return Broker(
         folder, port=port, settings={"group.initial.rebalance.delay.ms": "0"}
     )  # one relay: nobody to wait for
+
+
+def _take_outbox(*arguments: Any) -> Any:
+    """What `waterclock relay --outbox` takes rows by: the relay itself knows no database's log."""
+    from waterclock.outbox.taker import OutboxTaker
+
+    return OutboxTaker(*arguments)
 
 
 def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:

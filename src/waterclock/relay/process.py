@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
+from waterclock.durations import duration_us
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError, unstopped
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.patience import Backoff
@@ -105,8 +106,10 @@ def serve(arguments: Namespace) -> int:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)
+            outbox = stack.enter_context(_outbox(arguments, settings, relay, shown))
             with suppress(_Interrupted):
                 while not stop:
+                    outbox(0 in relay.owners)
                     memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())
         except BaseException:
@@ -116,6 +119,27 @@ def serve(arguments: Namespace) -> int:
         statistics = relay.statistics()
     shown.end(statistics)
     return 0
+
+
+@contextmanager
+def _outbox(
+    arguments: Namespace, settings: Mapping[str, Any], relay: Relay, shown: Progress
+) -> Iterator[Callable[[bool], object]]:
+    """What takes an outbox's rows, if --outbox asks for it: it is told whether this relay is the one that does."""
+    if arguments.outbox is None:
+        yield lambda does: None
+        return
+    poll_s = None
+    if arguments.outbox_poll is not None:
+        try:
+            poll_s = duration_us(arguments.outbox_poll, "--outbox-poll") / 1e6
+        except ValueError as error:
+            raise UsageError(f"{error}: write such as --outbox-poll 1s.") from None
+    taker = arguments.take_outbox(arguments.outbox, relay.topics, settings, poll_s, shown.lost)
+    try:
+        yield taker.owns
+    finally:
+        taker.close()
 
 
 class _Interrupted(Exception):
