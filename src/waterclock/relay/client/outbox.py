@@ -96,8 +96,11 @@ def headers_of_text(text: str) -> list[Header]:
     [('trace', b'x'), ('odd', b'\\xff')]
     """
     try:
-        pairs = [(name, value) for name, value in json.loads(text)]
-        if all(isinstance(name, str) and isinstance(value, str | None) for name, value in pairs):
+        found = json.loads(text)
+        pairs = [(name, value) for name, value in found]
+        if isinstance(found, list) and all(
+            isinstance(name, str) and isinstance(value, str | None) for name, value in pairs
+        ):
             return [
                 (name, None if value is None else value.encode("utf-8", "surrogateescape")) for name, value in pairs
             ]
