@@ -65,7 +65,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
             yield Shop(server.url(), ready[1])
         finally:
             relay.kill()
-            relay.wait()
+            relay.communicate()
 
 
 def wait(shop: Shop, server: subprocess.Popen[bytes], wanted: dict[int, list[str]]) -> bool:

@@ -23,9 +23,10 @@ Rule 3: a fault of ours ends the relay: it is raised where it is asked whether a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 from waterclock.cdc import changes
 from waterclock.cdc.door.batch import Change
@@ -38,7 +39,10 @@ from waterclock.outbox.table import MARK, PORTION, OutboxTable, StoredRow, value
 from waterclock.outside import threading, uuid
 from waterclock.relay.wire.topics import Topics
 
-_IDLE_S = 0.2
+log = logging.getLogger("waterclock.relay")
+SAID_AFTER_S: Final = 15.0  # a relay that starts is given its partitions by then
+_IDLE_S: Final = 0.2
+_END_S: Final = 10.0
 
 
 class OutboxTaker:
@@ -58,13 +62,15 @@ class OutboxTaker:
         self._table = OutboxTable(url, topics.input, self._log.name)
         self._relay = topics.input
         self._stream: ChangeStream | None = None
+        self._clock = SystemClock()
+        self._said_s: float | None = self._clock.monotonic_s() + SAID_AFTER_S
         self._owns, self._ended = threading.Event(), threading.Event()
         self._error: BaseException | None = None
         try:
             self._table.make()
         except (ConnectionLost, EnvironmentMissing) as error:  # rule 2
             lost(error)
-        self._thread = threading.Thread(target=self._work, name="waterclock-outbox")
+        self._thread = threading.Thread(target=self._work, name="waterclock-outbox", daemon=True)
         self._thread.start()
 
     def owns(self, does: bool) -> None:
@@ -76,12 +82,21 @@ class OutboxTaker:
         elif self._owns.is_set():
             self._owns.clear()
             self._stop()
+        if does or self._said_s is None:
+            return
+        if self._clock.monotonic_s() > self._said_s:
+            self._said_s = None
+            log.warning(
+                "%s-0 belongs to another relay, and who has it takes the outbox's rows: start that one with --outbox too",
+                self._relay,
+            )
 
     def close(self) -> None:
-        """End it; what was not committed is taken by the next one."""
+        """End it; what was not committed is taken by the next one. PostgreSQL may make a slot for as long as others have
+        transactions open: that is not waited for."""
         self._ended.set()
         self._stop()
-        self._thread.join()
+        self._thread.join(_END_S)
 
     def _stop(self) -> None:
         if (stream := self._stream) is not None:
@@ -91,7 +106,7 @@ class OutboxTaker:
         return self._owns.is_set() and not self._ended.is_set()
 
     def _work(self) -> None:
-        backoff = Backoff(RECONNECTING_S, SystemClock())
+        backoff = Backoff(RECONNECTING_S, self._clock)
         try:
             while not self._ended.is_set():
                 if not self._owns.wait(_IDLE_S):
