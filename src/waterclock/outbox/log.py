@@ -45,9 +45,9 @@ _LIMITS: Final = ("max.message.bytes", "segment.bytes")
 
 
 class OutboxLog:
-    """A `PositionStore`, whose commits have what `send` was given. `first`: what is done before the database's log is read,
-    and what in the transaction that stores where it begins. `numbers`: see the file; `aside`: of rows that were too
-    large; `state`: the topic."""
+    """A position store (cdc/door/store.py), whose commits have what `send` was given. `first`: what is done before the
+    database's log is read, and what in the transaction that stores where it begins. `numbers`: see the file; `aside`:
+    of rows that were too large; `state`: the topic."""
 
     def __init__(
         self, settings: Mapping[str, Any], topics: Topics, first: tuple[Callable[[], object], Callable[[], object]]
@@ -135,7 +135,7 @@ class OutboxLog:
         return self._producer
 
     def _places(self, row: OutboxRow) -> Iterator[int]:
-        """The partitions that it goes to: those of a `Delays` that talks to Kafka itself."""
+        """The partitions that it goes to: those to which a program that talks to Kafka itself sends."""
         given = dict(row.headers)
         if row.place is not None and 0 <= row.place < self._partitions:
             yield row.place

@@ -97,16 +97,15 @@ def serve(arguments: Namespace) -> int:
             servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
         name = stack.enter_context(_folder_alone(folder))
         stop = StopSignal(second_raises=True)
-        reading = partial(_reading, shown, stop)
-        options = _options(arguments, servers, folder, name)
+        options, reading = _options(arguments, servers, folder, name), partial(_reading, shown, stop)
         settings = staying(base_settings(servers, options.settings or {}))
         relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
         stack.enter_context(stop)
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
+            outbox = stack.enter_context(_outbox(arguments, settings, relay, shown))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)
-            outbox = stack.enter_context(_outbox(arguments, settings, relay, shown))
             with suppress(_Interrupted):
                 while not stop:
                     outbox(0 in relay.owners)
