@@ -40,7 +40,7 @@ from waterclock.outside import threading, uuid
 from waterclock.relay.wire.topics import Topics
 
 log = logging.getLogger("waterclock.relay")
-SAID_AFTER_S: Final = 15.0  # a relay that starts is given its partitions by then
+SAID_AFTER_S: Final = 60.0  # a relay that starts, or was shut out, is given its partitions by then
 _IDLE_S: Final = 0.2
 _END_S: Final = 10.0
 
@@ -63,7 +63,7 @@ class OutboxTaker:
         self._relay = topics.input
         self._stream: ChangeStream | None = None
         self._clock = SystemClock()
-        self._said_s: float | None = self._clock.monotonic_s() + SAID_AFTER_S
+        self._owned_s, self._has_said = self._clock.monotonic_s(), False
         self._owns, self._ended = threading.Event(), threading.Event()
         self._error: BaseException | None = None
         try:
@@ -77,15 +77,16 @@ class OutboxTaker:
         """Rule 1; from the relay's thread. Rule 3."""
         if self._error is not None:
             raise self._error
+        now_s = self._clock.monotonic_s()
         if does:
             self._owns.set()
-        elif self._owns.is_set():
+            self._owned_s = now_s
+            return
+        if self._owns.is_set():
             self._owns.clear()
             self._stop()
-        if does or self._said_s is None:
-            return
-        if self._clock.monotonic_s() > self._said_s:
-            self._said_s = None
+        if now_s - self._owned_s > SAID_AFTER_S and not self._has_said:
+            self._has_said = True
             log.warning(
                 "%s-0 belongs to another relay, and who has it takes the outbox's rows: start that one with --outbox too",
                 self._relay,
