@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
 from waterclock.cdc import origin
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, unstopped
 from waterclock.relay.client.outbox import COLUMNS, TABLE, OutboxRow, headers_of_text, outbox_table
 
 PORTION: Final = 1000  # rows that are taken by a question, or removed, at once
@@ -38,7 +38,7 @@ class StoredRow(NamedTuple):
         try:
             headers, reason = headers_of_text(text), ""
         except ValueError as error:
-            headers, reason = [("outbox-headers", str(text).encode("utf-8", "backslashreplace"))], f"{error}."
+            headers, reason = [("outbox-headers", str(text).encode("utf-8", "backslashreplace"))], f"{unstopped(error)}."
         return cls(int(number), transaction, OutboxRow(relay, place, key, value, headers), reason)
 
 
