@@ -79,6 +79,7 @@ class OutboxLog:
         name = f"waterclock-outbox-{self._topics.input}"
         self._producer = TransactionalProducer({**self._settings, **_TIMED}, name, partial(_error_of, name))
         self._producer.fence(self.state)  # 1
+        self.aside.clear()
         self._stored = last_position(self._settings, self.state)  # 2
         self.numbers = set(json.loads(last_record(self._settings, self.state, _NUMBERS) or b"[]"))
 

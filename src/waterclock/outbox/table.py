@@ -38,7 +38,10 @@ class StoredRow(NamedTuple):
         try:
             headers, reason = headers_of_text(text), ""
         except ValueError as error:
-            headers, reason = [("outbox-headers", str(text).encode("utf-8", "backslashreplace"))], f"{unstopped(error)}."
+            headers, reason = (
+                [("outbox-headers", str(text).encode("utf-8", "backslashreplace"))],
+                f"{unstopped(error)}.",
+            )
         return cls(int(number), transaction, OutboxRow(relay, place, key, value, headers), reason)
 
 

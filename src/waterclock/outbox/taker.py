@@ -215,8 +215,9 @@ class Removal:
                     rows.append(StoredRow.read(change.transaction, values_of(data)))
         return rows
 
-    def done(self, stay: Iterable[int]) -> None:
+    def done(self, stay: Collection[int]) -> None:
         """They are in Kafka: remove them, but for those that stay."""
+        self._before.difference_update(stay)
         if self.passed:
             self._taken |= self._before
             self._before.clear()
