@@ -41,6 +41,7 @@ def by_celery(folder: Path) -> list[float]:
     environment = {**os.environ, "ETA_RAN": str(ran), "ETA_REDIS": address}
     command = [
         sys.executable,
+        "-P",
         "-m",
         "celery",
         "-A",
