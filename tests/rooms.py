@@ -70,12 +70,13 @@ MAY_IMPORT = {
         "outside",
         "wording",
     },
+    "outbox": {"cdc", "clock", "errors", "kafka", "outside", "relay"},
     "trace": {"clock", "errors", "wheel", "wording"},
     "simulation": {"broker", "errors", "outside"},
     "testing": {"broker", "clock", "errors", "simulation"},
     "pytest_plugin": {"errors", "simulation", "testing", "timer"},
     "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "relay", "spark", "trace"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "outbox", "relay", "spark", "trace"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import
@@ -210,6 +211,7 @@ ONLY_IN = {
         "broker/store/store.py",
         "cdc/postgres/beginning.py",
         "cdc/door/",
+        "outbox/taker.py",
         "broker/log/write_ahead.py",
     ),
     "asyncio": (
@@ -240,7 +242,7 @@ ONLY_IN = {
     "re2": ("broker/groups/subscriptions.py",),
     "shtab": ("cli.py",),
     "pyspark": ("spark/",),
-    "confluent_kafka": ("kafka/", "sinks/topic/topic.py", "streaming/topics/", "cdc/", "relay/"),
+    "confluent_kafka": ("kafka/", "sinks/topic/topic.py", "streaming/topics/", "cdc/", "outbox/log.py", "relay/"),
     "pickle": (),
 }
 # who may call fsync or fdatasync: disk.py for names and whole files, and those that keep a file open and write on in it

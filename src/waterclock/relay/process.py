@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
+from waterclock.durations import duration_us
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError, unstopped
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.patience import Backoff
@@ -96,17 +97,18 @@ def serve(arguments: Namespace) -> int:
             servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
         name = stack.enter_context(_folder_alone(folder))
         stop = StopSignal(second_raises=True)
-        reading = partial(_reading, shown, stop)
-        options = _options(arguments, servers, folder, name)
+        options, reading = _options(arguments, servers, folder, name), partial(_reading, shown, stop)
         settings = staying(base_settings(servers, options.settings or {}))
         relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
         stack.enter_context(stop)
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
+            outbox = stack.enter_context(_outbox(arguments, settings, relay, shown))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)
             with suppress(_Interrupted):
                 while not stop:
+                    outbox(0 in relay.owners)
                     memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())
         except BaseException:
@@ -116,6 +118,27 @@ def serve(arguments: Namespace) -> int:
         statistics = relay.statistics()
     shown.end(statistics)
     return 0
+
+
+@contextmanager
+def _outbox(
+    arguments: Namespace, settings: Mapping[str, Any], relay: Relay, shown: Progress
+) -> Iterator[Callable[[bool], object]]:
+    """What takes an outbox's rows, if --outbox asks for it: it is told whether this relay is the one that does."""
+    if arguments.outbox is None:
+        yield lambda does: None
+        return
+    poll_s = None
+    if arguments.outbox_poll is not None:
+        try:
+            poll_s = duration_us(arguments.outbox_poll, "--outbox-poll") / 1e6
+        except ValueError as error:
+            raise UsageError(f"{error}: write such as --outbox-poll 1s.") from None
+    taker = arguments.take_outbox(arguments.outbox, relay.topics, settings, poll_s, shown.lost)
+    try:
+        yield taker.owns
+    finally:
+        taker.close()
 
 
 class _Interrupted(Exception):
