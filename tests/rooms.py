@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "postgres": {"errors"},
     "rules": {"durations", "errors"},
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres", "lazily"},
-    "web": {"__init__", "arguments", "errors", "ports"},
+    "web": {"__init__", "arguments", "errors", "ports", "signals"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks", "web"},
     "spark": {
@@ -75,7 +75,7 @@ MAY_IMPORT = {
     "testing": {"broker", "clock", "errors", "simulation"},
     "pytest_plugin": {"errors", "simulation", "testing", "timer"},
     "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "relay", "spark", "trace"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "relay", "spark", "trace", "web"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import
@@ -191,6 +191,7 @@ ONLY_IN = {
         "outside.py",
         "simulation/",
         "web/server.py",
+        "web/console/sources.py",
         "signals.py",
         "spark/session/starts.py",
         "spark/checkpoint/owner.py",

@@ -35,10 +35,11 @@ from waterclock.outside import uuid
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
-from waterclock.relay.watching.gathering import recurring, with_series
+from waterclock.relay.watching.gathering import Dials, recurring, with_series
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.signals import StopSignal, heard
+from waterclock.web.console.sources import OwnProcess
 from waterclock.web.option import open_server
 
 FLOOD: Final = 100_000  # read or delivered
@@ -88,10 +89,12 @@ def serve(arguments: Namespace) -> int:
     shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
         stack.enter_context(heard())  # nothing is under way yet that is to be finished
+        also: list[OwnProcess] = []
         if arguments.embedded:
             folder = Path(arguments.embedded)
             broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
             servers, folder = broker.bootstrap, Path(arguments.folder or folder / "relay")
+            also = [OwnProcess("broker", broker.statistics, broker.dials)]
         else:
             servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
         name = stack.enter_context(_folder_alone(folder))
@@ -102,7 +105,9 @@ def serve(arguments: Namespace) -> int:
         relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
         stack.enter_context(stop)
         try:
-            stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
+            dials = Dials(relay.owners, relay.lock, relay.topics.input).seen
+            served = "relay", relay.statistics, prometheus, pages_of(relay), dials, arguments.console, also
+            stack.enter_context(open_server(arguments.metrics, *served))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)
             with suppress(_Interrupted):

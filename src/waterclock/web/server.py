@@ -2,7 +2,8 @@
 
     GET /            links to the routes
     GET /ROUTE       200 with the page; 500 with a sentence if it cannot be made; 503 once the server closes
-    GET /BELOW/TEXT  likewise, the page of what TEXT says
+    GET /BELOW/TEXT  likewise, the page of what TEXT says; 404 if there is none (`NoSuchPage`)
+    GET /STREAM      200 with server-sent events, until the client or the server ends
     GET another      404 with a sentence that names the routes
     HEAD             as GET, without the page
     anything else    405
@@ -14,18 +15,22 @@ Rule 4: A client is served once, by a daemon thread of its own, and keeps nobody
         nothing, or taken nothing, for PATIENCE_S. How many there are is not limited: they are of this machine.
 Rule 5: `close` waits for a page that is being made, for PATIENCE_S at most, and none is made afterwards: what it asks may
         be closed then, too. It waits for no client.
+Rule 6: What lies below GUARDED is answered only under a name of this machine (HERE): a page of another site that has its
+        own name lead here cannot read it. A piece of a stream is made as a page is, alone; after it the stream rests.
+Rule 7: A browser takes nothing of another site into a page from here, runs no script that stands in it, and shows it in no
+        frame.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from html import escape
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from waterclock.errors import UsageError
 from waterclock.ports import holder
@@ -35,27 +40,47 @@ PATIENCE_S: Final = 10.0
 LOOK_S: Final = 0.1  # how often the listener looks whether it is to end
 HTML: Final = "text/html; charset=utf-8"
 SENTENCE: Final = "text/plain; charset=utf-8"
+EVENTS: Final = "text/event-stream; charset=utf-8"
+EVERY_S: Final = 0.2  # between two pieces of a stream
+HERE: Final = (HOST, "localhost", "::1")
+GUARDED: Final = "/console/"
+ONLY_OURS: Final = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 Page = tuple[str, str]  # content type, text
 Answer = tuple[int, str, str]  # status, content type, text
 Routes = Mapping[str, Callable[[], Page]]  # path -> what makes its page
 # path that ends with / -> what makes a page of the text behind it, decoded
 Below = Mapping[str, Callable[[str], Page]]
+# path -> what makes the pieces of a stream, without end; "" if there is nothing new
+Streams = Mapping[str, Callable[[], Iterator[str]]]
+
+
+class NoSuchPage(Exception):
+    """Of what makes the pages below a path: there is none for this text. Its sentence is the answer."""
 
 
 class PageServer:
     """Answers at `http://127.0.0.1:port` with the pages of `routes`, from threads of its own, until `close`.
 
-    `port` 0 is any free one. UsageError if the port is taken, or none that one may listen on.
+    `port` 0 is any free one. UsageError if the port is taken, or none that one may listen on; it names the option `free`.
 
     >>> with PageServer({"/hello": lambda: ("text/plain", "hello")}, 0) as server:
     ...     server.url.startswith("http://127.0.0.1:")
     True
     """
 
-    def __init__(self, routes: Routes, port: int, below: Below | None = None) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        port: int,
+        below: Below | None = None,
+        streams: Streams | None = None,
+        free: str = "--metrics 0",
+    ) -> None:
         self._routes = routes
         self._below = below or {}
+        self._streams = streams or {}
+        self._ends = threading.Event()
         self._alone = threading.Lock()
         self._closed = False
         try:
@@ -64,10 +89,11 @@ class PageServer:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             held = f": {there} has it" if (there := holder(HOST, port)) else ""
             raise UsageError(
-                f"metrics cannot be served on port {port} of {HOST}: {why}{held}. Name another port: --metrics 0 takes any "
+                f"metrics cannot be served on port {port} of {HOST}: {why}{held}. Name another port: {free} takes any "
                 "free one"
             ) from error
         self._listener.answer = self._answer
+        self._listener.stream = self._stream
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(LOOK_S,), name="web", daemon=True)
         self._thread.start()
 
@@ -78,6 +104,7 @@ class PageServer:
 
     def close(self) -> None:
         """Listen no more, and wait for a page that is being made; a second time does nothing."""
+        self._ends.set()
         self._listener.shutdown()
         self._listener.server_close()
         self._thread.join()
@@ -111,10 +138,25 @@ class PageServer:
             return 503, SENTENCE, f"the page before this one takes longer than {PATIENCE_S:g} s: ask again later\n"
         try:
             return (503, SENTENCE, "the command is ending\n") if self._closed else (200, *make())
+        except NoSuchPage as error:
+            return 404, SENTENCE, f"{error}\n"
         except Exception as error:  # whatever it is: the client gets it as its answer
             return 500, SENTENCE, f"{path} could not be made: {error}\n"
         finally:
             self._alone.release()
+
+    def _stream(self, path: str) -> Iterator[str] | None:
+        """The pieces of the stream of that path, each when it is made; None if there is none."""
+        make = self._streams.get(path.partition("?")[0])
+        return None if make is None else self._pieces(make())
+
+    def _pieces(self, pieces: Iterator[str]) -> Iterator[str]:
+        while not self._closed:
+            with self._alone:
+                piece = "" if self._closed else next(pieces)
+            yield piece
+            if self._ends.wait(EVERY_S):
+                return
 
 
 class _PageListener(ThreadingTCPServer):
@@ -122,6 +164,7 @@ class _PageListener(ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
     answer: Callable[[str], Answer]
+    stream: Callable[[str], Iterator[str] | None]
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that goes away in the middle is no error of ours."""
@@ -132,7 +175,16 @@ class _Handler(BaseHTTPRequestHandler):
     server: _PageListener
 
     def do_GET(self) -> None:
-        self._send(*self.server.answer(self.path))
+        name = urlsplit(f"//{self.headers.get('Host', HOST)}").hostname
+        if self.path.startswith(GUARDED) and name not in HERE:
+            self._send(403, SENTENCE, f"{name} is no name of this machine: ask for {HOST}\n")
+        elif (pieces := self.server.stream(self.path)) is None:
+            self._send(*self.server.answer(self.path))
+        else:
+            self._head(200, EVENTS)
+            for piece in () if self.command == "HEAD" else pieces:
+                if piece:
+                    self.wfile.write(piece.encode("utf-8", "replace"))
 
     do_HEAD = do_GET
 
@@ -144,16 +196,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, content_type: str, text: str) -> None:
         body = text.encode("utf-8", "replace")
+        self._head(status, content_type, len(body))
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _head(self, status: int, content_type: str, length: int | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
+        if length is not None:
+            self.send_header("Content-Length", str(length))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", ONLY_OURS)
+        self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
         if status == 405:
             self.send_header("Allow", "GET, HEAD")
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
     def version_string(self) -> str:
         return "waterclock"

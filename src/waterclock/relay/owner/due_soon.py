@@ -14,6 +14,7 @@ import numpy as np
 
 from waterclock.relay.store.rows import ROW, Array
 from waterclock.wheel import ArrayWheel
+from waterclock.wheel.occupancy import Occupancy
 
 STEP_MS: Final = 1_000
 _LEAST: Final = 1_024  # places for rows
@@ -99,6 +100,11 @@ class DueSoonWheel:
         """The least `now_ms` for which `take` gives back a row; None when nothing waits."""
         due: int | None = self._wheel.next_deadline()
         return due
+
+    def occupancy(self) -> Occupancy:
+        """How many wait in each bucket of the wheel, whose tick is a millisecond."""
+        levels: Occupancy = self._wheel.occupancy()
+        return levels
 
 
 def _free_places(count: int) -> Array:
