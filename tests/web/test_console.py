@@ -19,7 +19,7 @@ from waterclock.web.console.console import SILENCES, Console
 from waterclock.web.console.sources import Door, OwnProcess, Seen
 from waterclock.web.dial import Dial
 from waterclock.web.option import open_server
-from waterclock.web.server import PageServer
+from waterclock.web.server import NoSuchPage, PageServer
 
 
 class Fixed:
@@ -32,6 +32,9 @@ class Fixed:
 
     def seen(self) -> Seen:
         return self.says
+
+    def ask(self, path: str, text: str) -> object:
+        return [path, text]
 
     def close(self) -> None:
         self.is_closed = True
@@ -116,6 +119,28 @@ def test_each_file_of_the_page_is_served_with_its_kind_and_nothing_else_is() -> 
         assert {name: get(f"{server.url}/console/{name}")[2]["Content-Type"] for name in kinds} == kinds
         for name in ("../command.py", "%2e%2e/sources.py", "page/index.html", "other.js"):
             assert get(f"{server.url}/console/{name}")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [("0/due/20", (200, '["due", "20"]')), ("0/ids/a%2Fb%20%C3%A9", (200, '["ids", "a/b \\u00e9"]')),
+     ("1/due/20", (404, "the console asks no process number 1 for /due/\n")),
+     ("0/series/", (404, "the console asks no process number 0 for /series/\n"))],
+)  # fmt: skip
+def test_a_process_is_asked_for_the_pages_that_the_console_shows_alone(path: str, answer: tuple[int, str]) -> None:
+    with PageServer({}, 0, Console([Fixed()]).below) as server:
+        assert get(f"{server.url}/console/ask/{path}")[:2] == answer
+
+
+def test_this_process_and_another_one_are_asked_alike() -> None:
+    below = {"/due/": lambda text: {"messages": [text]}}
+    with open_server(0, "relay", dict, lambda _: "", below) as server:  # type: ignore[attr-defined]
+        own = OwnProcess("relay", dict, dict, below)
+        with closing(Door(server.url.removeprefix("http://"))) as other:  # type: ignore[attr-defined]
+            assert own.ask("due", "a/b é") == other.ask("due", "a/b é") == {"messages": ["a/b é"]}
+            for source in (own, other):
+                with pytest.raises(NoSuchPage):
+                    source.ask("ids", "x")
 
 
 # Doors of other processes

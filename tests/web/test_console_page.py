@@ -14,7 +14,14 @@ import pytest
 from tests.browser import chromium, window
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
-from waterclock.relay.statistics import PartitionStatistics, RelayStatistics, SpanStatistics
+from waterclock.relay.statistics import (
+    DueMessage,
+    DueStatistics,
+    MessageStatistics,
+    PartitionStatistics,
+    RelayStatistics,
+    SpanStatistics,
+)
 from waterclock.web.console.console import Console
 from waterclock.web.console.sources import Door, OwnProcess, Source
 from waterclock.web.dial import dial_of
@@ -180,6 +187,34 @@ def test_a_strip_has_a_cell_for_each_hour_and_topic_with_what_is_due_in_it(brows
         assert re.match(
             r"39 are pending; 5 lie further ahead, the last before \d{4}-", strip.locator(".tip").inner_text()
         )
+        page.close()
+
+
+def test_what_is_due_next_is_listed_and_an_id_is_found(browser: Any) -> None:
+    soon = DueMessage("delays-0-7", 1_000, "mails", "cart-17", "<b>ann</b>", "its topic has refused messages")
+    later = DueMessage("delays-0-9", 4_000_000_000_000, "mails", recurs=True)
+    gone = MessageStatistics("delays-0-7", 1_000, "mails", "delivered")
+    below = {
+        "/due/": lambda most: DueStatistics((soon, later)[: int(most)]),
+        "/ids/": lambda id: (gone,) if id == "a/b?c" else (),
+    }
+    with ExitStack() as stack:
+        page, wrong = window(browser, 1280)
+        page.goto(served(stack, OwnProcess("relay", lambda: RELAY, dict, below)))
+        table = panel(page, "due").locator("table")
+        table.locator("td").first.wait_for()
+        first, second = rows(table)
+        assert first[2:] == ["mails", "cart-17", "<b>ann</b>", "delays-0-7", "its topic has refused messages"]
+        assert first[1].endswith(" late")
+        assert second[2:] == ["mails", "", "", "delays-0-9", "its time; recurs"]
+        page.get_by_label("Search by id").fill("a/b?c")
+        page.keyboard.press("Enter")
+        table.get_by_text("delivered").wait_for()
+        assert rows(table)[0][1:] == ["mails", "a/b?c", "delays-0-7", "delivered", ""]
+        page.get_by_label("Search by id").fill("other")
+        page.keyboard.press("Enter")
+        page.get_by_text("No message of the id other is known").wait_for()
+        assert wrong == []
         page.close()
 
 

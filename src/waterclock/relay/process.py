@@ -35,6 +35,7 @@ from waterclock.outside import uuid
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
+from waterclock.relay.watching.due_next import count_of, due_next
 from waterclock.relay.watching.gathering import Dials, recurring, with_series
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.wire.topics import Topics, check_names
@@ -134,9 +135,13 @@ def _reading(shown: Progress, stop: StopSignal, log: str, done: int, all: int) -
 
 
 def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
-    """What `show` and `ls` ask besides the statistics."""
-    where = relay.owners, relay.lock, relay.topics.input
-    return {"/ids/": lambda id: with_series(relay.show(id), *where), "/series/": lambda _: recurring(*where)}
+    """What `show`, `ls` and the console ask besides the statistics."""
+    where, clock = (relay.owners, relay.lock, relay.topics.input), SystemClock()
+    return {
+        "/ids/": lambda id: with_series(relay.show(id), *where),
+        "/series/": lambda _: recurring(*where),
+        "/due/": lambda most: due_next(count_of(most), *where, clock.wall_ms()),
+    }
 
 
 def begun(

@@ -75,7 +75,7 @@ def open_server(
         from waterclock.web.console.console import Console
         from waterclock.web.console.sources import OwnProcess
 
-        own = Console([OwnProcess(command, statistics, dials or dict), *also])
+        own = Console([OwnProcess(command, statistics, dials or dict, below), *also])
         server = PageServer(routes, port or 0, {**pages, **own.below}, own.streams)
     print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
     if console:

@@ -1,6 +1,7 @@
 """The console of some sources: the files of its page, and the stream that feeds it. Where they are served is server.py's.
 
     /console/           the page; /console/NAME its other files
+    /console/ask/AT/PATH/TEXT   what the process of that number has at `/PATH/TEXT`, of the pages ASKED
     /console/events     the stream, for as long as the page is open:
 
     event: source       a process, at most once a second: {"at": 0, "name": "127.0.0.1:9400", "why": "", ...}
@@ -14,6 +15,7 @@ Rule 3: what a source raises is shown as the reason why it is away: the stream g
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any, Final
@@ -24,6 +26,8 @@ from waterclock.web.server import GUARDED, HTML, NoSuchPage, Page
 
 SILENCES: Final = 25  # pieces without news before a comment
 STREAM: Final = f"{GUARDED}events"
+ASKED: Final = ("due", "ids")
+JSON: Final = "application/json"
 _KINDS: Final = {"html": HTML, "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _FILES: Final = ("index.html", "console.css", "console.js", "dial.js", "panels.js", "parts.js", "icon.svg")
 
@@ -50,11 +54,18 @@ class Console:
             source.close()
 
     def _page(self, text: str) -> Page:
+        if asked := re.fullmatch(r"ask/(\d{1,4})/(\w+)/(.*)", text, re.S):
+            return self._ask(int(asked[1]), asked[2], asked[3])
         name = text or "index.html"
         if name not in _FILES:
             raise NoSuchPage(f"the console has no file {name}: open {GUARDED}")
         kind = _KINDS[name.rpartition(".")[2]]
         return kind, files("waterclock.web.console").joinpath("page", name).read_text("utf-8")
+
+    def _ask(self, at: int, path: str, text: str) -> Page:
+        if path not in ASKED or at >= len(self._sources):
+            raise NoSuchPage(f"the console asks no process number {at} for /{path}/")
+        return JSON, json.dumps(self._sources[at].ask(path, text))
 
     def _pieces(self) -> Iterator[str]:
         """Rules 1 and 2."""

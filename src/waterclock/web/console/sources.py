@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 from waterclock.errors import unstopped
 from waterclock.web.record import plain, to_json
@@ -43,6 +44,9 @@ class Source(Protocol):
     def seen(self) -> Seen:
         """What is known of it now, at once."""
 
+    def ask(self, path: str, text: str) -> object:
+        """The record of its page `/PATH/TEXT`. `NoSuchPage` if it has none; OSError or ValueError if it cannot be had."""
+
     def close(self) -> None:
         """Ask it no more."""
 
@@ -51,10 +55,14 @@ class OwnProcess:
     """This process: its statistics and its dials, made when they are asked for; called by one thread at a time."""
 
     def __init__(
-        self, command: str, statistics: Callable[[], object], dials: Callable[[], Mapping[str, object]]
+        self,
+        command: str,
+        statistics: Callable[[], object],
+        dials: Callable[[], Mapping[str, object]],
+        below: Mapping[str, Callable[[str], object]] | None = None,
     ) -> None:
         self.name = command
-        self._statistics, self._dials = statistics, dials
+        self._statistics, self._dials, self._below = statistics, dials, below or {}
         self._rounds, self._last = 0, Seen()
 
     def seen(self) -> Seen:
@@ -65,6 +73,11 @@ class OwnProcess:
         self._last = last._replace(dials=plain(self._dials()))
         self._rounds += 1
         return self._last
+
+    def ask(self, path: str, text: str) -> object:
+        if (make := self._below.get(f"/{path}/")) is None:
+            raise NoSuchPage(f"{self.name} has no page /{path}/")
+        return plain(make(text))
 
     def close(self) -> None:
         """Nothing is to be done."""
@@ -85,6 +98,10 @@ class Door:
         self._left = LINGER
         self._begins.set()
         return self._seen
+
+    def ask(self, path: str, text: str) -> object:
+        found: object = fetched(self.name, f"{path}/{quote(text, safe='')}")["statistics"]
+        return found
 
     def close(self) -> None:
         self._ends.set()

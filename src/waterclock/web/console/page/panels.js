@@ -15,6 +15,7 @@ export const PANELS = {
   relay: [
     {id: "partitions", width: "w7", beside: true, title: "Partitions", fill: partitions,
       say: "Near is what waits in memory, in the wheel; the rest lies in files until it comes near."},
+    {id: "due", width: "w12", title: "Due next", fill: dueNext},
     {id: "strip", width: "w12", title: "Due in the week ahead", fill: strip},
     {id: "lateness", width: "w6", title: "Lateness", fill: lateness},
   ],
@@ -118,6 +119,61 @@ function partitions(section, {record}) {
       one.why ? h("span.chip.bad", null, one.why) : h("span.chip", null, one.behind === null ? "stands by" : `stands by, ${count(one.behind)} behind`),
     ]),
   ]);
+}
+
+const DUE_MOST = 20, DUE_EVERY_MS = 2000;
+
+/** The list of what is due next, asked for while it is seen; or the messages of the id that was searched for. */
+function dueNext(section, source) {
+  section.state ??= dueForm(section, source);
+  const {state} = section;
+  if (state.asks || document.hidden || source.why || Date.now() - state.asked < DUE_EVERY_MS) return;
+  askDue(section, source);
+}
+
+function dueForm(section, source) {
+  const input = h("input", {type: "search", name: "id", "aria-label": "Search by id", placeholder: "search by id", autocomplete: "off"});
+  const form = h("form", {}, input, h("button", {type: "submit"}, "search"));
+  form.addEventListener("submit", event => (event.preventDefault(), section.state.id = input.value.trim(), askDue(section, source)));
+  input.addEventListener("search", () => input.value || (section.state.id = "", askDue(section, source)));
+  section.append(form, h("table"), h("p.tip", {role: "status"}));
+  return {id: "", asked: 0, asks: false};
+}
+
+async function askDue(section, source) {
+  const {state} = section, id = state.id;
+  Object.assign(state, {asks: true, asked: Date.now()});
+  const path = id ? `ids/${encodeURIComponent(id)}` : `due/${DUE_MOST}`;
+  try {
+    const answer = await fetch(`ask/${section.dataset.at}/${path}`);
+    if (!answer.ok) throw new Error((await answer.text()).trim());
+    const found = await answer.json();
+    if (id !== state.id || section.querySelector("table").contains(document.activeElement)) return;
+    id ? showFound(section, found, id) : showDue(section, found, source);
+  } catch (error) {
+    section.querySelector(".tip").textContent = `not known: ${error.message}`;
+  } finally {
+    state.asks = false;
+  }
+}
+
+function showDue(section, {messages, known_to_ms}, source) {
+  const now = Date.now();
+  fill(section.querySelector("table"), ["due", ">in", "topic", "id", "key", "request", "waits for"], messages.map(one => [
+    moment(one.due_ms), one.due_ms < now ? `${span(now - one.due_ms)} late` : span(one.due_ms - now), one.target, one.id, one.key, one.origin,
+    one.why ? h("span.chip.bad", null, one.why) : one.due_ms < now ? "the next turn" : one.recurs ? "its time; recurs" : "its time",
+  ]));
+  const all = source.record.statistics.spans.reduce((sum, one) => sum + one.pending, 0);
+  section.querySelector(".tip").textContent = known_to_ms ? `What is due from ${moment(known_to_ms)} on was too much to look through.`
+    : messages.length ? `The next ${messages.length} of ${count(Math.max(all, messages.length))}.` : "Nothing is pending.";
+}
+
+function showFound(section, messages, id) {
+  fill(section.querySelector("table"), ["due", "topic", "id", "request", "state", "recurs"], messages.map(one => [
+    moment(one.due_ms), one.target, id, one.origin, h(one.state === "pending" ? "span.chip.ok" : "span.chip", null, one.state), one.cron ? `${one.cron} ${one.zone}` : "",
+  ]));
+  section.querySelector(".tip").textContent = messages.length ? `${messages.length} of the id ${id}; an empty search shows what is due next.`
+    : `No message of the id ${id} is known to this relay; an empty search shows what is due next.`;
 }
 
 /** Columns of the strip: hours as far as the relay counts by the hour, then days. */
