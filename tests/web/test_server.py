@@ -373,3 +373,60 @@ def test_a_page_below_that_is_not_there_is_a_404() -> None:
 
     with PageServer({}, 0, {"/console/": none}) as server:
         assert get(f"{server.url}/console/x")[:2] == (404, "there is no x\n")
+
+
+# Deeds
+
+
+def asked(server: PageServer, path: str, body: bytes, **headers: str) -> tuple[int, bytes]:
+    """What becomes of a POST; an underscore in a header's name stands for a hyphen."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=10)) as client:
+        client.request("POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = client.getresponse()
+        return answer.status, answer.read()
+
+
+def test_a_deed_is_done_for_a_page_of_this_server_alone() -> None:
+    """A page of another site can have a browser send a form here, or its own name lead here."""
+    done = []
+
+    def deed(body: bytes) -> Page:
+        done.append(body)
+        if body == b"no":
+            raise UsageError("it cannot be.")
+        return "text/x", "done"
+
+    with PageServer({}, 0, deeds={"/console/change/0": deed}) as server:
+        own = {"Origin": server.url, "Content_Type": "application/json"}
+        path, evil = "/console/change/0", "http://evil.example"
+        assert asked(server, path, b"{}", **own) == (200, b"done")
+        assert asked(server, path, b"no", **own) == (400, b"it cannot be.\n")
+        assert done == [b"{}", b"no"]
+        for wrong in (
+            {**own, "Origin": evil},
+            {"Content_Type": "application/json"},
+            {**own, "Content_Type": "text/plain"},
+            {**own, "Origin": evil, "Host": "evil.example"},
+        ):
+            assert asked(server, path, b"{}", **wrong)[0] == 403
+        assert asked(server, path, b"x" * 70_000, **own)[0] == 400
+        assert asked(server, "/console/change/1", b"{}", **own)[0] == 405
+        assert done == [b"{}", b"no"]
+
+
+def test_a_deed_that_takes_long_keeps_no_page_waiting() -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def deed(body: bytes) -> Page:
+        begun.set()
+        assert goes_on.wait(10)
+        return "text/x", "done"
+
+    with PageServer({"/metrics": lambda: ("text/x", "well\n")}, 0, deeds={"/do": deed}) as server:
+        own = {"Origin": server.url, "Content_Type": "application/json"}
+        thread = threading.Thread(target=asked, args=(server, "/do", b"{}"), kwargs=own)
+        thread.start()
+        assert begun.wait(10)
+        assert get(f"{server.url}/metrics")[:2] == (200, "well\n")
+        goes_on.set()
+        thread.join()

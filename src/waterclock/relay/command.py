@@ -51,6 +51,8 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     parser.add_argument("--standby", choices=("all", "none"), default="all", help=stands_by)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
+    changes = "with --console: let its page cancel messages, deliver them now, and move them to another time"
+    parser.add_argument("--allow-changes", action="store_true", help=changes)
     _add_commands(parser)
 
 
@@ -151,6 +153,8 @@ def run(arguments: Namespace) -> int:
     """`waterclock relay`: messages are delivered when they are due, exactly once, until Ctrl-C."""
     if (arguments.embedded is None) is (arguments.bootstrap is None):
         raise UsageError("Say where Kafka is, --bootstrap HOST:PORT, or have a broker started, --embedded DIR.")
+    if arguments.allow_changes and not arguments.console:
+        raise UsageError("--allow-changes is for the page of --console: give both, or neither.")
     from waterclock.relay.process import serve
 
     return serve(arguments)

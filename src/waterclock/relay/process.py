@@ -35,6 +35,7 @@ from waterclock.outside import uuid
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
+from waterclock.relay.watching.changing import Changes
 from waterclock.relay.watching.due_next import count_of, due_next
 from waterclock.relay.watching.gathering import Dials, recurring, with_series
 from waterclock.relay.watching.progress import Progress
@@ -107,7 +108,8 @@ def serve(arguments: Namespace) -> int:
         stack.enter_context(stop)
         try:
             dials = Dials(relay.owners, relay.lock, relay.topics.input).seen
-            served = "relay", relay.statistics, prometheus, pages_of(relay), dials, arguments.console, also
+            change = Changes(relay, servers, options.settings).change if arguments.allow_changes else None
+            served = "relay", relay.statistics, prometheus, pages_of(relay), dials, arguments.console, also, change
             stack.enter_context(open_server(arguments.metrics, *served))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from waterclock.web.server import Page
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
-JSON: Final = "application/json"
 T = TypeVar("T")
 
 
@@ -44,19 +43,20 @@ def open_server(
     dials: Callable[[], Mapping[str, Dial]] | None = None,
     console: bool = False,
     also: Sequence[OwnProcess] = (),
+    change: Callable[[object], object] | None = None,
 ) -> AbstractContextManager[object]:
     """Serves the statistics of `command` while it is open, and says where on stderr; without a port and without the console
     it does nothing.
 
     `below`: path that ends with / -> what makes a record of the text behind it, served as JSON too. `dials`: its wheels.
-    `also`: what else the console shows of this process.
+    `also`: what else the console shows of this process. `change`: does what the console asks for (sources.py).
 
     UsageError if the port is taken, or none that one may listen on.
     """
     if port is None and not console:
         return nullcontext()
     from waterclock.web.record import to_json
-    from waterclock.web.server import GUARDED, PageServer
+    from waterclock.web.server import GUARDED, JSON, PageServer
 
     routes: dict[str, Callable[[], Page]] = {
         "/metrics": lambda: (PROMETHEUS, prometheus(statistics())),
@@ -75,8 +75,8 @@ def open_server(
         from waterclock.web.console.console import Console
         from waterclock.web.console.sources import OwnProcess
 
-        own = Console([OwnProcess(command, statistics, dials or dict, below), *also])
-        server = PageServer(routes, port or 0, {**pages, **own.below}, own.streams)
+        own = Console([OwnProcess(command, statistics, dials or dict, below, change), *also])
+        server = PageServer(routes, port or 0, {**pages, **own.below}, own.streams, deeds=own.deeds)
     print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
     if console:
         print(f"console at {server.url}{GUARDED}", file=sys.stderr, flush=True)

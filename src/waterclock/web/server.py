@@ -6,6 +6,7 @@
     GET /STREAM      200 with server-sent events, until the client or the server ends
     GET another      404 with a sentence that names the routes
     HEAD             as GET, without the page
+    POST /DEED       200 with what became of it; 400 with a sentence if it was refused; 403 for who may not ask
     anything else    405
 
 Rule 1: It listens on this machine only. Who wants it elsewhere puts a server with users and TLS before it.
@@ -17,7 +18,9 @@ Rule 5: `close` waits for a page that is being made, for PATIENCE_S at most, and
         be closed then, too. It waits for no client.
 Rule 6: What lies below GUARDED is answered only under a name of this machine (HERE): a page of another site that has its
         own name lead here cannot read it. A piece of a stream is made as a page is, alone; after it the stream rests.
-Rule 7: A browser takes nothing of another site into a page from here, runs no script that stands in it, and shows it in no
+Rule 7: A deed is done for a page of this very server alone: `Origin` says so, which no page of another site can write, and
+        the body is JSON, which no form of another site can send. It is done outside of rule 2: it may take long.
+Rule 8: A browser takes nothing of another site into a page from here, runs no script that stands in it, and shows it in no
         frame.
 """
 
@@ -32,17 +35,19 @@ from socketserver import ThreadingTCPServer
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.ports import holder
 
 HOST: Final = "127.0.0.1"
 PATIENCE_S: Final = 10.0
 LOOK_S: Final = 0.1  # how often the listener looks whether it is to end
 HTML: Final = "text/html; charset=utf-8"
+JSON: Final = "application/json"
 SENTENCE: Final = "text/plain; charset=utf-8"
 EVENTS: Final = "text/event-stream; charset=utf-8"
 EVERY_S: Final = 0.2  # between two pieces of a stream
 HERE: Final = (HOST, "localhost", "::1")
+MOST_ASKED: Final = 65_536  # bytes of a deed's body
 GUARDED: Final = "/console/"
 ONLY_OURS: Final = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -51,6 +56,8 @@ Answer = tuple[int, str, str]  # status, content type, text
 Routes = Mapping[str, Callable[[], Page]]  # path -> what makes its page
 # path that ends with / -> what makes a page of the text behind it, decoded
 Below = Mapping[str, Callable[[str], Page]]
+# path -> what does as a body says, and says what became of it; WaterclockError and ValueError are refusals
+Deeds = Mapping[str, Callable[[bytes], Page]]
 # path -> what makes the pieces of a stream, without end; "" if there is nothing new
 Streams = Mapping[str, Callable[[], Iterator[str]]]
 
@@ -76,6 +83,7 @@ class PageServer:
         below: Below | None = None,
         streams: Streams | None = None,
         free: str = "--metrics 0",
+        deeds: Deeds | None = None,
     ) -> None:
         self._routes = routes
         self._below = below or {}
@@ -94,6 +102,7 @@ class PageServer:
             ) from error
         self._listener.answer = self._answer
         self._listener.stream = self._stream
+        self._listener.deeds = deeds or {}
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(LOOK_S,), name="web", daemon=True)
         self._thread.start()
 
@@ -165,6 +174,7 @@ class _PageListener(ThreadingTCPServer):
     request_queue_size = 128
     answer: Callable[[str], Answer]
     stream: Callable[[str], Iterator[str] | None]
+    deeds: Deeds
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that goes away in the middle is no error of ours."""
@@ -175,9 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: _PageListener
 
     def do_GET(self) -> None:
-        name = urlsplit(f"//{self.headers.get('Host', HOST)}").hostname
-        if self.path.startswith(GUARDED) and name not in HERE:
-            self._send(403, SENTENCE, f"{name} is no name of this machine: ask for {HOST}\n")
+        if self.path.startswith(GUARDED) and not self._is_here():
+            self._send(403, SENTENCE, f"{self.headers['Host']} is no name of this machine: ask for {HOST}\n")
         elif (pieces := self.server.stream(self.path)) is None:
             self._send(*self.server.answer(self.path))
         else:
@@ -187,6 +196,22 @@ class _Handler(BaseHTTPRequestHandler):
                     self.wfile.write(piece.encode("utf-8", "replace"))
 
     do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        deed, length = self.server.deeds.get(self.path), self.headers.get("Content-Length", "")
+        own = f"http://{self.headers.get('Host')}"
+        if deed is None:
+            self.send_error(501)
+        elif not self._is_here() or self.headers.get("Origin") != own or self.headers.get_content_type() != JSON:
+            self._send(403, SENTENCE, f"only a page of {own} may ask for this, in JSON\n")
+        elif not length.isdecimal() or int(length) > MOST_ASKED:
+            self._send(400, SENTENCE, f"a body of {MOST_ASKED} bytes at most is taken, with its Content-Length\n")
+        else:
+            self._send(*_done(deed, self.rfile.read(int(length))))
+
+    def _is_here(self) -> bool:
+        """Rule 6."""
+        return urlsplit(f"//{self.headers.get('Host') or HOST}").hostname in HERE
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What http.server refuses by itself: another method (501 there), a line or a header that is too long."""
@@ -218,3 +243,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged."""
+
+
+def _done(deed: Callable[[bytes], Page], body: bytes) -> Answer:
+    try:
+        return (200, *deed(body))
+    except (WaterclockError, ValueError) as error:
+        return 400, SENTENCE, f"{unstopped(error)}.\n"
+    except Exception as error:  # whatever it is: the client gets it as its answer
+        return 500, SENTENCE, f"it could not be done: {error}\n"

@@ -15,6 +15,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", nargs="+", type=_door, metavar="URL", help=where)
     own = "the port of the page, on 127.0.0.1; 0 for any free one (default: %(default)s)"
     parser.add_argument("--port", type=port, default=9500, help=own)
+    allowed = "let the page cancel and move messages of relays that were started with --console --allow-changes"
+    parser.add_argument("--allow-changes", action="store_true", help=allowed)
 
 
 def _door(text: str) -> str:
@@ -27,7 +29,7 @@ def _door(text: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`waterclock console`: a live page of running processes, until Ctrl-C or SIGTERM. Nothing is changed by it."""
+    """`waterclock console`: a live page of running processes, until Ctrl-C or SIGTERM."""
     import signal
 
     from waterclock.signals import heard
@@ -35,9 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     from waterclock.web.console.sources import Door
     from waterclock.web.server import GUARDED, PageServer
 
-    console = Console([Door(address) for address in dict.fromkeys(arguments.url)])
+    console = Console([Door(address, arguments.allow_changes) for address in dict.fromkeys(arguments.url)])
+    pages = console.below, console.streams, "--port 0", console.deeds
     try:
-        with PageServer({}, arguments.port, console.below, console.streams, "--port 0") as server, heard():
+        with PageServer({}, arguments.port, *pages) as server, heard():
             print(f"console at {server.url}{GUARDED}", flush=True)
             signal.pause()
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
     /console/           the page; /console/NAME its other files
     /console/ask/AT/PATH/TEXT   what the process of that number has at `/PATH/TEXT`, of the pages ASKED
+    POST /console/change/AT     has the process of that number do what the body says, if it may
     /console/events     the stream, for as long as the page is open:
 
     event: source       a process, at most once a second: {"at": 0, "name": "127.0.0.1:9400", "why": "", ...}
@@ -17,19 +18,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
 from waterclock.errors import unstopped
-from waterclock.web.console.sources import Seen, Source
-from waterclock.web.server import GUARDED, HTML, NoSuchPage, Page
+from waterclock.web.console.sources import CHANGES, Seen, Source
+from waterclock.web.server import GUARDED, HTML, JSON, NoSuchPage, Page
 
 SILENCES: Final = 25  # pieces without news before a comment
 STREAM: Final = f"{GUARDED}events"
 ASKED: Final = ("due", "ids")
-JSON: Final = "application/json"
 _KINDS: Final = {"html": HTML, "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_FILES: Final = ("index.html", "console.css", "console.js", "dial.js", "panels.js", "parts.js", "icon.svg")
+_FILES: Final = (
+    "index.html",
+    "console.css",
+    "changes.js",
+    "console.js",
+    "dial.js",
+    "panels.js",
+    "parts.js",
+    "icon.svg",
+)
 
 
 class Console:
@@ -47,6 +57,12 @@ class Console:
     def streams(self) -> dict[str, Callable[[], Iterator[str]]]:
         """The stream."""
         return {STREAM: self._pieces}
+
+    @property
+    def deeds(self) -> dict[str, Callable[[bytes], Page]]:
+        """What the processes do that may be asked for changes."""
+        may = [(at, source) for at, source in enumerate(self._sources) if source.may_change]
+        return {f"{CHANGES}{at}": partial(_changed, source) for at, source in may}
 
     def close(self) -> None:
         """Ask the sources no more."""
@@ -85,12 +101,16 @@ class Console:
             piece = ""
 
 
+def _changed(source: Source, body: bytes) -> Page:
+    return JSON, json.dumps(source.change(json.loads(body)))
+
+
 def _told(at: int, source: Source) -> list[tuple[str, str]]:
     """The events about a source, as it is now."""
     try:
         seen = source.seen()
     except Exception as error:  # rule 3
         seen = Seen(why=unstopped(error))
-    own: dict[str, Any] = {"at": at, "name": source.name, **seen._asdict()}
+    own: dict[str, Any] = {"at": at, "name": source.name, "changes": source.may_change, **seen._asdict()}
     del own["dials"]
     return [("source", json.dumps(own)), ("dials", json.dumps({"at": at, "dials": seen.dials or {}}))]

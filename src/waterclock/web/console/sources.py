@@ -2,7 +2,9 @@
 
 Rule 1: a process that is away is shown as away, with the reason; it is asked again, and comes back by itself. None keeps
         another waiting: each door has a thread of its own.
-Rule 2: a door is asked only while somebody looks, and for `LINGER` rounds more.
+Rule 2: nothing is changed but by a process that was started so that it may be asked for changes. What became of one is its
+        answer, never ours.
+Rule 3: a door is asked only while somebody looks, and for `LINGER` rounds more.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.error import HTTPError
 from urllib.parse import quote
 
-from waterclock.errors import unstopped
+from waterclock.errors import UsageError, unstopped
 from waterclock.web.record import plain, to_json
-from waterclock.web.server import EVERY_S, NoSuchPage
+from waterclock.web.server import EVERY_S, GUARDED, JSON, NoSuchPage
 
 ROUNDS: Final = 5  # of dials to one of statistics
 LINGER: Final = 50
 PATIENCE_S: Final = 2.0
+CHANGE_S: Final = 60.0  # the relay answers once its turn is committed
+CHANGES: Final = f"{GUARDED}change/"
 MOST: Final = 32 << 20  # bytes of an answer
 
 
@@ -40,12 +44,16 @@ class Source(Protocol):
     """A process that is shown."""
 
     name: str
+    may_change: bool
 
     def seen(self) -> Seen:
         """What is known of it now, at once."""
 
     def ask(self, path: str, text: str) -> object:
         """The record of its page `/PATH/TEXT`. `NoSuchPage` if it has none; OSError or ValueError if it cannot be had."""
+
+    def change(self, asked: object) -> object:
+        """Have it do what is asked, a record of JSON; what became of it. WaterclockError or ValueError says why not."""
 
     def close(self) -> None:
         """Ask it no more."""
@@ -60,8 +68,10 @@ class OwnProcess:
         statistics: Callable[[], object],
         dials: Callable[[], Mapping[str, object]],
         below: Mapping[str, Callable[[str], object]] | None = None,
+        change: Callable[[object], object] | None = None,
     ) -> None:
-        self.name = command
+        self.name, self.may_change = command, change is not None
+        self._change = change
         self._statistics, self._dials, self._below = statistics, dials, below or {}
         self._rounds, self._last = 0, Seen()
 
@@ -79,6 +89,11 @@ class OwnProcess:
             raise NoSuchPage(f"{self.name} has no page /{path}/")
         return plain(make(text))
 
+    def change(self, asked: object) -> object:
+        if self._change is None:
+            raise UsageError(f"this {self.name} changes nothing: start it with --console --allow-changes")
+        return plain(self._change(asked))
+
     def close(self) -> None:
         """Nothing is to be done."""
 
@@ -86,8 +101,8 @@ class OwnProcess:
 class Door:
     """A process with `--metrics` or `--console`, asked over HTTP by a thread."""
 
-    def __init__(self, address: str) -> None:
-        self.name = address
+    def __init__(self, address: str, may_change: bool = False) -> None:
+        self.name, self.may_change = address, may_change
         self._seen = Seen(why="it was not asked yet")
         self._left = 0  # rounds until nobody looks any more
         self._begins, self._ends = threading.Event(), threading.Event()
@@ -102,6 +117,21 @@ class Door:
     def ask(self, path: str, text: str) -> object:
         found: object = fetched(self.name, f"{path}/{quote(text, safe='')}")["statistics"]
         return found
+
+    def change(self, asked: object) -> object:
+        own = f"http://{self.name}"
+        headers = {"Origin": own, "Content-Type": JSON}
+        request = urllib.request.Request(f"{own}{CHANGES}0", json.dumps(asked).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=CHANGE_S) as answer:
+                found: object = json.loads(answer.read(MOST))
+                return found
+        except HTTPError as error:
+            with error:
+                said = error.read(1_000).decode("utf-8", "replace")
+            if error.code == 405:
+                said = f"the process at {self.name} changes nothing: start it with --console --allow-changes"
+            raise UsageError(unstopped(said)) from None
 
     def close(self) -> None:
         self._ends.set()

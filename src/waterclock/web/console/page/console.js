@@ -24,7 +24,7 @@ function called(source) {
 
 function heard(event) {
   const told = JSON.parse(event.data), source = sourceAt(told.at), now = Date.now();
-  Object.assign(source, {name: told.name, why: told.why});
+  Object.assign(source, {name: told.name, why: told.why, changes: told.changes});
   if (told.record && !told.why && told.heard !== source.heard) {
     Object.assign(source, {heard: told.heard, before: source.record, beforeAt: source.at, record: told.record, at: now});
     source.history.push(noted(source));

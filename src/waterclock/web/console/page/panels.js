@@ -1,5 +1,6 @@
 // The panels of a process, by its command: what each shows of the statistics. A panel is drawn anew with each record.
 
+import {actions} from "./changes.js";
 import {bar, bytes, count, css, figure, fill, h, lines, moment, rate, span, water} from "./parts.js";
 
 const HOUR = 3600000, DAY = 24 * HOUR;
@@ -159,9 +160,10 @@ async function askDue(section, source) {
 
 function showDue(section, {messages, known_to_ms}, source) {
   const now = Date.now();
-  fill(section.querySelector("table"), ["due", ">in", "topic", "id", "key", "request", "waits for"], messages.map(one => [
+  fill(section.querySelector("table"), ["due", ">in", "topic", "id", "key", "request", "waits for", ...(source.changes ? ["by hand"] : [])], messages.map(one => [
     moment(one.due_ms), one.due_ms < now ? `${span(now - one.due_ms)} late` : span(one.due_ms - now), one.target, one.id, one.key, one.origin,
     one.why ? h("span.chip.bad", null, one.why) : one.due_ms < now ? "the next turn" : one.recurs ? "its time; recurs" : "its time",
+    ...(source.changes ? [actions(section.dataset.at, one, () => askDue(section, source))] : []),
   ]));
   const all = source.record.statistics.spans.reduce((sum, one) => sum + one.pending, 0);
   section.querySelector(".tip").textContent = known_to_ms ? `What is due from ${moment(known_to_ms)} on was too much to look through.`
