@@ -47,7 +47,8 @@ class Shown:
 
     @property
     def source(self) -> OwnProcess:
-        return OwnProcess("relay", lambda: self.statistics, lambda: {"delays-0": dial_of(self.timer)})
+        below = {"/due/": lambda _: DueStatistics(())}
+        return OwnProcess("relay", lambda: self.statistics, lambda: {"delays-0": dial_of(self.timer)}, below)
 
 
 def served(stack: ExitStack, *sources: Source) -> str:
@@ -132,7 +133,7 @@ def test_a_bucket_that_cascades_moves_down_a_level_and_leaves(browser: Any) -> N
 def test_a_process_that_dies_is_shown_as_away_and_comes_back(browser: Any) -> None:
     def relay(port: int, delivered: int) -> Any:
         statistics = RelayStatistics("g", "delays", delivered=delivered)
-        return open_server(port, "relay", lambda: statistics, lambda _: "")
+        return open_server(port, "relay", lambda: statistics, lambda _: "", {"/due/": lambda _: DueStatistics(())})
 
     with ExitStack() as stack, relay(0, 1) as first:
         address = first.url.removeprefix("http://")

@@ -90,8 +90,8 @@ function broker(section, source) {
 function groups(section, {record}) {
   const s = record.statistics;
   const rows = (kind, states) => Object.entries(states).map(([state, n]) => [kind, state, count(n)]);
-  fill(table(section), ["", "state", ">how many"], [...rows("groups", s.groups), ...rows("transactional ids", s.transactions)].map(row => row));
-  tip(section, `${count(s.group_members)} members in all groups`);
+  fill(table(section), ["", "state", ">how many"], [...rows("groups", s.groups), ...rows("transactional ids", s.transactions)]);
+  tip(section, `Members of all groups: ${count(s.group_members)}.`);
 }
 
 function lateness(section, {record}) {
@@ -147,6 +147,7 @@ async function askDue(section, source) {
   const path = id ? `ids/${encodeURIComponent(id)}` : `due/${DUE_MOST}`;
   try {
     const answer = await fetch(`ask/${section.dataset.at}/${path}`);
+    if (answer.status === 404) state.asked = Infinity;  // a relay of an older version
     if (!answer.ok) throw new Error((await answer.text()).trim());
     const found = await answer.json();
     if (id !== state.id || section.querySelector("table").contains(document.activeElement)) return;
