@@ -14,6 +14,7 @@ import pytest
 from tests.browser import chromium, window
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
+from waterclock.errors import UsageError
 from waterclock.relay.statistics import (
     DueMessage,
     DueStatistics,
@@ -55,7 +56,7 @@ def served(stack: ExitStack, *sources: Source) -> str:
     """The console of these sources; its address."""
     console = Console(sources)
     stack.callback(console.close)
-    return f"{stack.enter_context(PageServer({}, 0, console.below, console.streams)).url}/console/"
+    return f"{stack.enter_context(PageServer({}, 0, console.below, console.streams, deeds=console.deeds)).url}/console/"
 
 
 def panel(page: Any, name: str) -> Any:
@@ -266,4 +267,47 @@ def test_who_wants_less_motion_sees_the_same_without_it(browser: Any) -> None:
         shown.timer.advance(0.26)
         page.wait_for_selector("#dial[data-levels='[{\"44\":1}]']", state="attached")
         assert page.evaluate("window.asked()") == 0
+        page.close()
+
+
+def test_a_message_is_changed_once_it_is_confirmed_and_the_answer_is_the_relays(browser: Any) -> None:
+    message, asked = DueMessage("delays-0-7", 4_000_000_000_000, "mails", "cart-17"), list[Any]()
+
+    def change(what: Any) -> Any:
+        asked.append(what)
+        if what["verb"] == "cancel":
+            return {"outcome": "cancelled", "count": 2}
+        raise UsageError("delays-0-7 is not pending any more")
+
+    below = {"/due/": lambda _: DueStatistics((message,))}
+    with ExitStack() as stack:
+        page, _ = window(browser, 1280)
+        page.goto(served(stack, OwnProcess("relay", lambda: RELAY, dict, below, change)))
+        for name, answer in (
+            ("cancel", "cancelled, 2 messages"),
+            ("deliver now", "delays-0-7 is not pending any more."),
+        ):
+            page.get_by_label(f"{name} cart-17").click()
+            page.keyboard.press("Escape")
+            page.get_by_label(f"{name} cart-17").click()
+            page.locator("dialog button[type=submit]").click()
+            page.locator("dialog").get_by_text(answer).wait_for()
+            page.get_by_text("close", exact=True).click()
+        named = {"origin": "delays-0-7", "id": "cart-17", "due_ms": 4_000_000_000_000}
+        assert [each | {"at_ms": 0} for each in asked] == [
+            {"verb": "cancel", **named, "at_ms": 0}, {"verb": "move", **named, "at_ms": 0},
+        ]  # fmt: skip
+        page.close()
+
+
+def test_nothing_can_be_changed_unless_it_was_said_at_the_start(browser: Any) -> None:
+    message = DueMessage("delays-0-7", 4_000_000_000_000, "mails", "cart-17")
+    with ExitStack() as stack:
+        page, _ = window(browser, 1280)
+        url = served(stack, OwnProcess("relay", lambda: RELAY, dict, {"/due/": lambda _: DueStatistics((message,))}))
+        page.goto(url)
+        panel(page, "due").get_by_text("cart-17").wait_for()
+        assert panel(page, "due").locator("table button").count() == 0
+        status = "fetch('change/0', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{}'})"
+        assert page.evaluate(f"{status}.then(answer => answer.status)") == 405
         page.close()
