@@ -155,7 +155,8 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "asking": {"client", "watching", "wire"},
     "relay": {"cluster", "logs", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"owner", "relay", "statistics", "watching", "wire"},
+    "changing": {"client", "relay", "store", "watching", "wire"},
+    "process": {"changing", "owner", "relay", "statistics", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {

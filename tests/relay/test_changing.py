@@ -11,9 +11,9 @@ import pytest
 from tests.relay.test_series import HOUR_MS, hourly
 from tests.relay.world import World, step_quietly
 from waterclock.errors import UsageError
+from waterclock.relay.changing import Changes
 from waterclock.relay.client.sending import Answer
 from waterclock.relay.relay import Relay
-from waterclock.relay.watching.changing import Changes
 from waterclock.relay.watching.due_next import due_next
 
 

@@ -19,8 +19,8 @@ import gc
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -32,10 +32,10 @@ from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.outside import uuid
+from waterclock.relay.changing import Changes
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
-from waterclock.relay.watching.changing import Changes
 from waterclock.relay.watching.due_next import count_of, due_next
 from waterclock.relay.watching.gathering import Dials, recurring, with_series
 from waterclock.relay.watching.progress import Progress
@@ -91,14 +91,7 @@ def serve(arguments: Namespace) -> int:
     shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
         stack.enter_context(heard())  # nothing is under way yet that is to be finished
-        also: list[OwnProcess] = []
-        if arguments.embedded:
-            folder = Path(arguments.embedded)
-            broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
-            servers, folder = broker.bootstrap, Path(arguments.folder or folder / "relay")
-            also = [OwnProcess("broker", broker.statistics, broker.dials)]
-        else:
-            servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
+        servers, folder, also = _servers(arguments, stack)
         name = stack.enter_context(_folder_alone(folder))
         stop = StopSignal(second_raises=True)
         reading = partial(_reading, shown, stop)
@@ -107,10 +100,7 @@ def serve(arguments: Namespace) -> int:
         relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
         stack.enter_context(stop)
         try:
-            dials = Dials(relay.owners, relay.lock, relay.topics.input).seen
-            change = Changes(relay, servers, options.settings).change if arguments.allow_changes else None
-            served = "relay", relay.statistics, prometheus, pages_of(relay), dials, arguments.console, also, change
-            stack.enter_context(open_server(arguments.metrics, *served))
+            stack.enter_context(_web_door(arguments, relay, options, also))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)
             with suppress(_Interrupted):
@@ -124,6 +114,26 @@ def serve(arguments: Namespace) -> int:
         statistics = relay.statistics()
     shown.end(statistics)
     return 0
+
+
+def _servers(arguments: Namespace, stack: ExitStack) -> tuple[str, Path, list[OwnProcess]]:
+    """Where Kafka is, the folder of the relay's files, and the broker of --embedded, which is started for it."""
+    if not arguments.embedded:
+        return arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}"), []
+    folder = Path(arguments.embedded)
+    broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
+    own = OwnProcess("broker", broker.statistics, broker.dials)
+    return broker.bootstrap, Path(arguments.folder or folder / "relay"), [own]
+
+
+def _web_door(
+    arguments: Namespace, relay: Relay, options: RelayOptions, also: Sequence[OwnProcess]
+) -> AbstractContextManager[object]:
+    """Of --metrics and --console."""
+    dials = Dials(relay.owners, relay.lock, relay.topics.input).seen
+    change = Changes(relay, options.servers, options.settings).change if arguments.allow_changes else None
+    served = "relay", relay.statistics, prometheus, pages_of(relay), dials, arguments.console, also, change
+    return open_server(arguments.metrics, *served)
 
 
 class _Interrupted(Exception):

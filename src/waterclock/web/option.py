@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from waterclock.arguments import port
 
 if TYPE_CHECKING:
     from waterclock.web.console.sources import OwnProcess
     from waterclock.web.dial import Dial
-    from waterclock.web.server import Page
+    from waterclock.web.server import Below, Page, PageServer, Routes
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 T = TypeVar("T")
@@ -55,8 +55,31 @@ def open_server(
     """
     if port is None and not console:
         return nullcontext()
+    from waterclock.web.server import PageServer
+
+    routes, pages = _pages(command, statistics, prometheus, below or {}, dials)
+    if console:
+        server = _with_console(routes, port or 0, pages, (command, statistics, dials or dict, below, change), also)
+    else:
+        server = PageServer(routes, port or 0, pages)
+    print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
+    if console:
+        print(f"console at {server.url}/console/", file=sys.stderr, flush=True)
+    return server
+
+
+def _pages(
+    command: str,
+    statistics: Callable[[], T],
+    prometheus: Callable[[T], str],
+    below: Mapping[str, Callable[[str], object]],
+    dials: Callable[[], object] | None,
+) -> tuple[Routes, Below]:
     from waterclock.web.record import to_json
-    from waterclock.web.server import GUARDED, JSON, PageServer
+    from waterclock.web.server import JSON
+
+    def page_of(make: Callable[[str], object], text: str) -> Page:
+        return JSON, to_json(command, make(text))
 
     routes: dict[str, Callable[[], Page]] = {
         "/metrics": lambda: (PROMETHEUS, prometheus(statistics())),
@@ -64,20 +87,15 @@ def open_server(
     }
     if dials is not None:
         routes["/dials.json"] = lambda: (JSON, to_json(command, dials()))
+    return routes, {path: partial(page_of, make) for path, make in below.items()}
 
-    def page_of(make: Callable[[str], object], text: str) -> tuple[str, str]:
-        return JSON, to_json(command, make(text))
 
-    pages = {path: partial(page_of, make) for path, make in (below or {}).items()}
-    if not console:
-        server = PageServer(routes, port or 0, pages)
-    else:
-        from waterclock.web.console.console import Console
-        from waterclock.web.console.sources import OwnProcess
+def _with_console(
+    routes: Routes, port: int, pages: Below, own: tuple[Any, ...], also: Sequence[OwnProcess]
+) -> PageServer:
+    from waterclock.web.console.console import Console
+    from waterclock.web.console.sources import OwnProcess
+    from waterclock.web.server import PageServer
 
-        own = Console([OwnProcess(command, statistics, dials or dict, below, change), *also])
-        server = PageServer(routes, port or 0, {**pages, **own.below}, own.streams, deeds=own.deeds)
-    print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
-    if console:
-        print(f"console at {server.url}{GUARDED}", file=sys.stderr, flush=True)
-    return server
+    console = Console([OwnProcess(*own), *also])
+    return PageServer(routes, port, {**pages, **console.below}, console.streams, deeds=console.deeds)

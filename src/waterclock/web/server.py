@@ -18,8 +18,8 @@ Rule 5: `close` waits for a page that is being made, for PATIENCE_S at most, and
         be closed then, too. It waits for no client.
 Rule 6: What lies below GUARDED is answered only under a name of this machine (HERE): a page of another site that has its
         own name lead here cannot read it. A piece of a stream is made as a page is, alone; after it the stream rests.
-Rule 7: A deed is done for a page of this very server alone: `Origin` says so, which no page of another site can write, and
-        the body is JSON, which no form of another site can send. It is done outside of rule 2: it may take long.
+Rule 7: A deed is done for a page of this very server alone: the header Origin says so, which no page of another site can
+        write, and the body is JSON, which no form of another site can send. Rule 2 is not for deeds: they may take long.
 Rule 8: A browser takes nothing of another site into a page from here, runs no script that stands in it, and shows it in no
         frame.
 """

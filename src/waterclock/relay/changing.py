@@ -69,7 +69,7 @@ class Changes:
         return Delays(self._servers, self._relay.topics.input, settings=self._settings)
 
     def _pending(self, receipt: Receipt, due_ms: int) -> _Pending:
-        """The message as it is filed; a slice at a time, as in gathering.py."""
+        """The message as it is filed; a slice at a time, as in watching/gathering.py."""
         owners, lock, number = self._relay.owners, self._relay.lock, receipt.partition
         gone = UsageError(f"{receipt.origin} is not pending any more, or another relay owns its partition")
         if (owner := owners.get(number)) is None:
