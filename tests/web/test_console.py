@@ -25,13 +25,16 @@ from waterclock.web.server import NoSuchPage, PageServer
 class Fixed:
     """A source that says what a test has it say."""
 
-    name = "127.0.0.1:1"
+    name, may_change = "127.0.0.1:1", False
 
     def __init__(self) -> None:
         self.is_closed, self.says = False, Seen(why="it was not asked yet")
 
     def seen(self) -> Seen:
         return self.says
+
+    def change(self, asked: object) -> object:
+        return asked
 
     def ask(self, path: str, text: str) -> object:
         return [path, text]
@@ -70,7 +73,7 @@ def test_who_connects_is_told_all_and_then_what_has_changed() -> None:
     source = Fixed()
     source.says = Seen({"command": "broker"}, {"timers": {"levels": [{"3": 2}]}}, heard=1)
     stream = pieces(source)
-    whole = {"at": 0, "name": "127.0.0.1:1", "record": {"command": "broker"}, "why": "", "heard": 1}
+    whole = {"at": 0, "name": "127.0.0.1:1", "changes": False, "record": {"command": "broker"}, "why": "", "heard": 1}
     dials = {"at": 0, "dials": {"timers": {"levels": [{"3": 2}]}}}
     first = next(stream)
     assert first.startswith("retry: 1000\n\n")

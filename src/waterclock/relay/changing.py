@@ -24,7 +24,7 @@ from waterclock.relay.watching.gathering import SLICE
 from waterclock.relay.wire.request import KEPT, Flag
 
 
-class _Pending(NamedTuple):
+class _Message(NamedTuple):
     target: str
     payload: Payload
     recurs: bool
@@ -68,7 +68,7 @@ class Changes:
     def _delays(self) -> Delays:
         return Delays(self._servers, self._relay.topics.input, settings=self._settings)
 
-    def _pending(self, receipt: Receipt, due_ms: int) -> _Pending:
+    def _pending(self, receipt: Receipt, due_ms: int) -> _Message:
         """The message as it is filed; a slice at a time, as in watching/gathering.py."""
         owners, lock, number = self._relay.owners, self._relay.lock, receipt.partition
         gone = UsageError(f"{receipt.origin} is not pending any more, or another relay owns its partition")
@@ -83,7 +83,7 @@ class Changes:
                 rows = rows[rows["origin"] == receipt.offset][:1]
                 if len(rows):
                     recurs = bool(int(rows["flags"][0]) & Flag.SERIES)
-                    return _Pending(store.targets[int(rows["target"][0])], unpack(next(iter(store.read(rows)))), recurs)
+                    return _Message(store.targets[int(rows["target"][0])], unpack(next(iter(store.read(rows)))), recurs)
 
 
 def _whole(named: Mapping[str, Any], name: str) -> int:
