@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "postgres": {"errors"},
     "rules": {"durations", "errors"},
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres", "lazily"},
-    "web": {"__init__", "arguments", "errors", "ports"},
+    "web": {"__init__", "arguments", "errors", "ports", "signals"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks", "web"},
     "spark": {
@@ -76,7 +76,7 @@ MAY_IMPORT = {
     "testing": {"broker", "clock", "errors", "simulation"},
     "pytest_plugin": {"errors", "simulation", "testing", "timer"},
     "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "outbox", "relay", "spark", "trace"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "outbox", "relay", "spark", "trace", "web"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import
@@ -156,7 +156,8 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "asking": {"client", "watching", "wire"},
     "relay": {"cluster", "logs", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"owner", "relay", "statistics", "watching", "wire"},
+    "changing": {"client", "relay", "store", "watching", "wire"},
+    "process": {"changing", "owner", "relay", "statistics", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {
@@ -192,6 +193,7 @@ ONLY_IN = {
         "outside.py",
         "simulation/",
         "web/server.py",
+        "web/console/sources.py",
         "signals.py",
         "spark/session/starts.py",
         "spark/checkpoint/owner.py",

@@ -43,6 +43,7 @@ from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescaling import command as state
 from waterclock.trace import command as trace
+from waterclock.web.console import command as console
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     move.add_to(commands.add_parser("move", help="go on where a Debezium connector ended"))
     relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker, _take_outbox)
     _beside("examples")(commands.add_parser("demo", help="run an example: the main job, a lesson, kills"))
+    console.add_to(commands.add_parser("console", help="show running processes on one live page"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
     doctor.add_to(commands.add_parser("doctor", help="see what works on this machine, and what is missing"))
     _beside("bench")(commands.add_parser("bench", help="measure beside others"))

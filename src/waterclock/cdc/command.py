@@ -131,7 +131,9 @@ def run(arguments: Namespace) -> int:
     publisher = partial(Publisher, target, name, given, clock, written)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
-    with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
+    page = partial(prometheus, name)
+    server = option.open_server(arguments.metrics, "cdc", capture.statistics, page, console=arguments.console)
+    with heard(), server:
         waits = bool(arguments.tables) and not arguments.once
         origins.say_what_is_missing(origin, waits, lambda said: print(f"waterclock: {said}", file=sys.stderr))
         refused = False

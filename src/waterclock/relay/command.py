@@ -58,6 +58,8 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker, take_outbox: TakeO
     parser.add_argument("--outbox-poll", metavar="TIME", help=poll)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
+    changes = "with --console: let its page cancel messages, deliver them now, and move them to another time"
+    parser.add_argument("--allow-changes", action="store_true", help=changes)
     _add_commands(parser)
 
 
@@ -160,6 +162,8 @@ def run(arguments: Namespace) -> int:
         raise UsageError("Say where Kafka is, --bootstrap HOST:PORT, or have a broker started, --embedded DIR.")
     if arguments.outbox_poll is not None and arguments.outbox is None:
         raise UsageError("--outbox-poll is for rows of a database: say of which one, --outbox URL.")
+    if arguments.allow_changes and not arguments.console:
+        raise UsageError("--allow-changes is for the page of --console: give both, or neither.")
     from waterclock.relay.process import serve
 
     return serve(arguments)
