@@ -8,23 +8,22 @@ from typing import Any
 
 import django
 import psycopg
-from django.conf import settings
-from django.db import connections
+from django import conf, db  # not what they hold: pytest looks at each name of a module, and settings are not there yet
 
 
 @contextmanager
 def connected(wrapper: type[Any], conninfo: str) -> Iterator[Any]:
     """The connection that `transaction.atomic` without a name takes."""
     given = psycopg.conninfo.conninfo_to_dict(conninfo)
-    if not settings.configured:
-        settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
+    if not conf.settings.configured:
+        conf.settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
         django.setup()
     named = {"NAME": given["dbname"], "USER": given["user"], "HOST": given["host"], "PORT": given.get("port", "")}
-    before = connections["default"]
+    before = db.connections["default"]
     connection = wrapper({**before.settings_dict, **named, "OPTIONS": {}})
-    connections["default"] = connection
+    db.connections["default"] = connection
     try:
         yield connection
     finally:
         connection.close()
-        connections["default"] = before
+        db.connections["default"] = before

@@ -106,7 +106,7 @@ def test_the_values_on_the_page_are_those_of_the_statistics(browser: Any) -> Non
             "The wheel 0 delays-0: level 1: 2 in 1 of 256 buckets; level 2: 1 in 1 of 256 buckets; "
             "level 3: 1 in 1 of 256 buckets."
         )
-        page.wait_for_function("document.body.innerText.includes('in 1 topics with 3 partitions')")
+        page.get_by_text("in 1 topics with 3 partitions").wait_for()
         purgatories = [row[0] for row in rows(panel(page, "purgatories").locator("table"))]
         assert purgatories == [*broker.statistics().purgatories]
         assert wrong == []
@@ -149,7 +149,7 @@ def test_a_process_that_dies_is_shown_as_away_and_comes_back(browser: Any) -> No
         assert "refused" in lateness.locator("h2").inner_text()
         assert "1 delivered" in lateness.inner_text()
         with relay(int(address.rpartition(":")[2]), 2):
-            page.wait_for_function("document.body.innerText.includes('2 delivered')")
+            lateness.get_by_text("2 delivered").wait_for()
             assert "away" not in page.locator("nav").inner_text()
         assert wrong == []
         page.close()
@@ -244,7 +244,7 @@ def test_the_keyboard_alone_chooses_a_process_and_a_wheel(browser: Any) -> None:
         for _ in range(3):  # all, one, two
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        page.wait_for_function("document.querySelectorAll('[data-panel=lateness]:not([hidden])').length === 1")
+        panel(page, "lateness").first.wait_for(state="hidden")
         assert page.locator("nav [aria-pressed=true]").inner_text() == "relay two"
         assert page.evaluate("document.activeElement.dataset.key") == "1"
         assert page.url.endswith("#1")
