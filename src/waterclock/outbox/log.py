@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import COMPACTED, KEY, last_position, last_record
@@ -81,7 +81,7 @@ class OutboxLog:
         self._producer.fence(self.state)  # 1
         self.aside.clear()
         self._stored = last_position(self._settings, self.state)  # 2
-        self.numbers = set(json.loads(last_record(self._settings, self.state, _NUMBERS) or b"[]"))
+        self.numbers = set(json.loads(last_record(self._settings, TopicPartition(self.state, _NUMBERS)) or b"[]"))
 
     @property
     def has_place(self) -> bool:

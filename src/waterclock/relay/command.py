@@ -54,7 +54,7 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker, take_outbox: TakeO
         "take requests from the table waterclock_outbox of this database: postgresql://user@host/shop, or mysql://..."
     )
     parser.add_argument("--outbox", metavar="URL", help=outbox)
-    poll = "ask for them every TIME, in the order of their numbers, where no slot and no binlog may be had"
+    poll = "where no slot and no binlog may be had: ask for them every TIME, such as 1s, in the order of their numbers"
     parser.add_argument("--outbox-poll", metavar="TIME", help=poll)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
