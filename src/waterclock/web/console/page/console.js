@@ -105,11 +105,12 @@ function drawWheel() {
   by("wheel").classList.toggle("away", Boolean(sources[at].why));
 }
 
-/** Until one is chosen: the wheel that was shown, or the one with most timers. */
+/** Until one is chosen: of the first process that has wheels the one that was shown, while something waits in it, or the one with most. */
 function fullest(all) {
-  if (all.some(([key]) => key === dial.name)) return dial.name;
   const size = ([key]) => sources[key.split(" ", 1)[0]].dials[key.slice(key.indexOf(" ") + 1)].levels.flatMap(level => Object.values(level)).reduce((a, b) => a + b, 0);
-  return [...all].sort((a, b) => size(b) - size(a))[0]?.[0];
+  const first = all.filter(([key]) => key.split(" ", 1)[0] === all[0][0].split(" ", 1)[0]);
+  const last = first.find(([key]) => key === dial.name);
+  return last && size(last) ? dial.name : first.sort((a, b) => size(b) - size(a))[0]?.[0];
 }
 
 function begin() {
