@@ -1,5 +1,5 @@
-"""As a new user would: a relay with an outbox and a console is started, and a message of a database's transaction is seen in
-the strip, in the list and in the wheel, comes down the wheel's levels, and leaves; one that is rolled back is never seen."""
+"""As a new user would: a relay with an outbox and a console is started. A message of a database's transaction is seen in
+the strip, in the list and in the wheel, comes down the levels, and leaves; one that is rolled back is never seen."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.browser import chromium, window
+from tests.outbox.kills import delivered
 from tests.outbox.taking import PostgresShop, until
-from tests.outbox.test_kills import delivered
 from waterclock.relay import Delays
 
 pytestmark = [pytest.mark.postgres, pytest.mark.browser]
@@ -25,7 +25,7 @@ WATCHED = """() => {
     const look = () => {
         levels.push(document.querySelector('#dial').dataset.levels);
         for (const [id] of document.querySelector('main').innerText.matchAll(/order-\\d+/g)) ids.add(id);
-        cells = Math.max(cells, ...[...document.querySelectorAll('[data-pending]')].map(cell => Number(cell.dataset.pending)));
+        for (const cell of document.querySelectorAll('[data-pending]')) cells = Math.max(cells, cell.dataset.pending);
     };
     new MutationObserver(look).observe(document.body, {subtree: true, childList: true, attributeFilter: ['data-levels']});
 }"""
@@ -42,7 +42,8 @@ def relay(folder: Path, url: str) -> Iterator[tuple[str, str]]:
         until(lambda: "relay ready" in said.read_text() or process.poll() is not None)
         ready = re.search(r"on (\S+), files in", said.read_text())
         page = re.search(r"console at (\S+)", told.read_text())
-        assert ready is not None and page is not None, told.read_text()
+        assert ready is not None, told.read_text()
+        assert page is not None, told.read_text()
         yield ready[1], page[1]
     finally:
         process.kill()

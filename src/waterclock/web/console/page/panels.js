@@ -25,6 +25,11 @@ export const PANELS = {
       say: "How far the newest event and the watermark are behind the clock. Below, where a batch's time goes."},
     {id: "counts", width: "w4", title: "Counts over all runs", fill: totals},
   ],
+  program: [
+    {id: "purgatories", width: "w7", beside: true, title: "Waiting for a key or a deadline", fill: purgatories,
+      say: "The program's purgatories since they were made: completed by what they waited for, timed out, or cancelled."},
+    {id: "timers", width: "w12", title: "Timers", fill: timers, say: "Since they were made; how late callbacks start."},
+  ],
   cdc: [{id: "capture", width: "w6", title: "Capture", fill: capture}],
 };
 
@@ -68,10 +73,19 @@ function tip(section, ...words) {
 }
 
 function purgatories(section, {record}) {
-  fill(table(section), ["for", ">waiting", ">completed", ">timed out", ">cancelled", ""],
-    Object.entries(record.statistics.purgatories).map(([name, one]) => [
+  const all = Object.entries(record.statistics.purgatories), keys = all.some(([, one]) => one.fullest);
+  fill(table(section), ["for", ">waiting", ">completed", ">timed out", ">cancelled", "", ...(keys ? ["fullest keys"] : [])],
+    all.map(([name, one]) => [
       name, count(one.delayed), count(one.completed), count(one.expired), count(one.cancelled),
       bar(one.completed + one.expired + one.cancelled, [one.completed], [one.expired, "c3"], [one.cancelled, "c5"]),
+      ...(keys ? [Object.entries(one.fullest).map(([key, n]) => `${key}: ${count(n)}`).join(", ")] : []),
+    ]));
+}
+
+function timers(section, {record}) {
+  fill(table(section), ["timer", ">pending", ">fired", ">cancelled", ">failed", ">half", ">99 of 100", ">the latest"],
+    Object.entries(record.statistics.timers).map(([name, one]) => [
+      name, count(one.pending), count(one.fired), count(one.cancelled), count(one.failed), span(one.p50_ms), span(one.p99_ms), span(one.latest_ms),
     ]));
 }
 
