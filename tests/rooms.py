@@ -71,7 +71,7 @@ MAY_IMPORT = {
         "wording",
     },
     "outbox": {"cdc", "clock", "errors", "kafka", "outside", "relay"},
-    "trace": {"clock", "errors", "wheel", "wording"},
+    "trace": {"clock", "errors", "signals", "web", "wheel", "wording"},
     "simulation": {"broker", "errors", "outside"},
     "testing": {"broker", "clock", "errors", "simulation"},
     "pytest_plugin": {"errors", "simulation", "testing", "timer"},

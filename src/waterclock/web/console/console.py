@@ -75,8 +75,7 @@ class Console:
         name = text or "index.html"
         if name not in _FILES:
             raise NoSuchPage(f"the console has no file {name}: open {GUARDED}")
-        kind = _KINDS[name.rpartition(".")[2]]
-        return kind, files("waterclock.web.console").joinpath("page", name).read_text("utf-8")
+        return page_file(name)
 
     def _ask(self, at: int, path: str, text: str) -> Page:
         if path not in ASKED or at >= len(self._sources):
@@ -99,6 +98,12 @@ class Console:
                 piece, silent = ": nothing new\n\n", 0
             yield piece
             piece = ""
+
+
+def page_file(name: str) -> Page:
+    """A file of page/, with its type."""
+    kind = _KINDS[name.rpartition(".")[2]]
+    return kind, files("waterclock.web.console").joinpath("page", name).read_text("utf-8")
 
 
 def _changed(source: Source, body: bytes) -> Page:

@@ -18,10 +18,10 @@ export class Dial {
     this.frame = 0;
   }
 
-  /** The wheel of now: {tick_ms, size, levels}. What is another in it moves. */
+  /** The wheel of now: {tick_ms, size, levels}, and `sizes` where levels have their own, `hands` where they are known. */
   update(dial) {
     const now = performance.now();
-    this.size = dial.size;
+    this.sizeOf = level => dial.sizes?.[level] ?? dial.size;
     const deep = Math.max(2, dial.levels.length, this.rings.length);
     for (let level = 0; level < deep; level++) {
       const ring = this.rings[level] ??= {cells: new Map(), hand: null, from: null, since: -1e9};
@@ -31,7 +31,7 @@ export class Dial {
         const cell = ring.cells.get(bucket) ?? {to: 0};
         if (cell.to !== value) ring.cells.set(bucket, {from: cell.to, to: value, since: now});
       }
-      const next = Object.keys(used).map(Number).sort((a, b) => a - b)[0] ?? null;
+      const next = dial.hands ? dial.hands[level] ?? null : Object.keys(used).map(Number).sort((a, b) => a - b)[0] ?? null;
       if (next !== ring.hand) Object.assign(ring, {from: ring.hand, hand: next, since: now});
     }
     this.canvas.dataset.levels = JSON.stringify(dial.levels);
@@ -42,7 +42,7 @@ export class Dial {
   words(dial) {
     const said = dial.levels.map((level, n) => {
       const values = Object.values(level);
-      return `level ${n + 1}: ${count(values.reduce((a, b) => a + b, 0))} in ${values.length} of ${dial.size} buckets`;
+      return `level ${n + 1}: ${count(values.reduce((a, b) => a + b, 0))} in ${values.length} of ${this.sizeOf(n)} buckets`;
     });
     return `The wheel ${this.name}: ${said.join("; ") || "nothing waits"}.`;
   }
@@ -55,12 +55,12 @@ export class Dial {
   }
 
   paint(now) {
-    const g = this.canvas.getContext("2d"), width = (OUTER - INNER) / Math.max(this.rings.length, 1), step = 2 * Math.PI / (this.size ?? 256);
+    const g = this.canvas.getContext("2d"), width = (OUTER - INNER) / Math.max(this.rings.length, 1);
     const colours = {track: css("--track"), hand: css("--hand"), water: css("--water")};
     let moves = false, all = 0;
     g.clearRect(0, 0, 2 * MIDDLE, 2 * MIDDLE);
     this.rings.forEach((ring, level) => {
-      const outer = OUTER - level * width, inner = outer - width + GAP;
+      const outer = OUTER - level * width, inner = outer - width + GAP, size = this.sizeOf(level), step = 2 * Math.PI / size;
       sector(g, outer, inner, 0, 2 * Math.PI, colours.track);
       const most = Math.log1p(Math.max(1, ...[...ring.cells.values()].map(cell => cell.to)));
       for (const [bucket, cell] of ring.cells) {
@@ -77,7 +77,7 @@ export class Dial {
       if (ring.hand === null) return;
       const part = still.matches || ring.from === null ? 1 : Math.min(1, (now - ring.since) / MOVE_MS);
       moves ||= part < 1;
-      const way = ((ring.hand - ring.from) % this.size + this.size) % this.size;
+      const way = ((ring.hand - ring.from) % size + size) % size;
       const angle = (part < 1 ? ring.from + way * part : ring.hand) * step + step * .45 - Math.PI / 2;
       g.strokeStyle = colours.hand;
       g.lineWidth = 4;
