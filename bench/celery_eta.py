@@ -39,21 +39,8 @@ def by_celery(folder: Path) -> list[float]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     ran, address = folder / "ran", f"redis://127.0.0.1:{server.server_address[1]}/0"
     environment = {**os.environ, "ETA_RAN": str(ran), "ETA_REDIS": address}
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "celery",
-        "-A",
-        "celery_eta",
-        "worker",
-        "--pool",
-        "threads",
-        "-c",
-        "1",
-        "-l",
-        "ERROR",
-    ]
+    command = [sys.executable, "-P", "-m", "celery", "-A", "celery_eta", "worker"]
+    command += ["--pool", "threads", "-c", "1", "-l", "ERROR"]
     workers = [
         subprocess.Popen([*command, "-n", f"{number}@here"], cwd=Path(__file__).parent, env=environment)
         for number in range(WORKERS)
@@ -104,10 +91,10 @@ def by_a_relay(folder: Path) -> list[float]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
-        told: dict[str, list[float]] = {}
+        ran: dict[str, list[float]] = {}
         ways = {"Celery": by_celery, "waterclock": by_a_relay}
         threads = [
-            threading.Thread(target=lambda way=way, call=call: told.update({way: call(Path(name))}))  # type: ignore[misc]
+            threading.Thread(target=lambda way=way, call=call: ran.update({way: call(Path(name))}))  # type: ignore[misc]
             for way, call in ways.items()
         ]
         for thread in threads:
@@ -115,7 +102,7 @@ def main() -> None:
         for thread in threads:
             thread.join()
     for way in ways:
-        print(f"{way:<11} ran {len(told[way])} times, after {told[way]} s")
+        print(f"{way:<11} ran {len(ran[way])} times, after {ran[way]} s")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def test_a_record_has_the_steps_of_json_and_a_sentence_for_each() -> None:
         "add 1s for 1s: into level 1, bucket 1",
         "add 4s for 4s: into level 2, bucket 1",
         "the clock goes to 1s; ran 1s (level 1, bucket 1)",
-        "the clock goes to 3s; ran nothing; down 4s: level 2, bucket 1 -> level 1, bucket 1",
+        "the clock goes to 3s; ran nothing; down 4s: level 2, bucket 1 to level 1, bucket 1",
         "the clock goes to 4s; ran 4s (level 1, bucket 1)",
     ]
 

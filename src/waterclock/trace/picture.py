@@ -88,7 +88,7 @@ def sentence(step: Step, at: Moments) -> str:
     if "advance_to" in step:
         lines += [*show_ran(step), *(line for move in step["moved_down"] for line in show_move(move))]
     parts = [re.sub(r"^ +(ran|down)  +", r"; \1 ", line) for line in lines]
-    return " ".join(" ".join(parts).split()).removeprefix("0 ").replace(" ;", ";")
+    return " ".join(" ".join(parts).split()).removeprefix("0 ").replace(" ;", ";").replace(" -> ", " to ")
 
 
 def show_deed(number: int, step: Step, at: Moments) -> list[str]:
