@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "trace": {"clock", "errors", "signals", "web", "wheel", "wording"},
     "simulation": {"broker", "errors", "outside"},
     "testing": {"broker", "clock", "errors", "simulation"},
-    "pytest_plugin": {"errors", "simulation", "testing", "timer"},
+    "pytest_plugin": {"broker", "errors", "simulation", "testing", "timer", "web"},
     "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
     "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "outbox", "relay", "spark", "trace", "web"},
     "traces": set(),

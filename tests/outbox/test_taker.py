@@ -13,6 +13,7 @@ from waterclock.testing import Broker
 POLLED = 0.1
 
 
+@pytest.mark.always
 def test_what_is_committed_is_there_once_and_what_is_rolled_back_is_not(taking: Taking) -> None:
     with taking.following():
         taking.write("a", "b")

@@ -82,6 +82,7 @@ RELAY = RelayStatistics(
 )  # fmt: skip
 
 
+@pytest.mark.always
 def test_the_values_on_the_page_are_those_of_the_statistics(browser: Any) -> None:
     shown = Shown(RELAY)
     for delay_s in (0.005, 0.005, 0.3, 100):
