@@ -225,6 +225,7 @@ ONLY_IN = {
         "timer/manual_loop.py",
         "timer/tasks.py",
         "purgatory/waiting.py",
+        "web/program.py",
         "broker/broker.py",
         "broker/roles.py",
         "broker/core.py",
