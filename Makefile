@@ -66,7 +66,7 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers $(SIDE_BY_SIDE) 2 \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
 	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
-	  tests/relay/test_dead_owner.py tests/relay/test_refusals_on_kafka.py tests/relay/kills tests/streaming/places \
+	  tests/relay/test_dead_owner.py tests/relay/test_refusals_on_kafka.py tests/relay/kills tests/outbox/test_kills.py tests/streaming/places \
 	  tests/spark/test_join_crashes.py $(ARGS)
 
 # Delta Lake's and Iceberg's libraries are built for an older Spark: what needs them has a pyspark of its own.

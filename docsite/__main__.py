@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from docsite import files, messages, pages, python, tables
+from waterclock.trace import page as walks
 
 STAGE = pages.ROOT / "build" / "docs"
 SITE = pages.ROOT / "out" / "docs"
@@ -115,6 +116,9 @@ def stage(folder: Path) -> Nav:
     for page, text in reference().items():
         (staged / page).parent.mkdir(parents=True, exist_ok=True)
         (staged / page).write_text(text, encoding="utf-8")
+    (staged / "steps").mkdir()
+    for name, text in walks.static(walks.worked()).items():
+        (staged / "steps" / name).write_text(text, encoding="utf-8")
     settings = yaml.safe_load((pages.ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     nav: Nav = expanded(settings["nav"], list(markdown(staged)))
     settings["plugins"][1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(pages.ROOT / "src")]

@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+STEPS = (
+    "src/waterclock/web/console/page/steps.html"  # a page of the site as it is: steps/, with walks that are recorded
+)
 SHOWN = {
     ".py": "python",
     ".pyi": "python",
@@ -68,6 +71,8 @@ def linked(text: str, source: str, page: str, known: dict[str, str], folder: Pat
             return known[at]
         if at == "README.md":
             return "index.md"
+        if at == STEPS:
+            return f"steps/{Path(at).name}"
         if not at.startswith("..") and (root / at).exists():
             return _shown(at, folder, root)
         if not at.endswith(".md"):

@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "postgres": {"errors"},
     "rules": {"durations", "errors"},
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres", "lazily"},
-    "web": {"__init__", "arguments", "errors", "ports"},
+    "web": {"__init__", "arguments", "errors", "lazily", "ports", "signals"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks", "web"},
     "spark": {
@@ -70,12 +70,13 @@ MAY_IMPORT = {
         "outside",
         "wording",
     },
-    "trace": {"clock", "errors", "wheel", "wording"},
+    "outbox": {"cdc", "clock", "errors", "kafka", "outside", "relay"},
+    "trace": {"clock", "errors", "signals", "web", "wheel", "wording"},
     "simulation": {"broker", "errors", "outside"},
     "testing": {"broker", "clock", "errors", "simulation"},
-    "pytest_plugin": {"errors", "simulation", "testing", "timer"},
+    "pytest_plugin": {"broker", "errors", "simulation", "testing", "timer", "web"},
     "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
-    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "relay", "spark", "trace"},
+    "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "outbox", "relay", "spark", "trace", "web"},
     "traces": set(),
 }
 # inside of spark: a folder or file -> those of spark that it may import
@@ -155,7 +156,8 @@ INSIDE_RELAY: dict[str, set[str]] = {
     "watching": {"logs", "owner", "standby", "statistics", "store", "wire"},
     "asking": {"client", "watching", "wire"},
     "relay": {"cluster", "logs", "owner", "standby", "statistics", "store", "upkeep", "watching", "wire"},
-    "process": {"owner", "relay", "statistics", "watching", "wire"},
+    "changing": {"client", "relay", "store", "watching", "wire"},
+    "process": {"changing", "owner", "relay", "statistics", "watching", "wire"},
     "command": {"asking", "process", "watching"},
 }  # fmt: skip
 INSIDE_SINKS: dict[str, set[str]] = {
@@ -191,6 +193,7 @@ ONLY_IN = {
         "outside.py",
         "simulation/",
         "web/server.py",
+        "web/console/sources.py",
         "signals.py",
         "spark/session/starts.py",
         "spark/checkpoint/owner.py",
@@ -210,6 +213,7 @@ ONLY_IN = {
         "broker/store/store.py",
         "cdc/postgres/beginning.py",
         "cdc/door/",
+        "outbox/taker.py",
         "broker/log/write_ahead.py",
     ),
     "asyncio": (
@@ -221,6 +225,7 @@ ONLY_IN = {
         "timer/manual_loop.py",
         "timer/tasks.py",
         "purgatory/waiting.py",
+        "web/program.py",
         "broker/broker.py",
         "broker/roles.py",
         "broker/core.py",
@@ -240,7 +245,7 @@ ONLY_IN = {
     "re2": ("broker/groups/subscriptions.py",),
     "shtab": ("cli.py",),
     "pyspark": ("spark/",),
-    "confluent_kafka": ("kafka/", "sinks/topic/topic.py", "streaming/topics/", "cdc/", "relay/"),
+    "confluent_kafka": ("kafka/", "sinks/topic/topic.py", "streaming/topics/", "cdc/", "outbox/log.py", "relay/"),
     "pickle": (),
 }
 # who may call fsync or fdatasync: disk.py for names and whole files, and those that keep a file open and write on in it

@@ -112,6 +112,18 @@ def test_a_program_reads_changes(tmp_path: Path) -> None:
         assert run_page(page, folder, put=put, has=["MariaDB"]) == 8
 
 
+@pytest.mark.mariadb
+def test_a_row_and_its_task_are_one_transaction(tmp_path: Path) -> None:
+    from tests.cdc.mariadb import running_server
+
+    page, folder = PAGES_OF["from-polled-table"], tmp_path / "page"
+    folder.mkdir()
+    with running_server(tmp_path / "mariadb") as server:
+        put = on_free_ports(page.read_text(encoding="utf-8"), p3306=server.port)
+        put["port=3306"] = f"port={server.port}"
+        assert run_page(page, folder, put=put, has=["MariaDB"]) == 7
+
+
 def test_a_block_that_no_test_runs_says_so_and_is_known() -> None:
     titles = {block.title for page in PAGES for block in all_blocks(page.read_text(encoding="utf-8"))}
     assert {title.removeprefix("needs ") for title in titles if title.startswith("needs ")} == {

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.web.reading import get
 
 pytest.importorskip("kio")
 
@@ -19,28 +22,18 @@ PLUGIN = "waterclock.pytest_plugin"
 def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
     """A pytest run in `folder`, with the plugin as its entry point would give it."""
     (folder / "test_it.py").write_text(tests)
-    command = [
-        sys.executable,
-        "-W",
-        "error",
-        "-m",
-        "pytest",
-        "-q",
-        "-s",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        PLUGIN,
-        "-p",
-        "no:asyncio",
-        "-p",
-        "no:anyio",
-    ]
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
+    command, environment = command_of()
     return subprocess.run(
         [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def command_of() -> tuple[list[str], dict[str, str]]:
+    """The command without its options, and its environment."""
+    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-s"]
+    command += [word for name in ("no:cacheprovider", PLUGIN, "no:asyncio", "no:anyio") for word in ("-p", name)]
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return command, {**os.environ, "PYTHONPATH": path}
 
 
 def passed(done: subprocess.CompletedProcess[str], count: int) -> bool:
@@ -239,3 +232,18 @@ def test_another_word(manual_loop): pass
     )
     assert "takes (clock, sockets='allowed'): sockets must be 'refused' or 'allowed', got 'perhaps'" in done.stdout
     assert "pytest_plugin.py" not in done.stdout
+
+
+def test_a_test_that_is_paused_in_the_debugger_says_where_its_broker_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(kafka_topic):\n    breakpoint()\n")
+    command, environment = command_of()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes) as process:  # type: ignore[call-overload]
+        lines = iter(process.stdout.readline, "")
+        url = next(found[1] for line in lines if (found := re.search(r"console at (\S+)", line)))
+        status, page, _ = get(url)
+        said, _ = process.communicate("c\n", timeout=60)
+    assert (status, "<title>waterclock" in page) == (200, True)
+    assert "1 passed" in said
+    with pytest.raises(OSError, match="refused"):
+        get(url)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import doctest
 import inspect
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ from waterclock.broker.settings import SETTINGS
 from waterclock.rules import toml as rules
 from waterclock.rules.model import Rules
 from waterclock.streaming.toml import config, readers, sink, steps, topics
+from waterclock.trace.scenario import SCENARIOS, SMALLEST
 
 ROOT = Path(__file__).parents[1]
 
@@ -220,12 +222,21 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
 
 
 def test_each_page_is_there_as_markdown_and_llms_txt_lists_it(built: Path) -> None:
-    html = {path.relative_to(built).with_suffix(".md").as_posix() for path in built.rglob("*.html")} - {"404.md"}
+    html = {path.relative_to(built).with_suffix(".md").as_posix() for path in built.rglob("*.html")}
+    html -= {"404.md", "steps/steps.md"}
     there = {path.relative_to(built).as_posix() for path in built.rglob("*.md")}
     assert html == there
     listed = re.findall(r"^- \[.+?\]\((.+?)\)", (built / "llms.txt").read_text(encoding="utf-8"), re.M)
     assert sorted(listed) == sorted(page for page in there if not page.startswith("source/"))
     assert [page for page in there if re.search(r"^::: ", (built / page).read_text(encoding="utf-8"), re.M)] == []
+
+
+def test_the_walks_through_a_wheel_are_a_page_that_needs_no_server(built: Path) -> None:
+    assert 'href="../steps/steps.html"' in (built / "explanation/why-a-wheel.html").read_text(encoding="utf-8")
+    page = (built / "steps/steps.html").read_text(encoding="utf-8")
+    assert {"steps.js", "console.css", "icon.svg"} <= set(re.findall(r'(?:src|href)="([^"]+)"', page))
+    walks = json.loads((built / "steps/steps.json").read_text(encoding="utf-8"))
+    assert [walk["name"] for walk in walks] == [*SCENARIOS, SMALLEST.name]
 
 
 def test_a_public_class_has_its_signature_and_its_inherited_methods_in_html(built: Path) -> None:

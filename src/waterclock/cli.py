@@ -43,6 +43,7 @@ from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.spark.rescaling import command as state
 from waterclock.trace import command as trace
+from waterclock.web.console import command as console
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -156,8 +157,9 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
     move.add_to(commands.add_parser("move", help="go on where a Debezium connector ended"))
-    relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)
+    relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker, _take_outbox)
     _beside("examples")(commands.add_parser("demo", help="run an example: the main job, a lesson, kills"))
+    console.add_to(commands.add_parser("console", help="show running processes on one live page"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
     doctor.add_to(commands.add_parser("doctor", help="see what works on this machine, and what is missing"))
     _beside("bench")(commands.add_parser("bench", help="measure beside others"))
@@ -171,6 +173,13 @@ def _start_broker(folder: os.PathLike[str], port: int) -> AbstractContextManager
     return Broker(
         folder, port=port, settings={"group.initial.rebalance.delay.ms": "0"}
     )  # one relay: nobody to wait for
+
+
+def _take_outbox(*arguments: Any) -> Any:
+    """What `waterclock relay --outbox` takes rows by: the relay itself knows no database's log."""
+    from waterclock.outbox.taker import OutboxTaker
+
+    return OutboxTaker(*arguments)
 
 
 def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:

@@ -14,7 +14,8 @@ apart. What a topic cannot keep apart (settings, a clock turned by hand, a resta
 Rule 1: nothing but pytest and the standard library is imported before a test asks for a fixture.
 Rule 2: faults that a test set on `kafka_broker` end with the test.
 Rule 3: --waterclock-seed N has tests of `kafka_universe` run with that seed alone; one that fails says so.
-Rule 4: the entry point has this module's name: whoever names the module too, by -p or pytest_plugins, gets it once.
+Rule 4: a test that is paused in the debugger says where its broker is seen live (`kafka_broker`), until it goes on.
+Rule 5: the entry point has this module's name: whoever names the module too, by -p or pytest_plugins, gets it once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 SEED: Final = "--waterclock-seed"
 LONGEST_NAME: Final = 200  # of a topic, before its number
 _brokers: Final = pytest.StashKey[list["Broker"]]()
+_paused: Final = pytest.StashKey[ExitStack]()
 _numbers: Final = itertools.count()
 
 
@@ -64,6 +66,26 @@ def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
         pytestconfig.stash[_brokers] = [broker]
         yield broker
         del pytestconfig.stash[_brokers]
+
+
+def pytest_enter_pdb(config: pytest.Config) -> None:
+    """Rule 4."""
+    if brokers := config.stash.get(_brokers, []):
+        from waterclock.broker.statistics import prometheus
+        from waterclock.web.option import open_server
+
+        pytest_leave_pdb(config)
+        config.stash[_paused] = stack = ExitStack()
+        for broker in brokers:
+            stack.enter_context(
+                open_server(None, "broker", broker.statistics, prometheus, None, broker.dials, console=True)
+            )
+
+
+def pytest_leave_pdb(config: pytest.Config) -> None:
+    """It goes on."""
+    if (stack := config.stash.get(_paused, None)) is not None:
+        stack.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Rule 2: drawing takes a second; a test that is not about pictures works with `pl
 
 import json
 import re
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +17,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+
+from tests.browser import chromium
+from tests.browser import window as made
 
 pytest.importorskip("matplotlib", reason="the report draws with matplotlib")
 from waterclock.examples.fines import picture, report
@@ -338,24 +340,13 @@ def test_the_same_run_makes_the_same_page(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a window, or a skip that says what is missing."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or pytest.skip("no chromium on this machine")
-    quiet = ("background-networking", "component-update", "sync", "default-apps", "extensions")
-    args = ["--no-sandbox", "--disable-gpu", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
-    with playwright.sync_playwright() as running:
-        chrome = running.chromium.launch(executable_path=chromium, args=args)
+    with chromium() as chrome:
         yield chrome
-        chrome.close()
 
 
 def opened(browser: Any, page: Path, width: int) -> tuple[Any, list[str]]:
     """The page in a window of that width, and the list of all that goes wrong in it."""
-    wrong: list[str] = []
-    window = browser.new_page(viewport={"width": width, "height": 800})
-    window.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    window.on("pageerror", lambda error: wrong.append(str(error)))
-    window.on("requestfailed", lambda request: wrong.append(request.url))
+    window, wrong = made(browser, width)
     window.on("request", lambda request: wrong.append(request.url) if request.url != page.as_uri() else None)
     window.goto(page.as_uri())
     return window, wrong

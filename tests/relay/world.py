@@ -56,7 +56,7 @@ class World:
         return Namespace(
             embedded=None, bootstrap=self.broker.bootstrap, topic=self.topic, folder=str(self.folder / "cli"), json=False,
             group=None, name=None, kafka_config=None, partitions=1, lap_bytes=1 << 30, metrics=None, standby="all",
-            make_targets=False,
+            make_targets=False, console=False, allow_changes=False, outbox=None, outbox_poll=None,
         )  # fmt: skip
 
     def relay(self, place: str = "one", clock: WallClock | None = None, **options: Any) -> Relay:

@@ -47,7 +47,7 @@ def test_the_broker_command_serves_its_pages_until_it_ends() -> None:
         found = record(url)
         assert (found["command"], found["version"]) == ("broker", __version__)
         assert found["statistics"].keys() == {field.name for field in fields(BrokerStatistics)}
-        assert get(url)[1].count("<a href=") == 2
+        assert get(url)[1].count("<a href=") == 3
         broker.terminate()
         assert broker.wait(timeout=20) == 0
     with pytest.raises(OSError, match="refused"):

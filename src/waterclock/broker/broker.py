@@ -26,6 +26,7 @@ from waterclock.broker.wire.codec import import_kio
 from waterclock.clock import ManualClock, SystemClock, WallClock
 from waterclock.errors import UsageError
 from waterclock.outside import os, threading
+from waterclock.web.dial import Dial, dial_of
 
 T = TypeVar("T")
 log = logging.getLogger("waterclock.broker")
@@ -170,6 +171,10 @@ class Broker:
     def statistics(self) -> BrokerStatistics:
         """What the broker did so far, and what waits now: cheap enough for every second."""
         return self.call(lambda: self._present().statistics())
+
+    def dials(self) -> dict[str, Dial]:
+        """The wheel behind every wait of the broker, as the console draws it."""
+        return {"timers": self.call(lambda: dial_of(self._present().timer))}
 
     def call(self, deed: Callable[[], T]) -> T:
         """Run `deed` in the broker's thread; what it returns or raises."""

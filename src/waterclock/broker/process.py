@@ -41,6 +41,7 @@ class BrokerOptions:
     statistics_every_s: float | None = None  # a line on stderr each time
     follow: str | None = None  # HOST:PORT of the broker to copy
     metrics_port: int | None = None
+    console: bool = False
 
 
 def serve(options: BrokerOptions) -> None:
@@ -55,7 +56,8 @@ def serve(options: BrokerOptions) -> None:
         follow=options.follow,
     )  # fmt: skip
     broker.when_failed(partial(os.kill, os.getpid(), signal.SIGTERM))
-    with broker, open_server(options.metrics_port, "broker", broker.statistics, prometheus):
+    shown = options.metrics_port, "broker", broker.statistics, prometheus, None, broker.dials, options.console
+    with broker, open_server(*shown):
         interpreter.pause_little()
         interpreter.own_process()
         where = (
@@ -103,7 +105,7 @@ def options_of(arguments: argparse.Namespace) -> BrokerOptions:
     follow = arguments.follow and checked(arguments.follow, "--follow")
     return BrokerOptions(
         arguments.data, arguments.host, arguments.port, settings, access, arguments.statistics_every, follow,
-        arguments.metrics,
+        arguments.metrics, arguments.console,
     )  # fmt: skip
 
 

@@ -131,10 +131,10 @@ def run(arguments: Namespace) -> int:
     publisher = partial(Publisher, target, name, given, clock, written)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
-    with heard(), option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
-        waits = bool(arguments.tables) and not arguments.once
+    shows = "cdc", capture.statistics, partial(prometheus, name)
+    with heard(), option.open_server(arguments.metrics, *shows, console=arguments.console):
+        waits, refused = bool(arguments.tables) and not arguments.once, False
         origins.say_what_is_missing(origin, waits, lambda said: print(f"waterclock: {said}", file=sys.stderr))
-        refused = False
         try:
             once = WholePlace(origin.end()) if arguments.once else None
             capture.run(WholePlace() if arguments.snapshot_only else once)

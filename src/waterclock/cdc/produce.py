@@ -72,9 +72,7 @@ _USUAL_BATCH = 1_000_000  # librdkafka's own
 _AROUND = 200  # bytes of a record and its batch beside key and value
 _FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
 _LIMITS = ("max.message.bytes", "segment.bytes")
-_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
-
-
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
 _TIMEOUT_MS = 300_000  # so long may a transaction stay open: a million changes take a tenth of it
 
 
@@ -156,7 +154,7 @@ class CaptureTopics:
                 f"The topic of dead letters has to be one of its own, and {target.dead_letters} is none: name another."
             )
         if state not in self._there:
-            self._admin.make(state, 1, _COMPACTED)
+            self._admin.make(state, 1, COMPACTED)
         elif (policy := self._admin.settings(state)["cleanup.policy"]) != "compact":
             # without its position a capture would begin again
             raise UsageError(
@@ -189,7 +187,7 @@ class CaptureTopics:
         """Make the topic of schemas; the value is whether it was there."""
         was_there = self._schemas in self._there
         if not was_there:
-            self._admin.make(self._schemas, 1, _COMPACTED)
+            self._admin.make(self._schemas, 1, COMPACTED)
             self._there[self._schemas] = 1
         return was_there
 
@@ -219,24 +217,30 @@ class CaptureTopics:
 
 def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: float = _PATIENCE_S) -> Position | None:
     """The position that was committed last; None if there is none yet. EnvironmentMissing if nobody answers."""
+    found = last_record(settings, TopicPartition(state_topic, 0), patience_s)
+    return None if found is None else Position.parsed(found)
+
+
+def last_record(settings: Mapping[str, Any], place: TopicPartition, patience_s: float = _PATIENCE_S) -> bytes | None:
+    """The value of a partition's last committed record; None if it has none. EnvironmentMissing if nobody answers."""
     consumer = library.Consumer(
         {
             **settings,
             **READING,
-            "group.id": f"{state_topic}.reader",  # the client wants one: nothing is committed under it
+            "group.id": f"{place.topic}.reader",  # the client wants one: nothing is committed under it
             "fetch.wait.max.ms": 10,  # at the end there is nothing to wait for: nobody writes
             "auto.offset.reset": "earliest",
         }
     )
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(state_topic, 0), timeout=patience_s)
+        low, high = consumer.get_watermark_offsets(place, timeout=patience_s)
         for start in (max(low, high - _FIRST_LOOK), low):
-            consumer.assign([TopicPartition(state_topic, 0, start)])
+            consumer.assign([TopicPartition(place.topic, place.partition, start)])
             found = list(_records(consumer, patience_s))
             if found or start == low:
-                return Position.parsed(found[-1]) if found else None
+                return found[-1] if found else None
     except KafkaException as error:
-        raise EnvironmentMissing(f"The position in {state_topic} cannot be read: {words_of(error)}.") from None
+        raise EnvironmentMissing(f"The position in {place.topic} cannot be read: {words_of(error)}.") from None
     finally:
         consumer.close()
     return None

@@ -19,12 +19,13 @@ example: waterclock relay send reminders hello --delay 3s
 example: waterclock relay read reminders"""
 
 StartBroker = Callable[[Any, int], Any]  # folder, port -> a context manager of what has a `bootstrap`
+TakeOutbox = Callable[..., Any]  # as OutboxTaker (outbox/taker.py) is made
 
 
-def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
-    """The options, and the commands beside it; `start_broker` is for --embedded."""
+def add_to(parser: ArgumentParser, start_broker: StartBroker, take_outbox: TakeOutbox) -> None:
+    """The options, and the commands beside it; `start_broker` is for --embedded, `take_outbox` for --outbox."""
     describe(parser, run, _EXAMPLES)
-    parser.set_defaults(start_broker=start_broker)
+    parser.set_defaults(start_broker=start_broker, take_outbox=take_outbox)
     parser.add_argument("--embedded", metavar="DIR", help="start a broker too, and keep its data in this folder")
     its = "the port of the broker of --embedded; 0 for any free one (default: %(default)s)"
     parser.add_argument("--port", type=port, default=9092, help=its)
@@ -49,8 +50,16 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
         "keep files of the partitions that other relays own too, to go on at once when one dies (default: %(default)s)"
     )
     parser.add_argument("--standby", choices=("all", "none"), default="all", help=stands_by)
+    outbox = (
+        "take requests from the table waterclock_outbox of this database: postgresql://user@host/shop, or mysql://..."
+    )
+    parser.add_argument("--outbox", metavar="URL", help=outbox)
+    poll = "where no slot and no binlog may be had: ask for them every TIME, such as 1s, in the order of their numbers"
+    parser.add_argument("--outbox-poll", metavar="TIME", help=poll)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
+    changes = "with --console: let its page cancel messages, deliver them now, and move them to another time"
+    parser.add_argument("--allow-changes", action="store_true", help=changes)
     _add_commands(parser)
 
 
@@ -151,6 +160,10 @@ def run(arguments: Namespace) -> int:
     """`waterclock relay`: messages are delivered when they are due, exactly once, until Ctrl-C."""
     if (arguments.embedded is None) is (arguments.bootstrap is None):
         raise UsageError("Say where Kafka is, --bootstrap HOST:PORT, or have a broker started, --embedded DIR.")
+    if arguments.outbox_poll is not None and arguments.outbox is None:
+        raise UsageError("--outbox-poll is for rows of a database: say of which one, --outbox URL.")
+    if arguments.allow_changes and not arguments.console:
+        raise UsageError("--allow-changes is for the page of --console: give both, or neither.")
     from waterclock.relay.process import serve
 
     return serve(arguments)

@@ -19,26 +19,30 @@ import gc
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
+from waterclock.durations import duration_us
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError, unstopped
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.outside import uuid
+from waterclock.relay.changing import Changes
 from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
-from waterclock.relay.watching.gathering import recurring, with_series
+from waterclock.relay.watching.due_next import count_of, due_next
+from waterclock.relay.watching.gathering import Dials, recurring, with_series
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.wire.topics import Topics, check_names
 from waterclock.signals import StopSignal, heard
+from waterclock.web.console.sources import OwnProcess
 from waterclock.web.option import open_server
 
 FLOOD: Final = 100_000  # read or delivered
@@ -88,25 +92,21 @@ def serve(arguments: Namespace) -> int:
     shown, memory = Progress(clock, arguments.json), MemoryTrim(clock)
     with ExitStack() as stack:
         stack.enter_context(heard())  # nothing is under way yet that is to be finished
-        if arguments.embedded:
-            folder = Path(arguments.embedded)
-            broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
-            servers, folder = broker.bootstrap, Path(arguments.folder or folder / "relay")
-        else:
-            servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
+        servers, folder, also = _servers(arguments, stack)
         name = stack.enter_context(_folder_alone(folder))
         stop = StopSignal(second_raises=True)
-        reading = partial(_reading, shown, stop)
-        options = _options(arguments, servers, folder, name)
+        options, reading = _options(arguments, servers, folder, name), partial(_reading, shown, stop)
         settings = staying(base_settings(servers, options.settings or {}))
         relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
         stack.enter_context(stop)
         try:
-            stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
+            stack.enter_context(_web_door(arguments, relay, options, also))
+            outbox = stack.enter_context(_outbox(arguments, settings, relay, shown))
             ready = f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}"
             print(ready, flush=True)
             with suppress(_Interrupted):
                 while not stop:
+                    outbox(0 in relay.owners)
                     memory.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())
         except BaseException:
@@ -116,6 +116,47 @@ def serve(arguments: Namespace) -> int:
         statistics = relay.statistics()
     shown.end(statistics)
     return 0
+
+
+@contextmanager
+def _outbox(
+    arguments: Namespace, settings: Mapping[str, Any], relay: Relay, shown: Progress
+) -> Iterator[Callable[[bool], object]]:
+    """What takes an outbox's rows, if --outbox asks for it: it is told whether this relay is the one that does."""
+    if arguments.outbox is None:
+        yield lambda does: None
+        return
+    poll_s = None
+    if arguments.outbox_poll is not None:
+        try:
+            poll_s = duration_us(arguments.outbox_poll, "--outbox-poll") / 1e6
+        except ValueError as error:
+            raise UsageError(f"{error}: write such as --outbox-poll 1s.") from None
+    taker = arguments.take_outbox(arguments.outbox, relay.topics, settings, poll_s, shown.lost)
+    try:
+        yield taker.owns
+    finally:
+        taker.close()
+
+
+def _servers(arguments: Namespace, stack: ExitStack) -> tuple[str, Path, list[OwnProcess]]:
+    """Where Kafka is, the folder of the relay's files, and the broker of --embedded, which is started for it."""
+    if not arguments.embedded:
+        return arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}"), []
+    folder = Path(arguments.embedded)
+    broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
+    own = OwnProcess("broker", broker.statistics, broker.dials)
+    return broker.bootstrap, Path(arguments.folder or folder / "relay"), [own]
+
+
+def _web_door(
+    arguments: Namespace, relay: Relay, options: RelayOptions, also: Sequence[OwnProcess]
+) -> AbstractContextManager[object]:
+    """Of --metrics and --console."""
+    dials = Dials(relay.owners, relay.lock, relay.topics.input).seen
+    change = Changes(relay, options.servers, options.settings).change if arguments.allow_changes else None
+    served = "relay", relay.statistics, prometheus, pages_of(relay), dials, arguments.console, also, change
+    return open_server(arguments.metrics, *served)
 
 
 class _Interrupted(Exception):
@@ -129,9 +170,13 @@ def _reading(shown: Progress, stop: StopSignal, log: str, done: int, all: int) -
 
 
 def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
-    """What `show` and `ls` ask besides the statistics."""
-    where = relay.owners, relay.lock, relay.topics.input
-    return {"/ids/": lambda id: with_series(relay.show(id), *where), "/series/": lambda _: recurring(*where)}
+    """What `show`, `ls` and the console ask besides the statistics."""
+    where, clock = (relay.owners, relay.lock, relay.topics.input), SystemClock()
+    return {
+        "/ids/": lambda id: with_series(relay.show(id), *where),
+        "/series/": lambda _: recurring(*where),
+        "/due/": lambda most: due_next(count_of(most), *where, clock.wall_ms()),
+    }
 
 
 def begun(

@@ -122,6 +122,29 @@ class RecurringStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class DueMessage:
+    """A pending message: where its request stands, when it is due and for which topic; its id and key as text, empty if it
+    has none. `why` says what it waits for besides its time; `recurs`: it is an occurrence of a series."""
+
+    origin: str
+    due_ms: int
+    target: str
+    id: str = ""
+    key: str = ""
+    why: str = ""
+    recurs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DueStatistics:
+    """What is due next, by due time, in the partitions that a relay owns. `known_to_ms`: what is due later is not all in
+    it, as it was too much to look through; None if nothing was left out but what the list has no place for."""
+
+    messages: tuple[DueMessage, ...]
+    known_to_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RelayStatistics:
     """Counts since the start, of what is committed in Kafka, and what is pending now.
 

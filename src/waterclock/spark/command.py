@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     pipeline = configured(config)
     try:
         pipeline.check()
-        server = option.open_server(arguments.metrics, "run", pipeline.statistics, prometheus)
+        shown = arguments.metrics, "run", pipeline.statistics, prometheus
+        server = option.open_server(*shown, console=arguments.console)
         with server, Bar(config.name, quiet=arguments.json) as bar:
             session = session or begin(pipeline.buckets)
             summary = pipeline.run(session.spark, arguments.live, bar.report)

@@ -40,6 +40,7 @@ from waterclock.timer.statistics import Histogram, TimerStatistics
 from waterclock.timer.tick_runner import Offload, Stopwatch, TickRunner
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel import tell_when_spare
+from waterclock.wheel.occupancy import Occupancy
 from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
@@ -271,6 +272,25 @@ class Drive(Adder, TickRunner):
             current_tick_ns=now_ns - now_ns % self._tick_ns,
             next_due_ns=self._wheel.next_deadline(),
         )
+
+    @property
+    def tick_s(self) -> float:
+        """The grain of time, in seconds."""
+        return self._tick_ns / 1e9
+
+    def occupancy(self) -> Occupancy:
+        """How many timers wait in each bucket in use, one mapping a level, the finest first: a copy.
+
+        A `Timer` may be asked by any thread, an `AsyncTimer` by its loop's.
+
+        >>> from waterclock import ManualClock, Timer
+        >>> timer = Timer(clock=ManualClock())
+        >>> handle = timer.call_later(0.003, print)
+        >>> timer.occupancy()
+        ({3: 1},)
+        """
+        occupancy: Occupancy = self._wheel.occupancy()
+        return occupancy
 
     def __len__(self) -> int:
         """How many timers wait."""

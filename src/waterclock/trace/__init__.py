@@ -7,6 +7,7 @@
                     virtual ids, the middle of an advance
     live.py         the walk in real time, on a thread that takes expired buckets
     flat.py         a flat wheel of a million buckets beside five levels
+    page.py         the steps in a browser, on the console's dial
     command.py      the options, and what is printed
 
 Rule 1: the wheel is the real one, `waterclock.wheel.reference`, seen through `snapshot()`; nothing is acted.

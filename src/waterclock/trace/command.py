@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from waterclock.errors import UsageError
@@ -50,6 +51,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help=verbose)
     live = "in real time: a thread takes the buckets that expire, and ends after two idle seconds"
     parser.add_argument("--live", action="store_true", help=live)
+    browser = "in a browser on this machine, with a slider, until Ctrl-C; without SCENARIO all that are worked out"
+    parser.add_argument("--console", action="store_true", help=browser)
     parser.add_argument("--json", action="store_true", help="the same steps as JSON, times in ms as they are")
 
 
@@ -60,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.scenario == FLAT:
             return _flat(arguments)
+        if arguments.console:
+            return _serve(arguments)
         scenario = _chosen(arguments)
         walk = Walk(scenario, arguments.rounding)
         if arguments.json:
@@ -146,6 +151,27 @@ def _print_live(walk: Walk, arguments: argparse.Namespace) -> None:
 
     Live(walk, SystemClock(), show).run()
     print(f"nothing has waited for {IDLE_S:g} s: the thread ends")
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    import signal
+
+    from waterclock.signals import heard
+    from waterclock.trace import page
+    from waterclock.trace.walk import Walk
+
+    given = [name for name in ("--json", "--live", "--verbose") if getattr(arguments, name[2:])]
+    if given:
+        raise UsageError(f"--console shows every step in a browser, and {given[0]} prints: leave one out")
+    if arguments.scenario is None and arguments.tasks is None:
+        walks = page.worked(arguments.rounding)
+    else:
+        walk = Walk(_chosen(arguments), arguments.rounding)
+        walks = [page.record(walk, arguments.rounding, [walk.begin(), *walk.steps()])]
+    with suppress(KeyboardInterrupt), page.serve(walks) as server, heard():
+        print(f"step through it at {server.url}/console/{page.PAGE}", flush=True)
+        signal.pause()
+    return 0
 
 
 def _print_json(walk: Walk, arguments: argparse.Namespace) -> None:

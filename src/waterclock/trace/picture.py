@@ -15,6 +15,7 @@ Rule 4: the bucket under a level's hand says why no timer is ever put there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from textwrap import wrap
@@ -77,6 +78,17 @@ def show_step(number: int, step: Step, scenario: Scenario, at: Moments) -> str:
         rows.append((str(level), show_duration(tick), str(size), at(time), span))
     lines += ["", *table(("level", "tick", "slots", "clock", "covers"), rows), ""]
     return "\n".join(lines + _show_buckets(state, at)) + "\n"
+
+
+def sentence(step: Step, at: Moments) -> str:
+    """What happened, on one line."""
+    if "begin" in step:
+        return "the wheel is made: one level, nothing waits"
+    lines = show_deed(0, step, at)
+    if "advance_to" in step:
+        lines += [*show_ran(step), *(line for move in step["moved_down"] for line in show_move(move))]
+    parts = [re.sub(r"^ +(ran|down)  +", r"; \1 ", line) for line in lines]
+    return " ".join(" ".join(parts).split()).removeprefix("0 ").replace(" ;", ";").replace(" -> ", " to ")
 
 
 def show_deed(number: int, step: Step, at: Moments) -> list[str]:

@@ -2,9 +2,11 @@
 
     GET /            links to the routes
     GET /ROUTE       200 with the page; 500 with a sentence if it cannot be made; 503 once the server closes
-    GET /BELOW/TEXT  likewise, the page of what TEXT says
+    GET /BELOW/TEXT  likewise, the page of what TEXT says; 404 if there is none (`NoSuchPage`)
+    GET /STREAM      200 with server-sent events, until the client or the server ends
     GET another      404 with a sentence that names the routes
     HEAD             as GET, without the page
+    POST /DEED       200 with what became of it; 400 with a sentence if it was refused; 403 for who may not ask
     anything else    405
 
 Rule 1: It listens on this machine only. Who wants it elsewhere puts a server with users and TLS before it.
@@ -14,48 +16,79 @@ Rule 4: A client is served once, by a daemon thread of its own, and keeps nobody
         nothing, or taken nothing, for PATIENCE_S. How many there are is not limited: they are of this machine.
 Rule 5: `close` waits for a page that is being made, for PATIENCE_S at most, and none is made afterwards: what it asks may
         be closed then, too. It waits for no client.
+Rule 6: What lies below GUARDED is answered only under a name of this machine (HERE): a page of another site that has its
+        own name lead here cannot read it. A piece of a stream is made as a page is, alone; after it the stream rests.
+Rule 7: A deed is done for a page of this very server alone: the header Origin says so, which no page of another site can
+        write, and the body is JSON, which no form of another site can send. Rule 2 is not for deeds: they may take long.
+Rule 8: A browser takes nothing of another site into a page from here, runs no script that stands in it, and shows it in no
+        frame.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from html import escape
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.ports import holder
 
 HOST: Final = "127.0.0.1"
 PATIENCE_S: Final = 10.0
 LOOK_S: Final = 0.1  # how often the listener looks whether it is to end
 HTML: Final = "text/html; charset=utf-8"
+JSON: Final = "application/json"
 SENTENCE: Final = "text/plain; charset=utf-8"
+EVENTS: Final = "text/event-stream; charset=utf-8"
+EVERY_S: Final = 0.2  # between two pieces of a stream
+HERE: Final = (HOST, "localhost", "::1")
+MOST_ASKED: Final = 65_536  # bytes of a deed's body
+GUARDED: Final = "/console/"
+ONLY_OURS: Final = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 Page = tuple[str, str]  # content type, text
 Answer = tuple[int, str, str]  # status, content type, text
 Routes = Mapping[str, Callable[[], Page]]  # path -> what makes its page
 # path that ends with / -> what makes a page of the text behind it, decoded
 Below = Mapping[str, Callable[[str], Page]]
+# path -> what does as a body says, and says what became of it; WaterclockError and ValueError are refusals
+Deeds = Mapping[str, Callable[[bytes], Page]]
+# path -> what makes the pieces of a stream, without end; "" if there is nothing new
+Streams = Mapping[str, Callable[[], Iterator[str]]]
+
+
+class NoSuchPage(Exception):
+    """Of what makes the pages below a path: there is none for this text. Its sentence is the answer."""
 
 
 class PageServer:
     """Answers at `http://127.0.0.1:port` with the pages of `routes`, from threads of its own, until `close`.
 
-    `port` 0 is any free one. UsageError if the port is taken, or none that one may listen on.
+    `port` 0 is any free one. UsageError if the port is taken, or none that one may listen on; it names the option `free`.
 
     >>> with PageServer({"/hello": lambda: ("text/plain", "hello")}, 0) as server:
     ...     server.url.startswith("http://127.0.0.1:")
     True
     """
 
-    def __init__(self, routes: Routes, port: int, below: Below | None = None) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        port: int,
+        below: Below | None = None,
+        streams: Streams | None = None,
+        free: str = "--metrics 0",
+        deeds: Deeds | None = None,
+    ) -> None:
         self._routes = routes
         self._below = below or {}
+        self._streams = streams or {}
+        self._ends = threading.Event()
         self._alone = threading.Lock()
         self._closed = False
         try:
@@ -64,10 +97,12 @@ class PageServer:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             held = f": {there} has it" if (there := holder(HOST, port)) else ""
             raise UsageError(
-                f"metrics cannot be served on port {port} of {HOST}: {why}{held}. Name another port: --metrics 0 takes any "
+                f"metrics cannot be served on port {port} of {HOST}: {why}{held}. Name another port: {free} takes any "
                 "free one"
             ) from error
         self._listener.answer = self._answer
+        self._listener.stream = self._stream
+        self._listener.deeds = deeds or {}
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(LOOK_S,), name="web", daemon=True)
         self._thread.start()
 
@@ -78,6 +113,7 @@ class PageServer:
 
     def close(self) -> None:
         """Listen no more, and wait for a page that is being made; a second time does nothing."""
+        self._ends.set()
         self._listener.shutdown()
         self._listener.server_close()
         self._thread.join()
@@ -111,10 +147,25 @@ class PageServer:
             return 503, SENTENCE, f"the page before this one takes longer than {PATIENCE_S:g} s: ask again later\n"
         try:
             return (503, SENTENCE, "the command is ending\n") if self._closed else (200, *make())
+        except NoSuchPage as error:
+            return 404, SENTENCE, f"{error}\n"
         except Exception as error:  # whatever it is: the client gets it as its answer
             return 500, SENTENCE, f"{path} could not be made: {error}\n"
         finally:
             self._alone.release()
+
+    def _stream(self, path: str) -> Iterator[str] | None:
+        """The pieces of the stream of that path, each when it is made; None if there is none."""
+        make = self._streams.get(path.partition("?")[0])
+        return None if make is None else self._pieces(make())
+
+    def _pieces(self, pieces: Iterator[str]) -> Iterator[str]:
+        while not self._closed:
+            with self._alone:
+                piece = "" if self._closed else next(pieces)
+            yield piece
+            if self._ends.wait(EVERY_S):
+                return
 
 
 class _PageListener(ThreadingTCPServer):
@@ -122,6 +173,8 @@ class _PageListener(ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
     answer: Callable[[str], Answer]
+    stream: Callable[[str], Iterator[str] | None]
+    deeds: Deeds
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that goes away in the middle is no error of ours."""
@@ -132,9 +185,33 @@ class _Handler(BaseHTTPRequestHandler):
     server: _PageListener
 
     def do_GET(self) -> None:
-        self._send(*self.server.answer(self.path))
+        if self.path.startswith(GUARDED) and not self._is_here():
+            self._send(403, SENTENCE, f"{self.headers['Host']} is no name of this machine: ask for {HOST}\n")
+        elif (pieces := self.server.stream(self.path)) is None:
+            self._send(*self.server.answer(self.path))
+        else:
+            self._head(200, EVENTS)
+            for piece in () if self.command == "HEAD" else pieces:
+                if piece:
+                    self.wfile.write(piece.encode("utf-8", "replace"))
 
     do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        deed, length = self.server.deeds.get(self.path), self.headers.get("Content-Length", "")
+        own = f"http://{self.headers.get('Host')}"
+        if deed is None:
+            self.send_error(501)
+        elif not self._is_here() or self.headers.get("Origin") != own or self.headers.get_content_type() != JSON:
+            self._send(403, SENTENCE, f"only a page of {own} may ask for this, in JSON\n")
+        elif not length.isdecimal() or int(length) > MOST_ASKED:
+            self._send(400, SENTENCE, f"a body of {MOST_ASKED} bytes at most is taken, with its Content-Length\n")
+        else:
+            self._send(*_done(deed, self.rfile.read(int(length))))
+
+    def _is_here(self) -> bool:
+        """Rule 6."""
+        return urlsplit(f"//{self.headers.get('Host') or HOST}").hostname in HERE
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What http.server refuses by itself: another method (501 there), a line or a header that is too long."""
@@ -144,19 +221,34 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, content_type: str, text: str) -> None:
         body = text.encode("utf-8", "replace")
+        self._head(status, content_type, len(body))
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _head(self, status: int, content_type: str, length: int | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
+        if length is not None:
+            self.send_header("Content-Length", str(length))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", ONLY_OURS)
+        self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
         if status == 405:
             self.send_header("Allow", "GET, HEAD")
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
     def version_string(self) -> str:
         return "waterclock"
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged."""
+
+
+def _done(deed: Callable[[bytes], Page], body: bytes) -> Answer:
+    try:
+        return (200, *deed(body))
+    except (WaterclockError, ValueError) as error:
+        return 400, SENTENCE, f"{unstopped(error)}.\n"
+    except Exception as error:  # whatever it is: the client gets it as its answer
+        return 500, SENTENCE, f"it could not be done: {error}\n"

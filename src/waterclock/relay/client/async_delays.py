@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from waterclock.durations import Duration
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.client.delays import Delays
+from waterclock.relay.client.outbox import CaughtRow, write_awaited
 from waterclock.relay.client.sending import Answer, Receipt, Text
 from waterclock.relay.handlers.handlers import LOST, POLL_S, Function, Handlers, HandlerWorker
 from waterclock.relay.handlers.retries import WAITS
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from waterclock.relay.handlers.handler import Handler
 
 
+Told = TypeVar("Told", Receipt, Answer)
+
+
 class WasCancelled(Exception):
     """A coroutine function awaited what was cancelled."""
 
@@ -27,13 +31,15 @@ class WasCancelled(Exception):
 class AsyncDelays:
     """`Delays`, with methods that are awaited; the same arguments, the same answers, the same errors.
 
-    Requests may be sent side by side; cancels and replaces are answered one after the other.
+    Requests may be sent side by side; cancels and replaces are answered one after the other. `db` is an asynchronous
+    connection of psycopg or asyncpg, and need not be opened for.
     """
 
-    def __init__(self, bootstrap: str, topic: str = "delays", **options: Any) -> None:
+    def __init__(self, bootstrap: str | None = None, topic: str = "delays", **options: Any) -> None:
         self._make = partial(Delays, bootstrap, topic, **options)
         self._delays: Delays | None = None
-        self._handlers = Handlers(base_settings(bootstrap, options.get("settings") or {}), topic)
+        self._rows = Delays(None, topic, clock=options.get("clock"))  # what it would write, without a Kafka
+        self._handlers = Handlers(base_settings(bootstrap or "", options.get("settings") or {}), topic)
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -46,6 +52,8 @@ class AsyncDelays:
 
     async def send(self, target: str, value: Text | None, **options: Any) -> Receipt:
         """See `Delays.send`."""
+        if (db := options.pop("db", None)) is not None:
+            return await self._in_transaction(self._rows.send, db, target, value, **options)
         return await asyncio.to_thread(self._open().send, target, value, **options)
 
     async def every(self, target: str, value: Text | None, **options: Any) -> Receipt:
@@ -54,10 +62,14 @@ class AsyncDelays:
 
     async def cancel(self, which: str | Receipt, **options: Any) -> Answer:
         """See `Delays.cancel`."""
+        if (db := options.pop("db", None)) is not None:
+            return await self._in_transaction(self._rows.cancel, db, which, **options)
         return await asyncio.to_thread(self._open().cancel, which, **options)
 
     async def replace(self, which: str | Receipt, target: str, value: Text | None, **options: Any) -> Answer:
         """See `Delays.replace`."""
+        if (db := options.pop("db", None)) is not None:
+            return await self._in_transaction(self._rows.replace, db, which, target, value, **options)
         return await asyncio.to_thread(self._open().replace, which, target, value, **options)
 
     def handler(
@@ -96,6 +108,12 @@ class AsyncDelays:
             finally:
                 self._ended = True  # what ends one ends all
                 await call(worker.close)
+
+    async def _in_transaction(self, call: Callable[..., Told], db: Any, *arguments: Any, **options: Any) -> Told:
+        caught = CaughtRow()
+        told = call(*arguments, **options, db=caught)
+        number = await write_awaited(db, caught.row)
+        return told._replace(offset=number) if isinstance(told, Receipt) else told
 
     def _open(self) -> Delays:
         if self._delays is None:

@@ -6,6 +6,7 @@ Rule 2: an id lives in the partition that Kafka's own hash chooses for the messa
 Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing. The
         replies are looked for anew then: the topic may have been made again, or have more partitions.
 Rule 4: the client's threads do not outlast a fork: who was forked makes one of its own.
+Rule 5: with `db`, a request is a row of that connection's transaction (outbox.py), and Kafka need not be there.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any, Final, Self
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.durations import Duration
-from waterclock.errors import ConnectionLost, EnvironmentMissing
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.kafka.errors import words_of
 from waterclock.kafka.patience import Backoff
 from waterclock.kafka.settings import READING, SENDING, base_settings
 from waterclock.outside import os, threading
+from waterclock.relay.client.outbox import ANYWHERE, OutboxRow, write
 from waterclock.relay.client.sending import (
+    WRITTEN,
     Answer,
     Moment,
     Receipt,
@@ -45,7 +48,8 @@ _STARTING_S: Final = 5.0  # a relay that has just been started makes its topics 
 
 class Delays:
     """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL;
-    `patience_s`: how long Kafka, or a relay's answer, is waited for. Any thread may call it.
+    `patience_s`: how long Kafka, or a relay's answer, is waited for. Any thread may call it. Without `bootstrap` it is for
+    calls with `db` alone, and needs no Kafka.
 
     EnvironmentMissing if there is no Kafka, no such topic, or no relay that answers. UsageError for settings that make
     no client. RuntimeError in a process that was forked since: make another one there.
@@ -53,22 +57,31 @@ class Delays:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: str | None = None,
         topic: str = "delays",
         *,
         settings: Mapping[str, Any] | None = None,
         patience_s: float = 30.0,
         clock: WallClock | None = None,
     ) -> None:
-        from waterclock.kafka import library
-        from waterclock.kafka.admin import Admin
-        from waterclock.relay.wire.topics import STARTS
-
-        self._settings = base_settings(bootstrap, settings or {})
+        self._settings = base_settings(bootstrap or "", settings or {})
         self._servers = bootstrap
         self._topic = topic
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
+        self._process = os.getpid()
+        self._replies: Any = None  # a Consumer, once an answer was waited for
+        self._answering = threading.Lock()
+        self._handlers = Handlers(self._settings, topic)
+        if bootstrap is not None:
+            self._connect(bootstrap)
+
+    def _connect(self, bootstrap: str) -> None:
+        from waterclock.kafka import library
+        from waterclock.kafka.admin import Admin
+        from waterclock.relay.wire.topics import STARTS
+
+        topic, patience_s = self._topic, self._patience_s
         admin = Admin(self._settings, patience_s, starts=STARTS)
         waiting = Backoff((0.2,), self._clock, min(patience_s, _STARTING_S))
         while topic not in (topics := admin.topics()):
@@ -83,10 +96,6 @@ class Delays:
         self._partitions = topics[topic]
         patience = {"message.timeout.ms": int(patience_s * 1000)}
         self._producer = library.Producer({**self._settings, **patience, **_SENDING})
-        self._process = os.getpid()
-        self._replies: Any = None  # a Consumer, once an answer was waited for
-        self._answering = threading.Lock()
-        self._handlers = Handlers(self._settings, topic)
 
     def send(
         self,
@@ -99,13 +108,19 @@ class Delays:
         id: str = "",
         headers: Sequence[Header] = (),
         expires: Moment | Duration | None = None,
+        db: object = None,
     ) -> Receipt:
         """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime,
         or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same: one
         cancel meets both. What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes
         to TOPIC.dead.
+
+        With `db`, a connection in a transaction (of psycopg or PyMySQL, a session of SQLAlchemy's, Django's `connection`),
+        the message exists if and only if that commits. The receipt's partition is -1 then, its offset the row's number.
         """
         made = self._headers(target, when_headers(delay, at, expires), id, headers, is_replace=False)
+        if db is not None:
+            return self._in_transaction(db, value, key, made, id, None)
         return self._write(value, key, made, id, self._place(key, id))
 
     def every(
@@ -132,14 +147,20 @@ class Delays:
         )
         return self._write(value, key, made, id, self._place(key, id))
 
-    def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
+    def cancel(self, which: str | Receipt, *, key: Text | None = None, db: object = None) -> Answer:
         """Have all messages of an id not delivered. `which`: the id, with the `key` of its message if it had one, or a
-        receipt of `send`. Without a key the cancel goes to all partitions, since any may have it."""
+        receipt of `send`. Without a key the cancel goes to all partitions, since any may have it. With `db` it is asked
+        for if and only if that transaction commits: the outcome is `written`, and what becomes of it stands in
+        TOPIC.replies."""
         id, place = _named(which)
         if not id:
             raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
         if place is None and key is not None:
-            place = self._place(key, id)
+            place = self._place(key, id) if db is None else None
+        if db is not None:
+            self._in_transaction(db, None, key, cancel_headers(id), id, place)
+            return Answer(id, WRITTEN, 0)
+        self._refuse_without_kafka()
         places = list(range(self._partitions)) if place is None else [place]
         return self._ask(None, key, cancel_headers(id), id, places)
 
@@ -157,13 +178,17 @@ class Delays:
         cron: str | None = None,
         zone: str = "UTC",
         missed: str = "once",
+        db: object = None,
     ) -> Answer:
         """Cancel what is pending under an id, and schedule this under it, both or neither. What was delivered already stays
         delivered; this is scheduled all the same, and the answer says so. With `cron` it recurs, as with `every`, which
-        waits for no answer."""
+        waits for no answer. `db` is as for `cancel`."""
         id, place = _named(which)
         when = when_headers(delay, at, expires, cron=cron, zone=zone, missed=missed)
         made = self._headers(target, when, id, headers, is_replace=True)
+        if db is not None:
+            self._in_transaction(db, value, key, made, id, place)
+            return Answer(id, WRITTEN, 0)
         return self._ask(value, key, made, id, [self._place(key, id) if place is None else place])
 
     def handler(
@@ -181,6 +206,7 @@ class Delays:
         At least once: `Delivery.id` tells a second time from the first. With `database`, the URL of a PostgreSQL, the
         function gets a connection too (psycopg's), and what it writes there is written exactly once; it does not commit.
         """
+        self._refuse_without_kafka()
         return self._handlers.decorator(topic, group, database, waits)
 
     def run(self) -> None:
@@ -194,7 +220,8 @@ class Delays:
 
     def close(self) -> None:
         """Wait for what is on its way, and let go of the connections."""
-        self._producer.flush(self._patience_s)
+        if self._servers is not None:
+            self._producer.flush(self._patience_s)
         self._forget_replies()
 
     def __enter__(self) -> Self:
@@ -208,7 +235,15 @@ class Delays:
     ) -> list[Header]:
         return schedule_headers(self._topic, target, when, id, headers, is_replace, self._clock.wall_ms())
 
+    def _in_transaction(
+        self, db: object, value: Text | None, key: Text | None, headers: list[Header], id: str, place: int | None
+    ) -> Receipt:
+        """Rule 5."""
+        row = OutboxRow.made(self._topic, place, key, value, headers, self._clock.wall_ms())
+        return Receipt(self._topic, ANYWHERE, write(db, row), id)
+
     def _place(self, key: Text | None, id: str) -> int:
+        self._refuse_without_kafka()
         if key is None and not id:
             return -1  # any
         by = id if key is None else key
@@ -231,6 +266,12 @@ class Delays:
         """Rule 4: it would wait for ever."""
         if os.getpid() != self._process:
             raise RuntimeError("this process was forked since Delays was made: make another one here")
+
+    def _refuse_without_kafka(self) -> None:
+        if self._servers is None:
+            raise UsageError(
+                "These Delays know no Kafka: give db=, a connection in a transaction, or make them with bootstrap."
+            )
 
     # Answers
 
@@ -292,7 +333,7 @@ class Delays:
 def _named(which: str | Receipt) -> tuple[str, int | None]:
     """Its id, and the partition if that is known; TypeError for what names no message."""
     if isinstance(which, Receipt):
-        return which.id, which.partition
+        return which.id, None if which.partition == ANYWHERE else which.partition
     if not isinstance(which, str):
         raise TypeError(f"a message is named by its id, a text, or by the receipt of send, not by {which!r}")
     return which, None

@@ -35,10 +35,12 @@ from waterclock.relay.wire.topics import Topics
 
 Text = str | bytes
 Moment = datetime | int  # ms since 1970
+WRITTEN: Final = "written"
 
 
 class Receipt(NamedTuple):
-    """Where a request stands in the log: it is safe there, whatever becomes of the relay. `id` is empty for none."""
+    """Where a request stands in the log: it is safe there, whatever becomes of the relay. `id` is empty for none. Of a row
+    in a transaction `partition` is -1 and `offset` the row's number."""
 
     topic: str
     partition: int
@@ -57,8 +59,8 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a cancel or a replace: `outcome` is cancelled, replaced, already delivered or unknown; `count`: how
-    many messages of that id were pending."""
+    """What became of a cancel or a replace: `outcome` is cancelled, replaced, already delivered or unknown, or `written` of
+    one in a transaction; `count`: how many messages of that id were pending."""
 
     id: str
     outcome: str

@@ -8,12 +8,14 @@ Rule 3: a clock that steps back by less than `STEP_MS` is waited for. By more, a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from waterclock.relay.store.rows import ROW, Array
 from waterclock.wheel import ArrayWheel
+from waterclock.wheel.occupancy import Occupancy
 
 STEP_MS: Final = 1_000
 _LEAST: Final = 1_024  # places for rows
@@ -99,6 +101,19 @@ class DueSoonWheel:
         """The least `now_ms` for which `take` gives back a row; None when nothing waits."""
         due: int | None = self._wheel.next_deadline()
         return due
+
+    def waiting(self, most: int) -> Iterator[Array]:
+        """All that wait, in no order, so many places at a time. What comes or goes between two slices may be left out."""
+        start = 0
+        while start < len(self._rows):
+            rows = self._rows[start : start + most]
+            yield rows[rows["origin"] != _NOBODY]
+            start += most
+
+    def occupancy(self) -> Occupancy:
+        """How many wait in each bucket of the wheel, whose tick is a millisecond."""
+        levels: Occupancy = self._wheel.occupancy()
+        return levels
 
 
 def _free_places(count: int) -> Array:

@@ -217,7 +217,12 @@ class Doubts:
     @property
     def origins(self) -> Array:
         """The origins of all that waits here."""
-        return np.concatenate([each["origin"] for each in (self._refused, *(d.rows for d in self._doubts.values()))])
+        return np.asarray(self.rows["origin"])
+
+    @property
+    def rows(self) -> Array:
+        """The rows of all that waits here."""
+        return np.concatenate([self._refused, *(doubt.rows for doubt in self._doubts.values())])
 
     @property
     def has_portion(self) -> bool:

@@ -248,11 +248,12 @@ class PartitionStore:
         """The spans in which something is pending, by their start, with counts by topic."""
         return self._table.spans(self.ledger.slots.pending(), self.targets)
 
-    def pending_with(self, flags: int, most: int, dues: Collection[int] = ()) -> Iterator[Array]:
-        """Pending rows with one of these flags, in slices, which may be empty; between two everything else may go on. With
-        `dues`, of the spans that hold one of these due times."""
+    def pending_with(self, flags: int | None, most: int, dues: Collection[int] = ()) -> Iterator[Array]:
+        """Pending rows with one of these flags (None: all), in slices, which may be empty; between two everything else may
+        go on. With `dues`, of the spans that hold one of these due times."""
         for rows in self._table.all_rows(most, dues):
-            yield rows[((rows["flags"] & flags) != 0) & self.is_pending(rows["origin"])]
+            has_one = True if flags is None else (rows["flags"] & flags) != 0
+            yield rows[has_one & self.is_pending(rows["origin"])]
 
     @property
     def targets(self) -> list[str]:

@@ -28,6 +28,11 @@ from waterclock.relay.statistics import (
 )
 from waterclock.relay.store import Payload, unpack
 from waterclock.relay.wire.request import CRON, ZONE, Flag, occurrence_of
+from waterclock.web.dial import Dial
+
+PATIENCE_S: Final = 0.1  # with a step of the relay: a loop that is asked for dials is asked again soon
+Owners = Mapping[int, Owner]
+Lock = AbstractContextManager[Any]
 
 
 def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner], standby: Standby) -> RelayStatistics:
@@ -90,10 +95,27 @@ def _partition(owner: Owner) -> PartitionStatistics:
     )
 
 
+class Dials:
+    """The wheels of what is due soon, by partition, for any thread. While the relay is busy, those of the last time."""
+
+    def __init__(self, owners: Owners, lock: Any, topic: str) -> None:
+        self._owners, self._lock, self._topic = owners, lock, topic
+        self._last: dict[str, Dial] = {}
+
+    def seen(self) -> dict[str, Dial]:
+        if self._lock.acquire(timeout=PATIENCE_S):
+            try:
+                owners = sorted(self._owners.items())
+                self._last = {
+                    f"{self._topic}-{number}": Dial(1.0, owner.due_soon.occupancy()) for number, owner in owners
+                }
+            finally:
+                self._lock.release()
+        return self._last
+
+
 MOST: Final = 1_000
 SLICE: Final = 10_000  # rows: some milliseconds, for which nothing is delivered
-Owners = Mapping[int, Owner]
-Lock = AbstractContextManager[Any]
 
 
 def recurring(owners: Owners, lock: Lock, topic: str) -> RecurringStatistics:
