@@ -169,7 +169,7 @@ def test_a_series_takes_the_place_of_a_message_and_what_recurs_is_listed(
     assert lines[0].split() == ["REQUEST", "DUE", "TOPIC", "STATE", "CRON", "ZONE"]
     assert re.search(r"pending +0 9 \* \* MON  Europe/Berlin$", "\n".join(lines), re.M)
     assert run(running, "replace", "weekly", "weekly", "x", "--cron", "0 9 * *") == 2
-    assert "delay-cron must be five fields" in capsys.readouterr().err
+    assert "--cron must be five fields" in capsys.readouterr().err
     assert run(running, "cancel", "weekly") == 0
 
 
@@ -264,17 +264,17 @@ def test_an_id_that_nobody_knows_is_not_counted_once_for_each_partition(tmp_path
         (["send", "t", "v", "--at", "tomorrow"], "write --at 2026-12-01T09:00Z"),
         (["send", "t", "v", "--delay", "1 s", "--expires", "soon"], "--expires must read like"),
         (["send", "t", "v", "--cron", "0 9 * * *"], "--cron needs --id NAME"),
-        (["send", "t", "v", "--cron", "0 9 * *", "--id", "x"], "delay-cron must be five fields"),
-        (["send", "a b", "v", "--delay", "1 s"], "deliver-to must be the name of a topic, got 'a b'"),
+        (["send", "t", "v", "--cron", "0 9 * *", "--id", "x"], "--cron must be five fields"),
+        (["send", "a b", "v", "--delay", "1 s"], "TOPIC must be the name of a topic, got 'a b'"),
         (["send", "t", "v", "--delay", "1 s", "--zone", "UTC"], "--zone and --missed are for what recurs"),
         (["replace", "x", "t", "v", "--delay", "1 s", "--missed", "all"], "--zone and --missed are for what recurs"),
-        (["send", "t", "v", "--delay", "1 s", "--id", 300 * "x"], "delay-id must have 1 to 255 bytes, got 300"),
+        (["send", "t", "v", "--delay", "1 s", "--id", 300 * "x"], "ID must have 1 to 255 bytes, got 300"),
         (["send", "t", "v", "--delay", "1 s", "--expires", "2020-01-01T00:00Z"], "it would expire before it is due"),
         (["send", "TOPIC.dead", "v", "--delay", "1 s"], ".dead is the relay's own: nothing is delivered there"),
         (["replace", "x", "TOPIC", "v", "--delay", "1 s"], " is the relay's own: nothing is delivered there"),
-        (["replace", "", "t", "v", "--delay", "1 s"], "there is no delay-id: it says what to replace"),
+        (["replace", "", "t", "v", "--delay", "1 s"], "there is no ID: it says what to replace"),
         (["cancel", ""], "has no id"),
-        (["cancel", 300 * "x"], "delay-id must have 1 to 255 bytes, got 300"),
+        (["cancel", 300 * "x"], "ID must have 1 to 255 bytes, got 300"),
         (["read", "a b"], "No topic may be named 'a b'"),
         (["read", "r", "--kafka-config", "BYTES"], "is no text in UTF-8"),
         (["read", "r", "--kafka-config", "UNKNOWN"], "The Kafka client cannot be made: No such configuration property"),
@@ -295,6 +295,15 @@ def test_wrong_usage_is_one_sentence(
         assert cli.main(["relay", *asked, *(where if arguments[:1] and not arguments[0].startswith("-") else [])]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
+
+
+def test_what_is_no_request_is_told_before_kafka_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt --cron was told after half a minute, as a Kafka that is not there."""
+    words = ["send", "t", "v", "--cron", "0 9 * *", "--id", "x", "--bootstrap", "127.0.0.1:1"]
+    assert cli.main(["relay", *words]) == 2
+    assert capsys.readouterr().err == (
+        "waterclock: --cron must be five fields such as 0 9 * * MON-FRI, got '0 9 * *'.\n"
+    )
 
 
 def test_what_to_do_where_a_relay_runs_with_its_broker_can_be_done(

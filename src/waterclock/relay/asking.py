@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Message
 
+from waterclock.clock import SystemClock
 from waterclock.durations import duration_us, from_us
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.client.delays import Delays
 from waterclock.relay.client.listening import reading
-from waterclock.relay.client.sending import Answer, Moment, Receipt
+from waterclock.relay.client.sending import Answer, Moment, Receipt, schedule_headers, when_headers
 from waterclock.relay.watching.listing import json_text
 from waterclock.relay.wire.letters import REASON
-from waterclock.relay.wire.request import FROM, UNTIL, headers_of
+from waterclock.relay.wire.request import CRON, EXPIRES, FROM, ID, TO, TTL, UNTIL, ZONE, headers_of
 from waterclock.wording import counted, show_duration
+
+_TYPED: Final = {TO: "TOPIC", CRON: "--cron", ZONE: "--zone", ID: "ID", EXPIRES: "--expires", TTL: "--expires"}
 
 
 def delays_of(arguments: Namespace, servers: str) -> Delays:
-    """A client by the command's options."""
+    """A client by the command's options. UsageError for what is no request, before anybody is waited for."""
+    if "value" in arguments:
+        _check(arguments)
     settings = from_file("--kafka-config", arguments.kafka_config)
     return Delays(arguments.bootstrap or servers, arguments.topic, settings=settings)
 
@@ -33,8 +39,6 @@ def delays_of(arguments: Namespace, servers: str) -> Delays:
 def sent(delays: Delays, arguments: Namespace) -> Receipt:
     """Write the request, of one message or of a series; UsageError if it cannot be read."""
     named = {"key": arguments.key, "id": arguments.id}
-    if arguments.cron is not None and not arguments.id:
-        raise UsageError("--cron needs --id NAME: without one the series could not be ended.")
     with _read_by_users():
         if arguments.cron is None:
             return delays.send(arguments.target, arguments.value, **when(arguments), **named)
@@ -53,13 +57,23 @@ def replaced(delays: Delays, arguments: Namespace) -> Answer:
         return delays.replace(arguments.id, arguments.target, arguments.value, **when(arguments), key=arguments.key)
 
 
+def _check(arguments: Namespace) -> None:
+    if arguments.cron is not None and not arguments.id:
+        raise UsageError("--cron needs --id NAME: without one the series could not be ended.")
+    with _read_by_users():
+        due = when_headers(**when(arguments))
+        now_ms = SystemClock().wall_ms()
+        schedule_headers(arguments.topic, arguments.target, due, arguments.id, (), is_replace=False, now_ms=now_ms)
+
+
 @contextmanager
 def _read_by_users() -> Iterator[None]:
-    """What a request cannot be is a user's mistake."""
+    """What a request cannot be is a user's mistake, and is told by the words that were typed."""
     try:
         yield
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        typed = re.sub(r"\b(deliver|delay)-\w+\b", lambda header: _TYPED.get(header[0], header[0]), str(error))
+        raise UsageError(typed) from None
 
 
 def when(arguments: Namespace) -> dict[str, Any]:
