@@ -65,3 +65,12 @@ def test_a_command_that_is_not_there_is_named_and_not_its_options(
     told = capsys.readouterr().err
     assert f"invalid choice: '{words.split()[0]}'" in told
     assert f"did you mean {hint}?" in told
+
+
+def test_what_is_no_request_is_told_before_kafka_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt --cron was told after half a minute, as a Kafka that is not there."""
+    words = ["send", "t", "v", "--cron", "0 9 * *", "--id", "x", "--bootstrap", "127.0.0.1:1"]
+    assert cli.main(["relay", *words]) == 2
+    assert capsys.readouterr().err == (
+        "waterclock: --cron must be five fields such as 0 9 * * MON-FRI, got '0 9 * *'.\n"
+    )

@@ -297,15 +297,6 @@ def test_wrong_usage_is_one_sentence(
     assert told in line
 
 
-def test_what_is_no_request_is_told_before_kafka_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt --cron was told after half a minute, as a Kafka that is not there."""
-    words = ["send", "t", "v", "--cron", "0 9 * *", "--id", "x", "--bootstrap", "127.0.0.1:1"]
-    assert cli.main(["relay", *words]) == 2
-    assert capsys.readouterr().err == (
-        "waterclock: --cron must be five fields such as 0 9 * * MON-FRI, got '0 9 * *'.\n"
-    )
-
-
 def test_what_to_do_where_a_relay_runs_with_its_broker_can_be_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

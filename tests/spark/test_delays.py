@@ -162,8 +162,8 @@ def test_settlements_of_another_input_of_that_name_and_what_is_none_are_passed_o
     spark: SparkSession, world: World
 ) -> None:
     world.send("stays")
-    settle(world, State.FIRED, 0, mark=mark_of("another"))
-    settle(world, State.FIRED, 0, damage=True)
+    settle(world, State.DELIVERED, 0, mark=mark_of("another"))
+    settle(world, State.DELIVERED, 0, damage=True)
     assert told(view(spark, world)) == [(b"stays", None, None)]
 
 

@@ -163,7 +163,9 @@ async def test_what_the_loop_is_told_names_the_callback_and_one_that_is_awaited(
     loop.set_exception_handler(lambda loop, context: told.append(context["message"]))
     timer = AsyncTimer()
     timer.call_later(0, Shop().opens)
-    await timer.sleep(0.002)
+    async with asyncio.timeout(10):
+        while not told:
+            await asyncio.sleep(0)
     assert re.fullmatch(r"the callback \S+Shop\.opens of an AsyncTimer failed", told[0])
 
 

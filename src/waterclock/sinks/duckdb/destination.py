@@ -1,8 +1,9 @@
 """format = "duckdb": a file of DuckDB. The reference is made of this.
 
-path    the file; it and its folder are made. No other process can open it while the pipeline runs
-table   the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
-schemas, on_drop   for changes of tables: as format = "postgres" has them
+path     the file; it and its folder are made. No other process can open it while the pipeline runs
+table    the table of results; TABLE_dead_letters and TABLE_batches stand beside it. Letters, digits and _
+schemas  for changes of tables: as format = "postgres" has it
+on_drop  as format = "postgres" has it
 """
 
 from __future__ import annotations
