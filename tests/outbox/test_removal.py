@@ -74,3 +74,15 @@ def test_a_change_that_is_no_insert_is_nothing() -> None:
     table = Table()
     change = SimpleNamespace(type="delete", data={"number": 1}, transaction="t")
     assert removal(table).new([change], "delays") == []  # type: ignore[list-item]
+
+
+def test_a_row_that_somebody_updated_is_told_of_and_not_taken() -> None:
+    """One that had been put aside, and was given back by an UPDATE, went with the mark: nobody had taken it."""
+    table = Table(1)
+    made = removal(table)
+    change = SimpleNamespace(type="update", data={"number": 1, "relay": "delays"}, transaction="t")
+    assert made.new([change], "delays") == []  # type: ignore[list-item]
+    made.done(made.updated)
+    made.new([inserted(2, "", table.marks[0])], "delays")
+    made.done(())
+    assert table.there == {1}

@@ -18,7 +18,8 @@ Kafka has: a start removes it first. A row whose transaction is open while a lat
 
 Rule 1: who owns partition 0 of the input takes the rows: so of several relays one does, and another when it dies.
 Rule 2: whatever is lost is connected to again, after a pause that grows, and said. The relay goes on delivering meanwhile.
-Rule 3: a fault of ours ends the relay: it is raised where it is asked whether all is well.
+Rule 3: a row that somebody updates is not taken again, nor removed: it is put aside, and that is said.
+Rule 4: a fault of ours ends the relay: it is raised where it is asked whether all is well.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class OutboxTaker:
         self._thread.start()
 
     def owns(self, does: bool) -> None:
-        """Rule 1; from the relay's thread. Rule 3."""
+        """Rule 1; from the relay's thread. Rule 4."""
         if self._error is not None:
             raise self._error
         now_s = self._clock.monotonic_s()
@@ -135,6 +136,14 @@ class OutboxTaker:
             for batch in stream:
                 rows = removal.new(batch, self._relay)
                 self._log.send(rows)
+                while removal.updated:
+                    self._log.aside.append(number := removal.updated.pop())
+                    log.warning(
+                        "row %d of %s was changed by an UPDATE, which is not taken: it stays, and is nobody's. "
+                        "To have the message delivered, insert it anew",
+                        number,
+                        self._table.name,
+                    )
                 for number in self._log.aside:  # before the commit: behind it nobody would know of them
                     self._table.put_aside(number)
                 if removal.passed and self._log.numbers:
@@ -197,6 +206,7 @@ class Removal:
         self._table, self._polled = table, frozenset(polled)
         self._before, self._mark = table.numbers(), str(uuid.uuid4())
         self._taken: set[int] = set()
+        self.updated: list[int] = []  # by somebody else: nobody knows what is to become of them, and they stay
         self.passed = False
         table.mark(self._mark)
 
@@ -204,6 +214,8 @@ class Removal:
         """The rows for a relay that are inserted in a batch."""
         rows = []
         for change in batch:
+            if change.type == "update" and change.data["relay"] == relay:
+                self.updated.append(change.data["number"])
             data: dict[str, Any] = change.data if change.type == "insert" else {"relay": None}
             if data["relay"] == MARK:
                 self._taken.add(data["number"])
