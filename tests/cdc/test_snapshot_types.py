@@ -14,6 +14,7 @@ from tests.cdc.test_types import CASES, SHAPES
 from waterclock.cdc import snapshot
 from waterclock.cdc.agreement import INITIAL, Terms
 from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.chunks import SlotChunks
@@ -59,18 +60,23 @@ def older(source: SnapshotSource) -> dict[bytes, MaxwellMessage]:
     found = {}
     with closing(source):
         for item in source.items():
-            if isinstance(item, MaxwellMessage):
-                assert item.as_key() not in found
-                found[item.as_key()] = item
+            if isinstance(item, OlderPart):
+                assert not item.rows.keys() & found.keys()
+                found.update((message.as_key(), message) for message in item.messages())
+                written = [(message.as_key(), message.as_json()) for message in item.messages()]
+                assert list(item.written()) == written
             if source.reached(WholePlace()):
                 return found
     raise AssertionError
 
 
-def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, bytes]:
-    """Key and value, but for what says when, and in which transaction."""
+def said(rows: Iterable[MaxwellMessage]) -> dict[bytes, tuple[bytes, list[str]]]:
+    """Key and value, but for what says when, and in which transaction; and what its values are in Python."""
     bare = {"type": "insert", "ts": 0, "gtid": "", "sequence": 0, "xoffset": 0, "commit": False}
-    return {row.as_key(): row._replace(**bare).as_json() for row in rows}  # type: ignore[arg-type]
+    return {
+        row.as_key(): (row._replace(**bare).as_json(), [row.sorts.get(name, "") for name in row.data])  # type: ignore[arg-type]
+        for row in rows
+    }
 
 
 @pytest.mark.mariadb

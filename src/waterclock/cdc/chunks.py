@@ -14,25 +14,30 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from waterclock.cdc.held import OlderRest
+from waterclock.cdc.part import Row
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import MaxwellMessage
 
 BYTES = 16 << 20
 BOOTSTRAP = "bootstrap-insert"
 
+_NONE = MaxwellMessage("", "", BOOTSTRAP, 0, "", 0, 0, False, (), {})
+
 Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows by their message's key. `rest`: what is left of the table behind them, None if nothing is; `high`: a point of
-    the log behind all that the view shows; `cut`: whether there were more rows than BYTES hold."""
+    """Rows by their message's key, and the message of each, `of` (part.py). `rest`: what is left of the table behind them,
+    None if nothing is; `high`: a point of the log behind all that the view shows; `cut`: whether there were more rows than
+    BYTES hold."""
 
     table: str
-    rows: dict[bytes, MaxwellMessage]
+    rows: dict[bytes, Row]
     rest: OlderRest | None
     high: Standing
     cut: bool = False
+    of: MaxwellMessage = _NONE
 
 
 class ChunkReader(Protocol):

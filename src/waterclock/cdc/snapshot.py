@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from waterclock.cdc.chunks import Chunk, ChunkReader
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark
 from waterclock.changes.maxwell import MaxwellMessage
@@ -135,9 +136,9 @@ class SnapshotSource:
 
     def _sent(self, chunk: Chunk) -> Iterator[Item]:
         """Step 5."""
-        sequence, last = self._reader.numbered(), len(chunk.rows) - 1
-        for number, message in enumerate(chunk.rows.values()):
-            yield message._replace(sequence=sequence, xoffset=number, commit=number == last)
+        sequence = self._reader.numbered()
+        if chunk.rows:
+            yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
         if chunk.rest is None:
             del self._rest[chunk.table]
         else:

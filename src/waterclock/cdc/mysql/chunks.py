@@ -12,6 +12,7 @@ Rule 3: the catalog is asked behind the read, while the read keeps everybody fro
         chunk was asked for, the chunk is thrown away. So is one whose table was altered behind the view (error 1412).
 Rule 4: what has no views or no order is refused in a sentence: other engines than InnoDB, tables with system versioning.
 Rule 5: the rest of a chunk that is cut is not waited for: its connection is ended, and another one made.
+Rule 6: rows are written once rule 3 says that they are what was asked for (fetched.py).
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from pymysql.cursors import SSCursor
 
 from waterclock.cdc.chunks import BOOTSTRAP, BYTES, Chunk, Standing
 from waterclock.cdc.held import OlderRest
+from waterclock.cdc.mysql.fetched import Fetched, fetched
 from waterclock.cdc.mysql.file_place import file_number
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.selected import SelectedTable, beyond, escaped, selected
 from waterclock.cdc.mysql.server import MySqlLogin, refused
+from waterclock.cdc.part import by_key
 from waterclock.cdc.position import MariaGtidList
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import MaxwellMessage
@@ -109,22 +112,23 @@ class BinlogChunks:
             if high is None:
                 return None
             upto = self._largest(table, plan) if rest.upto is None else rest.upto
-            found, is_cut = ([], False) if not upto else self._rows(table, plan, rest.after, upto, rows)
+            found = self._rows(table, plan, rest.after, upto, rows) if upto else Fetched()
             if self._planned(table).definition != plan.definition:  # rule 3
                 del self._plans[table]
                 return None
         finally:
             if self._connection is not None:
                 self._run("rollback")
-        is_through = not is_cut and len(found) < rows
-        messages, count = {}, len(plan.columns)
-        for row in found:
-            message = self._message(table, plan, row[:count])
-            messages[message.as_key()] = message
-        if is_through:
-            return Chunk(table, messages, None, high)
-        last = tuple(column.kept(value) for column, value in zip(plan.key, found[-1][count:], strict=True))
-        return Chunk(table, messages, rest._replace(after=last, upto=upto), high, is_cut)
+        try:
+            written, behind = found.written(plan)
+        except Unreadable as refusal:
+            raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
+        of = self._message(table, plan)
+        by_keys = by_key(of, written)
+        if not found.is_cut and found.count < rows:
+            return Chunk(table, by_keys, None, high, of=of)
+        last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
+        return Chunk(table, by_keys, rest._replace(after=last, upto=upto), high, found.is_cut, of)
 
     def _accepted(self) -> Standing | None:
         """Rule 1: the view's place; None if the reader has given out what lies behind it."""
@@ -153,42 +157,31 @@ class BinlogChunks:
 
     def _rows(
         self, table: str, plan: SelectedTable, after: tuple[str, ...] | None, upto: tuple[str, ...], rows: int
-    ) -> tuple[list[Any], bool]:
-        """Rows with their keys behind them, and whether there are more than BYTES hold."""
+    ) -> Fetched:
+        """Rows with their keys behind them."""
         asked = ", ".join([*(column.asked for column in plan.columns), *(column.asked for column in plan.key)])
         where = [f"not {beyond(plan.key, upto)}", *([] if after is None else [beyond(plan.key, after)])]
         order = ", ".join(column.order for column in plan.key)
-        found: list[Any] = []
-        size = 0
         connection = self._connected()
         cursor = connection.cursor(SSCursor)
         cursor.execute(
             f"select {asked} from {_name(table)} t where {' and '.join(where)} order by {order} limit {rows}"
         )
-        while row := cursor.fetchone():
-            found.append(row)
-            size += sum(map(len, filter(None, row)))
-            if size > BYTES and len(found) < rows:  # rule 5
-                self._reader.questions.execute(f"kill {connection.thread_id()}")
-                with suppress(pymysql.MySQLError, OSError):
-                    cursor.close()
-                self.close()
-                return found, True
-        cursor.close()
-        return found, False
+        found = fetched(cursor, rows, BYTES, plan.compiled is not None)
+        if found.is_cut:  # rule 5
+            self._reader.questions.execute(f"kill {connection.thread_id()}")
+            with suppress(pymysql.MySQLError, OSError):
+                cursor.close()
+            self.close()
+        else:
+            cursor.close()
+        return found
 
-    def _message(self, table: str, plan: SelectedTable, row: Any) -> MaxwellMessage:
-        try:
-            data = {
-                column.name: "null" if value is None else column.write(value)
-                for column, value in zip(plan.columns, row, strict=True)
-            }
-        except Unreadable as refusal:
-            raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
+    def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
         database, _, name = table.partition(".")
-        key = tuple(column.name for column in plan.key)
-        seconds = self._clock.wall_ms() // 1000
-        return MaxwellMessage(database, name, BOOTSTRAP, seconds, "", 0, 0, False, key, data, None, None, plan.kinds)
+        key, seconds = tuple(column.name for column in plan.key), self._clock.wall_ms() // 1000
+        where = (database, name, BOOTSTRAP, seconds, "", 0, 0, False, key)
+        return MaxwellMessage(*where, {}, None, None, plan.kinds, plan.sorts)
 
     def _planned(self, table: str) -> SelectedTable:
         definition = self._reader.catalog.declared(*table.split(".", 1))

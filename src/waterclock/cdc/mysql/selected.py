@@ -5,6 +5,7 @@ Rule 1: texts come as the bytes that the table holds (character_set_results=NULL
 Rule 2: what SELECT shows otherwise than it is stored is asked for by its number: FLOAT (six digits), BIT, SET, an ENUM in a
         key (it is ordered by number, and compared with a text as a text).
 Rule 3: (a, b) > (x, y) is written out: MariaDB goes through no index for it.
+Rule 4: compiled code writes rows where there is such; the writers here say what is right, and write what it leaves.
 """
 
 from __future__ import annotations
@@ -14,12 +15,19 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from waterclock.cdc import typed
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.catalog import TableDefinition, declared_as
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, base64_text, decoder, float_text_at, text_writer
 from waterclock.cdc.mysql.values import as_text
 from waterclock.changes.maxwell import JSON, json_of, quoted
+from waterclock.changes.written import Form
 from waterclock.errors import Unreadable
+
+try:
+    from waterclock.cdc.mysql._images import SelectedPlan
+except ImportError:
+    SelectedPlan = None  # type: ignore[assignment,misc]
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
 _NUMBERS = _INTEGERS | {"decimal", "float", "double", "bit", "enum", "set"}
@@ -31,12 +39,16 @@ Write = Callable[[bytes], str]
 
 
 class SelectedColumn(NamedTuple):
-    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it."""
+    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it. `sort` is a word of
+    typed.py; `word` says how compiled code writes it, "" if it asks `write`."""
 
     name: str
     asked: str
     write: Write
     kind: str
+    sort: str
+    word: str
+    charset: str
 
 
 class KeyColumn(NamedTuple):
@@ -60,15 +72,29 @@ class KeyColumn(NamedTuple):
 
 
 class SelectedTable(NamedTuple):
-    """What a chunk of a table is asked for by."""
+    """What a chunk of a table is asked for by; `compiled` reads its rows, where there is such."""
 
     definition: TableDefinition
     columns: tuple[SelectedColumn, ...]
     key: tuple[KeyColumn, ...]
+    compiled: SelectedPlan | None = None
 
     @property
     def kinds(self) -> dict[str, str]:
         return {column.name: column.kind for column in self.columns if column.kind}
+
+    @property
+    def sorts(self) -> dict[str, str]:
+        return {column.name: column.sort for column in self.columns if column.sort}
+
+    def planned(self, name: str) -> SelectedTable:
+        """With the plan that reads the rows of the table `name`."""
+        if SelectedPlan is None:
+            return self
+        key, (database, _, table) = tuple(column.name for column in self.key), name.partition(".")
+        form = Form(database, table, tuple(column.name for column in self.columns), key, self.kinds)
+        columns = [(column.word, column.charset, column.write) for column in self.columns]
+        return self._replace(compiled=SelectedPlan(form, columns))
 
 
 def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
@@ -78,9 +104,8 @@ def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) 
         word = overrides.get(f"{name}.{column[0]}") or declared_as(column[0], column[1], definition.json)
         columns[column[0]] = _selected(column, word)
     kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
-    return SelectedTable(
-        definition, tuple(columns.values()), tuple(_key(each, *kinds[each]) for each in definition.key)
-    )
+    key = tuple(_key(each, *kinds[each]) for each in definition.key)
+    return SelectedTable(definition, tuple(columns.values()), key).planned(name)
 
 
 def beyond(key: Sequence[KeyColumn], after: Sequence[str]) -> str:
@@ -115,20 +140,22 @@ def _key(name: str, kind: str, charset: str) -> KeyColumn:
     return KeyColumn(name, asked, order, compared, is_number, held)
 
 
-def _selected(column: tuple[str, str, str, str | None, str], word: str) -> SelectedColumn:
+def _selected(column: tuple[str, str, str, str | None, str], declared: str) -> SelectedColumn:
     name, kind, full, charset, _ = column
-    asked, write = f"t.{escaped(name)}", _WRITES.get(kind, _plain)
+    asked, write, held = f"t.{escaped(name)}", _WRITES.get(kind, _plain), charset or BINARY
+    word = _WORDS.get(write, "")
     if full.startswith("year(2)"):
-        write = _two_digits
+        write, word = _two_digits, ""
     elif kind in ("bit", "set"):  # a label of a set may be empty, and its text does not show that
-        asked, write = f"cast({asked} as unsigned)", _set_of(full) if kind == "set" else _ascii
+        asked, write, word = f"cast({asked} as unsigned)", _set_of(full) if kind == "set" else _ascii, ""
     elif kind == "float":
         asked = f"cast({asked} as double)"
-    elif word == JSON:
-        write = _json_of(charset or BINARY)
+    elif declared == JSON:
+        write, word = _json_of(held), "json"
     elif charset:
-        write = text_writer(BinlogColumn(name, types.BLOB, 4, charset=charset))
-    return SelectedColumn(name, asked, write, JSON if word == JSON else "")
+        write, word = text_writer(BinlogColumn(name, types.BLOB, 4, charset=charset)), "text"
+    sort = typed.JSON if declared == JSON else _SORTS.get(kind, "")
+    return SelectedColumn(name, asked, write, JSON if declared == JSON else "", sort, word, held)
 
 
 def _ascii(value: bytes) -> str:
@@ -200,3 +227,11 @@ _WRITES: dict[str, Write] = {
     "float": _float,
     "double": _double,
 }
+_SORTS = {
+    **dict.fromkeys(_BYTES, typed.BASE64),
+    "decimal": typed.DECIMAL, "float": typed.FLOAT, "double": typed.FLOAT, "date": typed.DATE, "time": typed.DURATION,
+    "datetime": typed.TIMESTAMP, "timestamp": typed.MOMENT, "uuid": typed.UUID,
+}  # fmt: skip
+_WORDS: dict[Write, str] = {
+    _integer: "whole", _decimal: "point", _float: "short", _double: "real", _plain: "plain", base64_text: "bytes",
+}  # fmt: skip

@@ -56,11 +56,9 @@ class Relation(NamedTuple):
 
     def planned(self) -> Relation:
         """With the plan that reads its tuples, once its key is known."""
-        plan = None
-        if _tuples is not None:
-            form = Form(self.schema, self.table, self.names, self.key, self.kinds)
-            plan = _tuples.TuplePlan(form, bytes(map(_kind, self.types)))
-        return self._replace(plan=plan)
+        return self._replace(
+            plan=plan_of(self.schema, self.table, dict(zip(self.names, self.types, strict=True)), self.key)
+        )
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
@@ -93,9 +91,8 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
         key += [name] if is_key else []
         at += 8
     of = dict(zip(names, types, strict=True))
-    sorts = {name: _SORTS[kind] for name, kind in of.items() if kind in _SORTS}
     relation = Relation(
-        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts
+        number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds_of(of), "", sorts_of(of)
     )
     return relation, tuple(key)
 
@@ -103,6 +100,20 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
 def kinds_of(types: Mapping[str, int]) -> dict[str, str]:
     """The columns whose values do not say it all: of JSON, and of numbers that may be none."""
     return {name: _KINDS[kind] for name, kind in types.items() if kind in _KINDS}
+
+
+def sorts_of(types: Mapping[str, int]) -> dict[str, str]:
+    """What the columns are in Python, words of typed.py, where their JSON does not say it."""
+    return {name: _SORTS[kind] for name, kind in types.items() if kind in _SORTS}
+
+
+def plan_of(schema: str, table: str, types: Mapping[str, int], key: tuple[str, ...]) -> TuplePlan | None:
+    """What reads the tuples of these columns; None where nothing is compiled."""
+    plan = None
+    if _tuples is not None:
+        form = Form(schema, table, tuple(types), key, kinds_of(types))
+        plan = _tuples.TuplePlan(form, bytes(map(_kind, types.values())))
+    return plan
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
