@@ -23,7 +23,7 @@ from waterclock.cdc.mysql import tables
 from waterclock.cdc.mysql._images import ImagePlan, how, passed
 from waterclock.cdc.mysql.catalog import TableDefinition
 from waterclock.cdc.mysql.columns import BinlogColumn, reader
-from waterclock.cdc.mysql.fetched import Fetched
+from waterclock.cdc.mysql.fetched import SelectedRows
 from waterclock.cdc.mysql.selected import SelectedTable, selected
 from waterclock.cdc.mysql.tables import _row
 from waterclock.cdc.postgres import rows as postgres
@@ -215,12 +215,12 @@ def fetched_by_both(table: SelectedTable, rows: list[list[bytes | None]]) -> Non
     data = bytearray(b"".join(map(packet, rows)))
     assert passed(data + b"\5\0\0\0\xfe\0\0\2\0", 0) == (len(data), len(rows), True)
     try:
-        expected = Fetched([(*row, b"k1") for row in rows]).written(table)
+        expected = SelectedRows([(*row, b"k1") for row in rows]).written(table)
     except (Unreadable, ValueError, ArithmeticError) as refusal:
         with pytest.raises(type(refusal)):
-            Fetched(packets=data, end=len(data)).written(table)
+            SelectedRows(packets=data, end=len(data)).written(table)
         return
-    found, behind = Fetched(packets=data, end=len(data)).written(table)
+    found, behind = SelectedRows(packets=data, end=len(data)).written(table)
     assert ([list(row.items()) for row in found], behind) == ([list(row.items()) for row in expected[0]], expected[1])
 
 

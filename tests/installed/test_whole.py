@@ -277,11 +277,11 @@ def test_nothing_is_needed_without_an_extra(environment: Environment) -> None:
 
 
 def test_a_wheel_is_small(environment: Environment) -> None:
-    """Today 1.2 MB plain and 1.8 MB compiled, 4.6 MB unpacked: neither demos nor what a debugger needs. Below these bounds
+    """Today 1.3 MB plain and 1.9 MB compiled, 5.2 MB unpacked: neither demos nor what a debugger needs. Below these bounds
     a wheel is not worth splitting (docs/dependencies.md)."""
     assert environment.wheel.stat().st_size < 2_200_000
     with ZipFile(environment.wheel) as wheel:
-        assert sum(file.file_size for file in wheel.infolist()) < 5_000_000
+        assert sum(file.file_size for file in wheel.infolist()) < 5_500_000
 
 
 def test_what_an_earlier_build_left_is_in_no_wheel(tmp_path: Path) -> None:

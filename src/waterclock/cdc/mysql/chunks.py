@@ -27,7 +27,7 @@ from pymysql.cursors import SSCursor
 
 from waterclock.cdc.chunks import BOOTSTRAP, BYTES, Chunk, Standing
 from waterclock.cdc.held import OlderRest
-from waterclock.cdc.mysql.fetched import Fetched, fetched
+from waterclock.cdc.mysql.fetched import SelectedRows, fetched
 from waterclock.cdc.mysql.file_place import file_number
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.selected import SelectedTable, beyond, escaped, selected
@@ -112,7 +112,7 @@ class BinlogChunks:
             if high is None:
                 return None
             upto = self._largest(table, plan) if rest.upto is None else rest.upto
-            found = self._rows(table, plan, rest.after, upto, rows) if upto else Fetched()
+            found = self._rows(table, plan, rest.after, upto, rows) if upto else SelectedRows()
             if self._planned(table).definition != plan.definition:  # rule 3
                 del self._plans[table]
                 return None
@@ -157,7 +157,7 @@ class BinlogChunks:
 
     def _rows(
         self, table: str, plan: SelectedTable, after: tuple[str, ...] | None, upto: tuple[str, ...], rows: int
-    ) -> Fetched:
+    ) -> SelectedRows:
         """Rows with their keys behind them."""
         asked = ", ".join([*(column.asked for column in plan.columns), *(column.asked for column in plan.key)])
         where = [f"not {beyond(plan.key, upto)}", *([] if after is None else [beyond(plan.key, after)])]

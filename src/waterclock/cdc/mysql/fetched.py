@@ -27,7 +27,7 @@ _PIECE = 1 << 16
 
 
 @dataclass(slots=True)
-class Fetched:
+class SelectedRows:
     """Rows, `count` of them: of PyMySQL, or `packets` up to `end`. `is_cut`: there are more than so many bytes hold."""
 
     rows: list[Any] = field(default_factory=list)
@@ -52,11 +52,11 @@ class Fetched:
         return made, list(self.rows[-1][len(columns) :]) if made else []
 
 
-def fetched(cursor: SSCursor, rows: int, most: int, raw: bool) -> Fetched:
+def fetched(cursor: SSCursor, rows: int, most: int, raw: bool) -> SelectedRows:
     """What a cursor has, which is asked for `rows`; no more is taken behind `most` bytes. `raw`: as packets."""
     if raw:
         return _packets(cursor, rows, most)
-    found, size = Fetched(), 0
+    found, size = SelectedRows(), 0
     while row := cursor.fetchone():
         found.rows.append(row)
         found.count += 1
@@ -67,8 +67,8 @@ def fetched(cursor: SSCursor, rows: int, most: int, raw: bool) -> Fetched:
     return found
 
 
-def _packets(cursor: SSCursor, rows: int, most: int) -> Fetched:
-    connection, result, found = cursor.connection, cursor._result, Fetched()
+def _packets(cursor: SSCursor, rows: int, most: int) -> SelectedRows:
+    connection, result, found = cursor.connection, cursor._result, SelectedRows()
     data, is_end = found.packets, False
     while not is_end and not found.is_cut:
         piece = connection._rfile.read1(_PIECE)
