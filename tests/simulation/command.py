@@ -135,7 +135,7 @@ def tidy(histories: int) -> None:
 
     if histories == 1:
         install.settle()
-    elif histories % 5 == 0:
+    elif histories % 25 == 0:
         install.sweep()
 
 
