@@ -50,7 +50,7 @@ from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.cdc.source import DeadLetter, Record
-from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.changes.maxwell import TRUNCATE
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
@@ -273,13 +273,9 @@ class Publisher:
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
         self._batch = int(settings.get("batch.size", _USUAL_BATCH))
         self._sent: dict[str, int] = {}  # to topics that take less, in bytes: what may be on its way
-        error_of = partial(_error_of, target, name)
-        # the topic if all changes go to one by their keys, and rule 9 asks for nothing: the usual way, and the shortest
-        self._plain: str | None = None
-        if target.order == "key" and target.topics == ONE and self._topics.limit(target.topic) >= self._batch:
-            self._plain = target.topic
+        waits = {**SENDING, **_WAITING}
         self._producer = TransactionalProducer(
-            timed, f"waterclock-cdc-{name}", error_of, clock, {**SENDING, **_WAITING}
+            timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock, waits
         )
         self.uncommitted = 0
         self.fence()
@@ -298,9 +294,7 @@ class Publisher:
         if not self._producer.is_open:
             self.begin()
         key, value = record.as_key(), record.as_json()
-        if self._plain is not None and isinstance(record, MaxwellMessage) and record.type != TRUNCATE:
-            self._producer.send(self._plain, value, key)
-        elif isinstance(record, DeadLetter):
+        if isinstance(record, DeadLetter):
             self._send(self._target.dead_letters, value, key)
         else:
             topic, partitions = self._topics.of(record.database, record.table)
@@ -317,12 +311,12 @@ class Publisher:
         """Step 4, of many rows of one table."""
         self.begin()
         topic, _ = self._topics.of(part.of.database, part.of.table)
-        partition = 0 if self._target.order == "global" else BY_KEY
+        chosen = 0 if self._target.order == "global" else BY_KEY
         if self._topics.limit(topic) < self._batch:
             for key, value in part.written():
-                self._send(topic, value, key, partition)
+                self._send(topic, value, key, chosen)
         else:
-            self._producer.send_part(topic, part.written(), partition)
+            self._producer.send_part(topic, part.written(), chosen)
         self.uncommitted += len(part.rows)
 
     def learn(self, said: TableSchema | ColumnsAltered) -> None:
