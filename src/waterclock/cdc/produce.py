@@ -47,6 +47,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from waterclock.cdc.form import Form
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.cdc.source import DeadLetter, Record
@@ -59,7 +60,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.patience import CALL_S
-from waterclock.kafka.settings import READING, base_settings
+from waterclock.kafka.settings import READING, SENDING, base_settings
 from waterclock.kafka.transactions import BY_KEY, TransactionalProducer
 
 KEY = b"position"
@@ -75,6 +76,7 @@ _LIMITS = ("max.message.bytes", "segment.bytes")
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
 
 
+_WAITING = {"queue.buffering.max.messages": 30_000}  # on their way: what a transaction takes of memory, however large
 _TIMEOUT_MS = 300_000  # so long may a transaction stay open: a million changes take a tenth of it
 
 
@@ -282,7 +284,10 @@ class Publisher:
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
         self._batch = int(settings.get("batch.size", _USUAL_BATCH))
         self._sent: dict[str, int] = {}  # to topics that take less, in bytes: what may be on its way
-        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock)
+        waits = {**SENDING, **_WAITING}
+        self._producer = TransactionalProducer(
+            timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock, waits
+        )
         self.uncommitted = 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
@@ -307,6 +312,23 @@ class Publisher:
             for message in self._form.messages(record):
                 self._route(record, *message)
         self.uncommitted += 1
+
+    def send_part(self, part: OlderPart) -> None:
+        """Step 4, of many rows of one table."""
+        if self._form is not None:
+            for message in part.messages():
+                self.send(message)
+            return
+        if not self._producer.is_open:
+            self.begin()
+        topic, _ = self._topics.of(part.of.database, part.of.table)
+        chosen = 0 if self._target.order == "global" else BY_KEY
+        if self._topics.limit(topic) < self._batch:
+            for key, value in part.written():
+                self._send(topic, value, key, chosen)
+        else:
+            self._producer.send_part(topic, part.written(), chosen)
+        self.uncommitted += len(part.rows)
 
     def _route(self, record: MaxwellMessage, key: bytes | None, value: bytes | None, number: int = 0) -> None:
         """Rule 3."""
