@@ -191,6 +191,9 @@ MENDED: dict[str, Plant] = {
         kinds=("pair",),
         workloads=("rules",),
     ),
+    "timeout-by-the-date": one(
+        "transactions.ledger", "min(left_ms, record.timeout_ms) / 1000", "left_ms / 1000", "rules", workloads=("rules",)
+    ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
         workloads=("lives",)

@@ -24,6 +24,7 @@ Read = Callable[[str], Any]
 def python_reader(of: SqlType) -> Read:
     """What makes a value of the JSON text of one, NULL excepted.
 
+    >>> from waterclock.changes.sql_types import sql_type
     >>> [python_reader(sql_type(name))(text) for name, text in (("decimal(9,2)", "12.50"), ("date", '"2024-01-02"'))]
     [Decimal('12.50'), datetime.date(2024, 1, 2)]
     >>> python_reader(sql_type("time"))('"-00:00:01.5"'), python_reader(sql_type("date"))('"0000-00-00"')

@@ -11,6 +11,7 @@ import functools
 import io
 import socket
 import struct
+import time
 import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -295,8 +296,9 @@ class Client(Wire):
 
     def until(self, state: str, name: str = "n") -> None:
         """Ask until the transaction is in that state."""
-        while self.state(name) != state:
-            pass
+        late_s = time.monotonic() + 30
+        while (now := self.state(name)) != state:
+            assert time.monotonic() < late_s, f"{name} is {now}, not {state}"
 
     def offset(self, group: str, topic: str, stable: bool = True) -> tuple[str, int]:
         """What a group has committed for partition 0; the error says where a transaction is undecided."""

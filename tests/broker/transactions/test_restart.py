@@ -103,6 +103,19 @@ def test_a_timeout_that_passed_while_nothing_ran_aborts_at_the_start(tmp_path: P
         client.until("CompleteAbort")
 
 
+def test_a_date_that_was_set_back_makes_no_timeout_longer(tmp_path: Path) -> None:
+    ahead = ManualClock()
+    ahead.advance_s(3600)
+    with Broker(tmp_path, clock=ahead) as broker, Client(broker.bootstrap) as client:
+        client.create("t")
+        client.add("n", client.ready("n", timeout_ms=5000), "t")
+    with Broker(tmp_path, clock=ManualClock()) as broker, Client(broker.bootstrap) as client:
+        broker.advance_s(4.999)
+        assert client.state("n") == "Ongoing"
+        broker.advance_s(0.001)
+        client.until("CompleteAbort")
+
+
 def test_what_was_aborted_is_told_after_a_restart(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker, Client(broker.bootstrap) as client:
         client.create("t")

@@ -11,8 +11,9 @@ Rule 2: partitions, groups and offsets that are added are seen at once and ackno
     the next request writes it again, and a start would find it in the log.
 Rule 3: after `close` nothing is taken up any more: what the store did at the very end is found at the next start.
 Rule 4: the store keeps the order of what it is given: what is written later is never undone by what was written before.
-Rule 5: a timeout counts from the first partition or group, and goes on over a restart: it is a date in the store. If the
-    abort cannot be written down, it is tried again every second.
+Rule 5: a timeout counts from the first partition or group, and goes on over a restart: it is a date in the store. Where
+    that date lies ahead of the clock, which was set back then, a start waits for the whole timeout: readers of committed
+    records would wait for the clock. If the abort cannot be written down, it is tried again every second.
 Rule 6: a name's expiration is one timer that looks when it was used last: a transaction moves no timer of it.
 Rule 7: no two producers ever get the same id, whatever happens to this process. Ids are handed out from a block; the store
     has written down where the next block begins before the first goes out, and what is left of a block at a stop is
@@ -177,9 +178,10 @@ class Timeouts:
         self._forget = forget
 
     def begin(self, transaction: Transaction) -> None:
-        """It is open; its time runs."""
+        """It is open; its time runs: whole at most, if the date was set back since."""
         record = transaction.record
-        self._wait(transaction, (record.started_ms + record.timeout_ms - self._wall_ms()) / 1000)
+        left_ms = record.started_ms + record.timeout_ms - self._wall_ms()
+        self._wait(transaction, min(left_ms, record.timeout_ms) / 1000)
 
     def over(self, transaction: Transaction) -> None:
         """Its end is decided."""

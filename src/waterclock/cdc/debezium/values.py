@@ -62,6 +62,7 @@ class Modes(NamedTuple):
 def column_form(of: SqlType, modes: Modes = Modes()) -> ColumnForm:  # noqa: B008
     """The form of a column of this type.
 
+    >>> from waterclock.changes.sql_types import sql_type
     >>> [column_form(sql_type("decimal(10,2)"), Modes(mode)).convert("12.34") for mode in (PRECISE, STRING)]
     ['"BNI="', '"12.34"']
     >>> column_form(sql_type("datetime(6)")).convert('"1970-01-01 00:00:01.000002"')
