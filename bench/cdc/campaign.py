@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.bench.broker.process import cpu_s
-from waterclock.bench.cdc import slots
+from waterclock.bench.cdc import older, slots
 from waterclock.bench.cdc.debezium import MARK, NAME, Debezium, Engine, debezium
 from waterclock.bench.cdc.ended import ended
 from waterclock.bench.kafka.harness import NotMeasured
@@ -70,7 +70,22 @@ def measure(sizes: Sequence[int], rounds: int, report: Report) -> list[Figures]:
             report(f"Debezium is not measured: {why}")
         mariadb = [record for size in sizes for record in _measured(found, size, rounds, engine, report)]
         more = [slots.MILLION_AT_ONCE] if max(sizes) >= _IN_EARNEST else []
-        return mariadb + [record for size in (*sizes, *more) for record in _slots(size, rounds, engine, report)]
+        slots_of = [record for size in (*sizes, *more) for record in _slots(size, rounds, engine, report)]
+        return mariadb + slots_of + _older(found, (max(sizes), rounds), engine, report)
+
+
+def _older(found: dict[str, str], sizes: tuple[int, int], engine: Debezium | None, report: Report) -> list[Figures]:
+    """Snapshots, of both databases."""
+    with _folder() as folder:
+        server = MariaDB(folder / "mariadb", folder / "mariadb.log", found, SystemClock(), [_VERSION])
+        records = _records("MariaDB, snapshot", sizes[0], older.mariadb(folder, server, sizes, engine, report))
+    try:
+        with _folder() as folder:
+            runs = older.postgres(folder, programs("the benchmark cdc", ["PostgreSQL"]), sizes, engine, report)
+    except EnvironmentMissing as why:
+        report(f"PostgreSQL's snapshot is not measured: {why}")
+        return records
+    return records + _records("PostgreSQL, snapshot", sizes[0], runs)
 
 
 def _slots(changes: int, rounds: int, engine: Debezium | None, report: Report) -> list[Figures]:

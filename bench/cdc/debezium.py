@@ -66,6 +66,8 @@ class Debezium:
             "offset.storage.file.filename": f"{self.folder}/{name}.offsets",
             "schema.history.internal.file.filename": f"{self.folder}/{name}.history",
         }
+        for left in own.values():  # of another server, of a size before
+            Path(left).unlink(missing_ok=True)
         given = {**_COMMON, **(_MYSQL if kind == "mysql" else _POSTGRES), **own, **settings}
         file = self.folder / f"{name}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in given.items()), encoding="utf-8")

@@ -28,7 +28,7 @@ create table item (id bigint primary key, name text, price numeric(12,2), quanti
     made timestamp(6), active boolean, state varchar(20));
 create publication bench for all tables;
 """
-_ROWS = (
+ROWS = (
     "select n, 'item number ' || n, n * 1.25, n, n / 7.0, timestamp '2026-01-01' + n * interval '1 second', n % 2 = 0, "
     "'new' from generate_series({first}, {last}) n"
 )
@@ -36,7 +36,7 @@ _WORK = f"""
 create procedure work(rows int) language plpgsql as $$
 begin
     for at in 0 .. rows - 1 by 10 loop
-        insert into item {_ROWS.format(first="at", last="at + 9")};
+        insert into item {ROWS.format(first="at", last="at + 9")};
         commit;
         update item set price = price + 1, state = 'paid' where id between at and at + 9;
         commit;
@@ -102,7 +102,7 @@ def measure(
         if changes:
             server.ask(DATABASE, f"call work({changes * 2 // 5})")
         else:
-            server.ask(DATABASE, "insert into item " + _ROWS.format(first=1, last=MILLION))
+            server.ask(DATABASE, "insert into item " + ROWS.format(first=1, last=MILLION))
         runs: list[Figures] = []
         for number in range(rounds):
             report(f"cdc, PostgreSQL, {written:,} row changes, round {number + 1} of {rounds}")

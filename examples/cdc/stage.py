@@ -19,7 +19,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import last_position
+from waterclock.cdc.stored import last_position
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing
 from waterclock.examples.ends import undisturbed

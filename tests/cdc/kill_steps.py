@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.server import MySqlLogin
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import TableFilter, put_aside
@@ -20,21 +22,41 @@ from waterclock.clock import SystemClock
 
 
 def killing(step: str, when: str, number: int) -> type[Publisher]:
-    """A publisher that dies around the `number`th call of a step."""
+    """A publisher that dies around the `number`th call of a step; each row of a snapshot's part is one of "send"."""
     calls = 0
 
-    def around(self: Publisher, *arguments: Any) -> Any:
+    def begins() -> None:
         nonlocal calls
         calls += 1
         if calls == number and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        found = getattr(Publisher, step)(self, *arguments)
+
+    def ended(self: Publisher) -> None:
         if calls == number:
             self._producer.producer.flush(10)  # what was sent has arrived: there is something to be thrown away
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self: Publisher, *arguments: Any) -> Any:
+        begins()
+        found = getattr(Publisher, step)(self, *arguments)
+        ended(self)
         return found
 
-    return type("Killing", (Publisher,), {step: around})
+    class Rows(OlderPart):
+        publisher: Publisher
+
+        def written(self) -> Iterator[tuple[bytes, bytes]]:
+            for pair in super().written():
+                begins()
+                yield pair
+                ended(self.publisher)
+
+    def part(self: Publisher, rows: OlderPart) -> None:
+        counted = Rows(rows.of, rows.rows)
+        object.__setattr__(counted, "publisher", self)
+        Publisher.send_part(self, counted)
+
+    return type("Killing", (Publisher,), {step: around, **({"send_part": part} if step == "send" else {})})
 
 
 def target_of(kafka: str, topic: str, topics: str) -> Target:

@@ -23,8 +23,9 @@ from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.held import Held
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher, Target, last_position
+from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import Source, SourceMark
+from waterclock.cdc.stored import last_position
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError

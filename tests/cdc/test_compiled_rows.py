@@ -20,8 +20,11 @@ pytest.importorskip("waterclock.cdc.mysql._images", reason="nothing is compiled 
 from tests.cdc.test_decoding import changes
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql import tables
-from waterclock.cdc.mysql._images import ImagePlan, how
+from waterclock.cdc.mysql._images import ImagePlan, how, passed
+from waterclock.cdc.mysql.catalog import TableDefinition
 from waterclock.cdc.mysql.columns import BinlogColumn, reader
+from waterclock.cdc.mysql.fetched import SelectedRows
+from waterclock.cdc.mysql.selected import SelectedTable, selected
 from waterclock.cdc.mysql.sql_types import mapped_type
 from waterclock.cdc.mysql.tables import _row
 from waterclock.cdc.postgres import rows as postgres
@@ -29,6 +32,7 @@ from waterclock.cdc.postgres.rows import Relation
 from waterclock.changes._written import Written
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.sql_types import ColumnTypes
+from waterclock.errors import Unreadable
 
 COLUMNS = [
     *(BinlogColumn(f"i{kind}{u}", kind, 0, unsigned=u) for kind in (1, 2, 3, 8, 9) for u in (False, True)),
@@ -177,6 +181,80 @@ def test_a_stored_binlog_has_the_same_bytes_through_both(
     expected = changes(raw)
     assert sum(isinstance(change.data, Written) for change in compiled) == len(compiled)
     assert [(each.as_key(), each.as_json()) for each in compiled] == [(m.as_key(), m.as_json()) for m in expected]
+
+
+SHOWN = {
+    "int": ("int(11)", None, st.integers().map(str)),
+    "decimal": ("decimal(9,2)", None, st.decimals(allow_nan=False, allow_infinity=False).map(lambda n: f"{n:f}")),
+    "float": ("float", None, st.floats(width=32).map(repr)),
+    "double": ("double", None, st.floats().map(repr)),
+    "datetime": ("datetime", None, st.datetimes().map(str)),
+    "blob": ("blob", None, st.text()),
+    "varchar": ("varchar(9)", "utf8mb4", st.text()),
+    "char": ("char(9)", "latin1", st.text(st.characters(max_codepoint=300))),
+    "set": ("set('a','b')", "utf8mb4", st.integers(0, 3).map(str)),
+    "bit": ("bit(9)", None, st.integers(0, 511).map(str)),
+    "longtext": ("longtext", "utf8mb4", JSONS.map(json.dumps)),
+}
+ODD = st.sampled_from(["00", "-0", "007", "0.50", ".5", "-", "1e5", "1_0", " 1", "1e999", "nan", ""])
+
+
+def packet(values: list[bytes | None], most: int = 0xFFFFFF) -> bytes:
+    """A row as a server sends it, with its key's value behind; in pieces of `most` bytes, 0xFFFFFF of the protocol."""
+    lengths = [b"\xfb" if value is None else length(len(value)) + value for value in values]
+    whole, packets = b"".join([*lengths, b"\x02k1"]), b""
+    while len(whole) >= most:
+        packets, whole = packets + b"\xff\xff\xff\0" + whole[:most], whole[most:]
+    return packets + len(whole).to_bytes(3, "little") + b"\0" + whole
+
+
+def length(size: int) -> bytes:
+    if size < 0xFB:
+        return bytes([size])
+    width = 2 if size < 1 << 16 else 3 if size < 1 << 24 else 8
+    return bytes([{2: 0xFC, 3: 0xFD, 8: 0xFE}[width]]) + size.to_bytes(width, "little")
+
+
+def selected_of(*kinds: str) -> SelectedTable:
+    columns = [(kind, kind, SHOWN[kind][0], SHOWN[kind][1], "") for kind in kinds]
+    return selected("shop.item", TableDefinition(columns, (kinds[0],), 0, frozenset({"longtext"})), {})
+
+
+def fetched_by_both(table: SelectedTable, rows: list[list[bytes | None]]) -> None:
+    data = bytearray(b"".join(map(packet, rows)))
+    assert passed(data + b"\5\0\0\0\xfe\0\0\2\0", 0) == (len(data), len(rows), True)
+    try:
+        expected = SelectedRows([(*row, b"k1") for row in rows]).written(table)
+    except (Unreadable, ValueError, ArithmeticError) as refusal:
+        with pytest.raises(type(refusal)):
+            SelectedRows(packets=data, end=len(data)).written(table)
+        return
+    found, behind = SelectedRows(packets=data, end=len(data)).written(table)
+    assert ([list(row.items()) for row in found], behind) == ([list(row.items()) for row in expected[0]], expected[1])
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_value_of_a_select_is_what_its_writer_makes_of_it(kind: str, data: st.DataObject) -> None:
+    shown = st.one_of(SHOWN[kind][2], ODD).map(str.encode) | TEXTS | st.none()
+    fetched_by_both(selected_of(kind), data.draw(st.lists(st.tuples(shown).map(list), min_size=1, max_size=3)))
+
+
+def test_rows_of_a_select_of_any_length_are_read() -> None:
+    table = selected_of("varchar", "blob", "int")
+    sizes = (0, 250, 251, 65_535, 65_536, 0xFFFFFF - 20, 0xFFFFFF, 0xFFFFFF + 20)
+    fetched_by_both(table, [[b"a" * size, None, b"7"] for size in sizes])
+
+
+def test_rows_of_a_select_are_counted_as_they_come() -> None:
+    data = bytearray(packet([b"a", None]) + packet([b"b" * 300, b"x"]))
+    first = len(packet([b"a", None]))
+    assert [passed(data[:cut], 0) for cut in (0, 4, first - 1, first, len(data) - 1)] == [
+        (0, 0, False), (0, 0, False), (0, 0, False), (first, 1, False), (first, 1, False),
+    ]  # fmt: skip
+    assert passed(data + b"\3\0\0\0\xff\1\0", first) == (len(data), 1, True)
+    assert passed(data + b"\3\0\0\0\xff\1\0", len(data)) == (len(data), 0, True)
 
 
 PRINTED = st.none() | st.sampled_from([b"NaN", b"-1.5", b"t", b"f", b"", b"null", b'{"a":[1]}']) | TEXTS

@@ -12,7 +12,8 @@ from waterclock import cli
 from waterclock.cdc.agreement import FROM_NOW, Terms, agreed
 from waterclock.cdc.held import Held, HeldTable
 from waterclock.cdc.position import VERSION, Position
-from waterclock.cdc.produce import Publisher, Target, last_position
+from waterclock.cdc.produce import Publisher, Target
+from waterclock.cdc.stored import last_position
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
 

@@ -17,7 +17,7 @@ from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc import capture, chunks
 from waterclock.cdc.agreement import NEVER, Terms, agreed
-from waterclock.cdc.chunks import BOOTSTRAP, Chunk
+from waterclock.cdc.chunks import BOOTSTRAP, Chunk, whole
 from waterclock.cdc.command import CaptureProgress
 from waterclock.cdc.door.gather import BatchReader, Bounds
 from waterclock.cdc.held import Held, HeldTable, OlderRest
@@ -184,8 +184,9 @@ def test_what_a_table_without_a_key_gets_while_its_chunk_waits_follows_it_once_m
     assert keyless(came(broker, slot.name)) == [("insert", 3), *whole, ("insert", 3), ("delete", 2)]
 
 
+@pytest.mark.parametrize("has_key", [True, False])
 @pytest.mark.parametrize("largest", [5, 100])
-def test_a_chunk_is_never_given_out_in_parts(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_is_never_given_out_in_parts(largest: int, has_key: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start behind its first part passed over as many rows of the next transaction of the log."""
     monkeypatch.setattr(capture, "LARGEST", largest)
     clock, held = ManualClock(), Held(tables={"shop.item": HeldTable(older=OlderRest())})
@@ -194,13 +195,17 @@ def test_a_chunk_is_never_given_out_in_parts(largest: int, monkeypatch: pytest.M
     log.items.side_effect = lambda: iter([SourceMark.QUIET] * 3)
     log.reached.return_value = False
     reader.is_between.return_value, reader.standing.return_value, reader.numbered.return_value = True, (1,), 17
-    row = MaxwellMessage("shop", "item", BOOTSTRAP, 0, "0-1-7", 0, 0, False, ("id",), {"id": "1"})
-    reader.read.side_effect = lambda *_: Chunk("shop.item", {str(n).encode(): row for n in range(12)}, None, (1,))
+    of = MaxwellMessage("shop", "item", BOOTSTRAP, 0, "", 0, 0, False, ("id",) if has_key else (), {})
+    rows = {str(n).encode(): {"id": str(n)} for n in range(12 if has_key else 0)}
+    messages = None if has_key else whole(of, [{"id": str(n)} for n in range(11)])
+    reader.read.side_effect = lambda *_: Chunk("shop.item", rows, None, (1,), False, of, messages)
     batches = BatchReader(SnapshotSource(log, reader, clock), clock, Bounds(5, largest), 0, WholePlace(), lambda: False)
     assert [(len(batch.records), batch.position.rows) for batch in batches.batches()] == [(12, 0)]
     running = capture._Pass(publisher, SnapshotSource(log, reader, clock), clock, lambda more: None)
     running.until(WholePlace(), Mock(__bool__=lambda self: False))
-    assert publisher.send.call_count == 12
+    sent = [call.args[0] for call in publisher.send.call_args_list]
+    sent += [message for call in publisher.send_part.call_args_list for message in call.args[0].messages()]
+    assert [(each.sequence, each.xoffset, each.commit) for each in sent] == [(17, n, n == 11) for n in range(12)]
     assert [call.args[0].rows for call in publisher.commit.call_args_list] == [0]
 
 

@@ -14,6 +14,7 @@ from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import run
 from waterclock.cdc.agreement import INITIAL, Terms
 from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.chunks import SlotChunks
@@ -35,8 +36,9 @@ def told(items: Iterator[Item], enough: Callable[[list[Change]], bool]) -> list[
     found: list[Change] = []
     end = time.monotonic() + 20
     for item in items:
-        if isinstance(item, MaxwellMessage) and item.data["id"] == "1":
-            found.append((item.type, int(item.data["v"])))
+        messages = item.messages() if isinstance(item, OlderPart) else iter([item])
+        changes = [each for each in messages if isinstance(each, MaxwellMessage)]
+        found += [(each.type, int(each.data["v"])) for each in changes if each.data["id"] == "1"]
         if enough(found):
             return found
         assert time.monotonic() < end, found

@@ -29,7 +29,8 @@ from tests.cdc.snapshot_run import capture_of
 from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
 from waterclock.cdc.postgres.session import ReplicationSlot
-from waterclock.cdc.produce import Target, last_position
+from waterclock.cdc.produce import Target
+from waterclock.cdc.stored import last_position
 from waterclock.testing import Broker
 
 KINDS = [pytest.param("mariadb", marks=pytest.mark.mariadb), pytest.param("postgres", marks=pytest.mark.postgres)]

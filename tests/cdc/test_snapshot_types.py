@@ -14,6 +14,7 @@ from tests.cdc.test_types import CASES, SHAPES
 from waterclock.cdc import snapshot
 from waterclock.cdc.agreement import INITIAL, Terms
 from waterclock.cdc.mysql.chunks import BinlogChunks
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.beginning import begun
 from waterclock.cdc.postgres.chunks import SlotChunks
@@ -60,9 +61,11 @@ def older(source: SnapshotSource) -> dict[bytes, MaxwellMessage]:
     found = {}
     with closing(source):
         for item in source.items():
-            if isinstance(item, MaxwellMessage):
-                assert item.as_key() not in found
-                found[item.as_key()] = item
+            if isinstance(item, OlderPart):
+                assert not item.rows.keys() & found.keys()
+                found.update((message.as_key(), message) for message in item.messages())
+                written = [(message.as_key(), message.as_json()) for message in item.messages()]
+                assert list(item.written()) == written
             if source.reached(WholePlace()):
                 return found
     raise AssertionError

@@ -23,13 +23,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from waterclock.cdc.chunks import BOOTSTRAP
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import NameLost, Publisher
 from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.snapshot import left_of
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
+from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
@@ -192,6 +193,9 @@ class _Pass:
         if end is not None and self._source.reached(end):
             return
         for item in self._source.items():
+            if isinstance(item, MaxwellMessage):
+                self._record(item)
+                continue  # rule 6
             if item is SourceMark.QUIET:
                 # nothing but a position is to be stored, and that was done less than a second ago
                 may_wait = not self._publisher.uncommitted and self._age_ms() < POSITION_EVERY_MS
@@ -199,8 +203,11 @@ class _Pass:
                     self._commit(self._source.position())
             elif isinstance(item, TableSchema | ColumnsAltered):
                 self._publisher.learn(item)
-            elif not isinstance(item, SourceMark):
+            elif isinstance(item, OlderPart):
+                self._part(item)
+            elif isinstance(item, DeadLetter):
                 self._record(item)
+                self._letters.append(item)
             elif self._passed(end, item is SourceMark.COMMITTED):
                 return
             if stop and (item is SourceMark.QUIET or not self._inside):
@@ -226,12 +233,17 @@ class _Pass:
         elif self._inside and self._rows % LARGEST == 0 and record.gtid:
             self._commit(self._source.position()._replace(rows=self._rows, inside=record.gtid))
         self._publisher.send(record)
-        if isinstance(record, DeadLetter):
-            self._letters.append(record)
-        elif record.type == BOOTSTRAP:
-            self._older += 1
         self._inside = True
         self._rows += 1
+
+    def _part(self, part: OlderPart) -> None:
+        """A transaction that is not torn: it has far less than LARGEST rows."""
+        if not self._publisher.uncommitted and not self._moved:
+            self._since_ns = self._clock.monotonic_ns()
+        self._publisher.send_part(part)
+        self._older += len(part.rows)
+        self._inside = True
+        self._rows += len(part.rows)
 
     def _passed(self, end: str | None, is_transaction: bool) -> bool:
         """Whether this was the last one."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from waterclock.cdc.held import OlderRest
+from waterclock.cdc.part import Row
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.errors import UsageError
@@ -25,27 +26,33 @@ BYTES = 16 << 20
 WHOLE_BYTES, WHOLE_ROWS = 64 << 20, 500_000
 BOOTSTRAP = "bootstrap-insert"
 
+_NONE = MaxwellMessage("", "", BOOTSTRAP, 0, "", 0, 0, False, (), {})
+
 Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows by their message's key. `rest`: what is left of the table behind them, None if nothing is; `high`: a point of
-    the log behind all that the view shows; `cut`: whether there were more rows than BYTES hold; `is_whole`: rule 5, and
-    the rows have numbers for keys."""
+    """Rows by their message's key, and the message of each, `of` (part.py). `rest`: what is left of the table behind them,
+    None if nothing is; `high`: a point of the log behind all that the view shows; `cut`: whether there were more rows than
+    BYTES hold. `whole` are the messages of a table of rule 5, which has no rows by keys; None for any other."""
 
     table: str
-    rows: dict[bytes, MaxwellMessage]
+    rows: dict[bytes, Row]
     rest: OlderRest | None
     high: Standing
     cut: bool = False
-    is_whole: bool = False
+    of: MaxwellMessage = _NONE
+    whole: list[MaxwellMessage] | None = None
+
+    def size(self) -> int:
+        return len(self.rows if self.whole is None else self.whole)
 
 
-def whole(rows: Sequence[MaxwellMessage]) -> dict[bytes, MaxwellMessage]:
-    """The rows of a chunk of rule 5; none of none."""
-    emptied = [row._replace(type=TRUNCATE, key=(), data={}) for row in rows[:1]]
-    return {str(number).encode(): row for number, row in enumerate([*emptied, *rows])}
+def whole(of: MaxwellMessage, rows: Sequence[Row]) -> list[MaxwellMessage]:
+    """The messages of a table of rule 5; none of no row."""
+    emptied = [of._replace(type=TRUNCATE)] if rows else []
+    return [*emptied, *(of._replace(data=row) for row in rows)]
 
 
 def too_large(table: str) -> UsageError:

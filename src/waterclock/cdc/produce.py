@@ -39,27 +39,28 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError
 
 from waterclock.cdc.form import Form
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.cdc.source import DeadLetter, Record
+from waterclock.cdc.stored import last_position
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
-from waterclock.kafka import library
+from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.patience import CALL_S
-from waterclock.kafka.settings import READING, base_settings
+from waterclock.kafka.settings import SENDING, base_settings
 from waterclock.kafka.transactions import BY_KEY, TransactionalProducer
 
 KEY = b"position"
@@ -67,12 +68,11 @@ ORDERS = ("key", "global")
 ONE, PER_TABLE = "one", "per-table"
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST = 249
-_PATIENCE_S = 30.0
 _USUAL_BATCH = 1_000_000  # librdkafka's own
 _AROUND = 200  # bytes of a record and its batch beside key and value
-_FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
 _LIMITS = ("max.message.bytes", "segment.bytes")
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
+_WAITING = {"queue.buffering.max.messages": 30_000}  # on their way: what a transaction takes of memory, however large
 _TIMEOUT_MS = 300_000  # so long may a transaction stay open: a million changes take a tenth of it
 
 
@@ -215,50 +215,6 @@ class CaptureTopics:
         return self._there[topic]
 
 
-def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: float = _PATIENCE_S) -> Position | None:
-    """The position that was committed last; None if there is none yet. EnvironmentMissing if nobody answers."""
-    found = last_record(settings, TopicPartition(state_topic, 0), patience_s)
-    return None if found is None else Position.parsed(found)
-
-
-def last_record(settings: Mapping[str, Any], place: TopicPartition, patience_s: float = _PATIENCE_S) -> bytes | None:
-    """The value of a partition's last committed record; None if it has none. EnvironmentMissing if nobody answers."""
-    consumer = library.Consumer(
-        {
-            **settings,
-            **READING,
-            "group.id": f"{place.topic}.reader",  # the client wants one: nothing is committed under it
-            "fetch.wait.max.ms": 10,  # at the end there is nothing to wait for: nobody writes
-            "auto.offset.reset": "earliest",
-        }
-    )
-    try:
-        low, high = consumer.get_watermark_offsets(place, timeout=patience_s)
-        for start in (max(low, high - _FIRST_LOOK), low):
-            consumer.assign([TopicPartition(place.topic, place.partition, start)])
-            found = list(_records(consumer, patience_s))
-            if found or start == low:
-                return found[-1] if found else None
-    except KafkaException as error:
-        raise EnvironmentMissing(f"The position in {place.topic} cannot be read: {words_of(error)}.") from None
-    finally:
-        consumer.close()
-    return None
-
-
-def _records(consumer: library.Consumer, patience_s: float) -> Iterator[bytes]:
-    while True:
-        message = consumer.poll(patience_s)
-        if message is None:
-            raise EnvironmentMissing("Kafka does not answer while the last position is read. Is it still running?")
-        if message.error() is None:
-            yield message.value()
-        elif message.error().code() == KafkaError._PARTITION_EOF:
-            return
-        else:
-            raise KafkaException(message.error())
-
-
 class NameLost(UsageError):
     """Kafka takes no more of this process. Rule 7: it may go on if `Publisher.refuse_if_overtaken` does not say no."""
 
@@ -286,7 +242,10 @@ class Publisher:
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
         self._batch = int(settings.get("batch.size", _USUAL_BATCH))
         self._sent: dict[str, int] = {}  # to topics that take less, in bytes: what may be on its way
-        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock)
+        waits = {**SENDING, **_WAITING}
+        self._producer = TransactionalProducer(
+            timed, f"waterclock-cdc-{name}", partial(_error_of, target, name), clock, waits
+        )
         self.uncommitted = 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
@@ -311,6 +270,23 @@ class Publisher:
             for message in self._form.messages(record):
                 self._route(record, *message)
         self.uncommitted += 1
+
+    def send_part(self, part: OlderPart) -> None:
+        """Step 4, of many rows of one table."""
+        if self._form is not None:
+            for message in part.messages():
+                self.send(message)
+            return
+        if not self._producer.is_open:
+            self.begin()
+        topic, _ = self._topics.of(part.of.database, part.of.table)
+        chosen = 0 if self._target.order == "global" else BY_KEY
+        if self._topics.limit(topic) < self._batch:
+            for key, value in part.written():
+                self._send(topic, value, key, chosen)
+        else:
+            self._producer.send_part(topic, part.written(), chosen)
+        self.uncommitted += len(part.rows)
 
     def _route(self, record: MaxwellMessage, key: bytes | None, value: bytes | None, number: int = 0) -> None:
         """Rule 3."""

@@ -34,6 +34,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from waterclock.cdc.chunks import Chunk, ChunkReader
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark
 from waterclock.changes.maxwell import MaxwellMessage
@@ -163,13 +164,15 @@ class SnapshotSource:
 
     def _sent(self, chunk: Chunk) -> Iterator[Item]:
         """Step 5."""
-        sequence, last = self._reader.numbered(), len(chunk.rows) - 1
-        for number, message in enumerate(chunk.rows.values()):
-            yield message._replace(gtid="", sequence=sequence, xoffset=number, commit=number == last)
+        sequence = self._reader.numbered()
+        if chunk.rows:
+            yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
+        for number, message in enumerate(chunk.whole or ()):
+            yield message._replace(gtid="", sequence=sequence, xoffset=number, commit=number == chunk.size() - 1)
         if chunk.rest is None:
             del self._rest[chunk.table]
         else:
-            self._rest[chunk.table] = chunk.rest._replace(rows=self._rest[chunk.table].rows + len(chunk.rows))
+            self._rest[chunk.table] = chunk.rest._replace(rows=self._rest[chunk.table].rows + chunk.size())
         self._chunk = None
         self._adapt(chunk)
         yield SourceMark.COMMITTED
@@ -181,8 +184,8 @@ class SnapshotSource:
             self._rows //= 2
         elif self._read_s < max(TARGET_S, now_s - self._since_s):
             self._rows *= 2
-        most = 2 * len(chunk.rows) if chunk.cut else MOST_ROWS
+        most = 2 * chunk.size() if chunk.cut else MOST_ROWS
         self._rows = max(LEAST_ROWS, min(self._rows, most))
         if self._rate:
             self._rows = min(self._rows, self._rate)
-            self._not_before_s = now_s + len(chunk.rows) / self._rate
+            self._not_before_s = now_s + chunk.size() / self._rate

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.changes.maxwell import MaxwellMessage, quoted
@@ -107,7 +108,7 @@ class SourceMark(Enum):
 
 Record = MaxwellMessage | DeadLetter
 # what is said of a table's columns comes before the first change that has them, and is no record: it has no number
-Item = Record | TableSchema | ColumnsAltered | SourceMark
+Item = Record | OlderPart | TableSchema | ColumnsAltered | SourceMark
 
 
 class Source(Protocol):

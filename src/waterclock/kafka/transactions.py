@@ -106,12 +106,13 @@ class TransactionalProducer:
         on_delivery: OnDelivery | None = None,
     ) -> None:
         """Step 3; waits while as much is on its way as librdkafka may hold."""
-        more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": on_delivery}
-        if headers:
-            more["headers"] = headers if isinstance(headers, list) else list(headers)
         while True:
-            try:
-                self.producer.produce(topic, value, key, partition, timestamp=timestamp_ms, **more)
+            try:  # named, the arguments would cost as much again
+                if headers:
+                    given = headers if isinstance(headers, list) else list(headers)
+                    self.producer.produce(topic, value, key, partition, None, on_delivery, timestamp_ms, given)
+                else:
+                    self.producer.produce(topic, value, key, partition, None, on_delivery, timestamp_ms)
                 break
             except BufferError:
                 self._serve(0.1)
@@ -134,6 +135,17 @@ class TransactionalProducer:
                 produce(topic, value, key, BY_KEY, None, None, NOW, headers)  # named, they would cost a quarter more
             except (BufferError, KafkaException):  # as seldom as there is no room
                 self.send(topic, value, key, headers=headers)
+            if not count % _SERVED_EVERY:
+                self._serve(0)
+
+    def send_part(self, topic: str, pairs: Iterable[tuple[bytes, bytes]], partition: int = BY_KEY) -> None:
+        """Step 3 for each of these: key and value."""
+        produce = self.producer.produce
+        for count, (key, value) in enumerate(pairs, 1):
+            try:
+                produce(topic, value, key, partition)
+            except (BufferError, KafkaException):
+                self.send(topic, value, key, partition)
             if not count % _SERVED_EVERY:
                 self._serve(0)
 

@@ -25,7 +25,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, TopicPartition
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.produce import COMPACTED, KEY, last_position, last_record
+from waterclock.cdc.produce import COMPACTED, KEY
+from waterclock.cdc.stored import last_position, last_record
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of

@@ -19,8 +19,10 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "a capture makes a topic": "            self._admin.make(topic, wanted)\n",
         "a capture meets a table": "            topic = self._names.of(database, table)\n",
         "a capture truncates": "            chosen = range(partitions)\n",
-        "a capture cannot read its position": '        raise EnvironmentMissing(f"The position in',
         "a capture is overtaken": "            raise UsageError(_overtaken(",
         "a capture is fenced": "        return NameLost(",
+    },
+    "stored": {
+        "a capture cannot read its position": '        raise EnvironmentMissing(f"The position in',
     },
 }

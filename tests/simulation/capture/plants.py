@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LOOP, KAFKA, ENDS = "cdc.capture", "cdc.produce", "kafka.transactions"
+LOOP, KAFKA, ENDS, LAST = "cdc.capture", "cdc.produce", "kafka.transactions", "cdc.stored"
 BOTH = "        self.store(position)\n        self.finish()\n        self.stored = position\n"
 SENDS, KEPT = (
     "            self._send(topic, value, key, partition)\n",
@@ -48,9 +48,9 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
         "        self._source.stored(position)\n        self._publisher.commit(position)\n"),),
     "capture-start-forgotten": ((
         LOOP, "                    publisher.commit(position)\n", "                    pass\n"),),
-    "capture-position-unseen": ((KAFKA, "            if found or start == low:\n", "            if True:\n"),),
+    "capture-position-unseen": ((LAST, "            if found or start == low:\n", "            if True:\n"),),
     "capture-position-uncommitted": ((
-        KAFKA, "            **READING,\n",
+        LAST, "            **READING,\n",
         '            **READING,\n            "isolation.level": "read_uncommitted",\n'),),
     "capture-rest-undelivered": ((LOOP, "                if self._undelivered is None:\n", "                if True:\n"),),
     "capture-truncate-once": ((

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.changes.maxwell import MaxwellMessage
@@ -71,6 +72,9 @@ class BatchReader:
                 elif item is SourceMark.QUIET:
                     if self._position is not None and (self._whole or self._is_time_to_move()):
                         yield self._taken()
+                elif isinstance(item, OlderPart):
+                    for message in item.messages():
+                        yield from self._record(message)
                 elif isinstance(item, MaxwellMessage | DeadLetter):  # a table's schema is no change
                     yield from self._record(item)
                 if self._ended():

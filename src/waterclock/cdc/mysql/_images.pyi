@@ -1,4 +1,4 @@
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from waterclock.cdc.mysql.columns import BinlogColumn
 from waterclock.cdc.mysql.values import Reader
@@ -19,3 +19,10 @@ class ImagePlan:
     def rows(
         self, data: bytes, at: int, before: bool, after: bool
     ) -> list[tuple[Written | None, Written | None]] | None: ...
+
+def passed(data: bytearray, at: int) -> tuple[int, int, bool]: ...
+
+class SelectedPlan:
+    form: Form
+    def __init__(self, form: Form, columns: list[tuple[str, str, Callable[[bytes], str]]]) -> None: ...
+    def rows(self, data: bytearray, end: int) -> tuple[list[Written], bytes]: ...

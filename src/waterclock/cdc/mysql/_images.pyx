@@ -1,10 +1,12 @@
 # cython: language_level=3, binding=False, auto_pickle=False, boundscheck=False, wraparound=False
-"""All rows of a row event, straight from its bytes to the JSON text of their columns.
+"""All rows of a row event, or of a SELECT, straight from their bytes to the JSON text of their columns.
 
 Rule 1: the plain readers of columns.py say what is right. A value of a type that is not known here, or that is odd, is read by
         its plain reader; an event that does not come out even is not read here at all (None), and the plain code says why.
+Rule 2: so with the rows of a SELECT, whose law is selected.py.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -25,10 +27,11 @@ cdef extern from "image.h" nogil:
         int whole
         int place
     int image_value(text_t*, const column_t*, const uint8_t*, Py_ssize_t*, Py_ssize_t)
+    int selected_value(text_t*, const column_t*, const uint8_t*, size_t)
     uint64_t little(const uint8_t*, int)
     int IMAGE_DONE, IMAGE_ASK, IMAGE_END
     int ASKED, SIGNED, UNSIGNED, FLOATS, DOUBLES, DECIMAL, BITS, YEARS, DATES, TIMES, DATETIMES, TIMESTAMPS, LABEL, LABELS
-    int UTF8, NARROW, BYTES, DOCUMENT
+    int UTF8, NARROW, BYTES, DOCUMENT, WHOLE, POINT, REAL, SHORT_REAL, PLAIN
 
 cdef dict INTEGERS = {types.TINY: 1, types.SHORT: 2, types.INT24: 3, types.LONG: 4, types.LONGLONG: 8}
 cdef dict DIGITS = {types.TIME2: (TIMES, 3), types.DATETIME2: (DATETIMES, 5), types.TIMESTAMP2: (TIMESTAMPS, 4)}
@@ -183,6 +186,115 @@ cdef class ImagePlan:
                 put_bytes(draft, <bytes> labels[place])
                 first = False
         return put_bytes(draft, b"]")
+
+
+cdef enum:
+    LARGEST = 0xFFFFFF  # a packet of so many bytes goes on in the next one
+    NULL_MARK = 0xFB
+
+
+def passed(bytearray data, Py_ssize_t at):
+    """(behind the last whole row that is in `data` from `at` on, rows, whether a packet that is no row follows it)."""
+    cdef const uint8_t* raw = <const uint8_t*> PyByteArray_AS_STRING(data)
+    cdef Py_ssize_t end = PyByteArray_GET_SIZE(data), here = at, rows = 0, size
+    while end - here >= 5:
+        size = <Py_ssize_t> little(raw + here, 3)
+        if here == at and (raw[here + 4] == 0xFF or (raw[here + 4] == 0xFE and size < 9)):
+            return at, rows, True
+        if end - here - 4 < size:
+            break
+        here += 4 + size
+        if size < LARGEST:
+            at = here
+            rows += 1
+    return at, rows, False
+
+
+cdef class SelectedPlan:
+    """How the rows of a SELECT are read: of each column how (a word of selected.py, "" to ask), its charset, its writer."""
+
+    cdef readonly Form form
+    cdef column_t* columns
+    cdef int count
+    cdef list writers
+
+    def __cinit__(self, Form form, list columns):
+        self.form, self.count = form, len(columns)
+        self.writers = [write for _, _, write in columns]
+        self.columns = <column_t*> calloc(self.count + 1, sizeof(column_t))
+        if self.columns == NULL:
+            raise MemoryError
+        for place, (word, charset, _) in enumerate(columns):
+            self.columns[place].kind = selected_kind(word, charset)
+
+    def __dealloc__(self):
+        free(self.columns)
+
+    def rows(self, bytearray data, Py_ssize_t end):
+        """The rows of the packets up to `end`, where one ends, and what stands behind the columns of the last one."""
+        cdef Draft draft = Draft(self.form)
+        cdef const uint8_t* raw = <const uint8_t*> PyByteArray_AS_STRING(data)
+        cdef Py_ssize_t at = 0, size, behind
+        cdef bytes joined, last = b""
+        found = []
+        while at < end:
+            size = <Py_ssize_t> little(raw + at, 3)
+            at += 4
+            if size < LARGEST:
+                behind = self.row(draft, raw + at, size)
+                if at + size >= end:
+                    last = bytes(data[at + behind:at + size])
+            else:
+                pieces = [data[at:at + size]]
+                while size == LARGEST:
+                    at += size
+                    size = <Py_ssize_t> little(raw + at, 3)
+                    at += 4
+                    pieces.append(data[at:at + size])
+                joined = b"".join(pieces)
+                last = joined[self.row(draft, <const uint8_t*> PyBytes_AS_STRING(joined), PyBytes_GET_SIZE(joined)):]
+            at += size
+            found.append(draft.done())
+        return found, last
+
+    cdef Py_ssize_t row(self, Draft draft, const uint8_t* raw, Py_ssize_t end) except -1:
+        """Where the values behind the columns begin."""
+        cdef Py_ssize_t at = 0, size
+        cdef int place, width
+        cdef size_t start
+        draft.begin()
+        for place in range(self.count):
+            draft.name(place)
+            if at >= end:
+                raise types.Unreadable("the server sent fewer values than it was asked for.")
+            if raw[at] == NULL_MARK:
+                at += 1
+                if text_put(&draft.text, PyBytes_AS_STRING(NULL_TEXT), 4):
+                    raise MemoryError
+                draft.value(place)
+                continue
+            width = 0 if raw[at] < NULL_MARK else 8 if raw[at] == 0xFE else raw[at] - 0xFA
+            if end - at <= width:
+                raise types.Unreadable("the server sent a value that is cut off.")
+            size = <Py_ssize_t> little(raw + at + 1, width) if width else raw[at]
+            at += 1 + width
+            if size < 0 or end - at < size:
+                raise types.Unreadable("the server sent a value that is cut off.")
+            start = draft.text.size
+            if selected_value(&draft.text, &self.columns[place], raw + at, size):
+                draft.text.size = start
+                put(draft, self.writers[place](raw[at:at + size]))
+            draft.value(place)
+            at += size
+        return at
+
+
+cdef int selected_kind(str word, str charset):
+    if word == "text" or word == "json":
+        if charset in ("utf8mb4", "utf8mb3", "utf8"):
+            return UTF8 if word == "text" else DOCUMENT
+        return NARROW if word == "text" and reads_ascii(charset) else ASKED
+    return {"whole": WHOLE, "point": POINT, "real": REAL, "short": SHORT_REAL, "plain": PLAIN, "bytes": BYTES}.get(word, ASKED)
 
 
 cdef int put(Draft draft, str text) except -1:

@@ -12,6 +12,7 @@ Rule 3: the catalog is asked behind the read, while the read keeps everybody fro
         chunk was asked for, the chunk is thrown away. So is one whose table was altered behind the view (error 1412).
 Rule 4: what has no views or no order is refused in a sentence: other engines than InnoDB, tables with system versioning.
 Rule 5: the rest of a chunk that is cut is not waited for: its connection is ended, and another one made.
+Rule 6: rows are written once rule 3 says that they are what was asked for (fetched.py).
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from pymysql.cursors import SSCursor
 
 from waterclock.cdc.chunks import BOOTSTRAP, BYTES, WHOLE_BYTES, WHOLE_ROWS, Chunk, Standing, too_large, whole
 from waterclock.cdc.held import OlderRest
+from waterclock.cdc.mysql.fetched import SelectedRows, fetched
 from waterclock.cdc.mysql.file_place import file_number
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.selected import SelectedTable, beyond, escaped, selected
 from waterclock.cdc.mysql.server import MySqlLogin, refused
+from waterclock.cdc.part import by_key
 from waterclock.cdc.position import MariaGtidList
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import MaxwellMessage
@@ -115,32 +118,35 @@ class BinlogChunks:
                 return None
             upto = self._largest(table, plan) if plan.key and rest.upto is None else rest.upto
             if not plan.key:
-                found, is_cut = self._rows(table, plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
-                if is_cut or len(found) > WHOLE_ROWS:
+                found = self._rows(table, plan, ["true"], WHOLE_ROWS + 1, WHOLE_BYTES)
+                if found.is_cut or found.count > WHOLE_ROWS:
                     raise too_large(table)
             elif not upto:
-                found, is_cut = [], False
+                found = SelectedRows()
             else:
                 where = [
                     f"not {beyond(plan.key, upto)}",
                     *([] if rest.after is None else [beyond(plan.key, rest.after)]),
                 ]
-                found, is_cut = self._rows(table, plan, where, rows, BYTES)
+                found = self._rows(table, plan, where, rows, BYTES)
             if self._planned(table).definition != plan.definition:  # rule 3
                 del self._plans[table]
                 return None
         finally:
             if self._connection is not None:
                 self._run("rollback")
-        count = len(plan.columns)
-        made = [self._message(table, plan, row[:count]) for row in found]
+        try:
+            written, behind = found.written(plan)
+        except Unreadable as refusal:
+            raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
+        of = self._message(table, plan)
         if not plan.key:
-            return Chunk(table, whole(made), None, high, is_whole=True)
-        messages = {message.as_key(): message for message in made}
-        if not is_cut and len(found) < rows:
-            return Chunk(table, messages, None, high)
-        last = tuple(column.kept(value) for column, value in zip(plan.key, found[-1][count:], strict=True))
-        return Chunk(table, messages, rest._replace(after=last, upto=upto), high, is_cut)
+            return Chunk(table, {}, None, high, whole=whole(of, written))
+        by_keys = by_key(of, written)
+        if not found.is_cut and found.count < rows:
+            return Chunk(table, by_keys, None, high, of=of)
+        last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
+        return Chunk(table, by_keys, rest._replace(after=last, upto=upto), high, found.is_cut, of)
 
     def _accepted(self) -> Standing | None:
         """Rule 1: the view's place; None if the reader has given out what lies behind it."""
@@ -167,55 +173,30 @@ class BinlogChunks:
         last = self._run(f"select {asked} from {_name(table)} t order by {order} limit 1")
         return tuple(column.kept(value) for column, value in zip(plan.key, last[0], strict=True)) if last else ()
 
-    def _rows(self, table: str, plan: SelectedTable, where: list[str], rows: int, most: int) -> tuple[list[Any], bool]:
-        """Rows with their keys behind them, and whether there are more than `most` bytes hold."""
+    def _rows(self, table: str, plan: SelectedTable, where: list[str], rows: int, most: int) -> SelectedRows:
+        """Rows with their keys behind them; `is_cut` if there are more than `most` bytes hold."""
         asked = ", ".join([*(column.asked for column in plan.columns), *(column.asked for column in plan.key)])
         order = ", ".join(column.order for column in plan.key) or "null"
-        found: list[Any] = []
-        size = 0
         connection = self._connected()
         cursor = connection.cursor(SSCursor)
         cursor.execute(
             f"select {asked} from {_name(table)} t where {' and '.join(where)} order by {order} limit {rows}"
         )
-        while row := cursor.fetchone():
-            found.append(row)
-            size += sum(map(len, filter(None, row)))
-            if size > most and len(found) < rows:  # rule 5
-                self._reader.questions.execute(f"kill {connection.thread_id()}")
-                with suppress(pymysql.MySQLError, OSError):
-                    cursor.close()
-                self.close()
-                return found, True
-        cursor.close()
-        return found, False
+        found = fetched(cursor, rows, most, plan.compiled is not None)
+        if found.is_cut:  # rule 5
+            self._reader.questions.execute(f"kill {connection.thread_id()}")
+            with suppress(pymysql.MySQLError, OSError):
+                cursor.close()
+            self.close()
+        else:
+            cursor.close()
+        return found
 
-    def _message(self, table: str, plan: SelectedTable, row: Any) -> MaxwellMessage:
-        try:
-            data = {
-                column.name: "null" if value is None else column.write(value)
-                for column, value in zip(plan.columns, row, strict=True)
-            }
-        except Unreadable as refusal:
-            raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
+    def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
         database, _, name = table.partition(".")
-        key = tuple(column.name for column in plan.key)
-        seconds = self._clock.wall_ms() // 1000
-        return MaxwellMessage(
-            database,
-            name,
-            BOOTSTRAP,
-            seconds,
-            "",
-            0,
-            0,
-            False,
-            key,
-            data,
-            None,
-            None,
-            plan.types,
-        )
+        key, seconds = tuple(column.name for column in plan.key), self._clock.wall_ms() // 1000
+        where = (database, name, BOOTSTRAP, seconds, "", 0, 0, False, key)
+        return MaxwellMessage(*where, {}, None, None, plan.types)
 
     def _planned(self, table: str) -> SelectedTable:
         definition = self._reader.catalog.declared(*table.split(".", 1))

@@ -11,7 +11,8 @@ Rule 2: a value that no server writes (a DATETIME below zero, a group of more th
 #include "../../changes/sure.h"
 
 enum { IMAGE_DONE = 0, IMAGE_ASK = 1, IMAGE_END = 2 };
-enum { ASKED, SIGNED, UNSIGNED, FLOATS, DOUBLES, DECIMAL, BITS, YEARS, DATES, TIMES, DATETIMES, TIMESTAMPS, LABEL, LABELS, UTF8, NARROW, BYTES, DOCUMENT };
+enum { ASKED, SIGNED, UNSIGNED, FLOATS, DOUBLES, DECIMAL, BITS, YEARS, DATES, TIMES, DATETIMES, TIMESTAMPS, LABEL, LABELS, UTF8, NARROW, BYTES, DOCUMENT,
+       WHOLE, POINT, REAL, SHORT_REAL, PLAIN };
 
 /* `width`: bytes of the value, or of its length; `digits`: of a fraction or behind the point; `whole`: digits before the point,
    or the size that zeros fill. */
@@ -211,6 +212,55 @@ static int image_value(text_t *text, const column_t *column, const uint8_t *data
         return IMAGE_ASK;
     *from += size;
     return IMAGE_DONE;
+}
+
+/* A value as SELECT shows it, written as selected.py writes it. What a server shows otherwise than it is meant here (zeros that
+   fill) is asked for. */
+static int is_whole(const uint8_t *at, size_t size) {
+    size_t sign = size && at[0] == '-';
+    if (size == sign || (at[sign] == '0' && size > 1))
+        return 0;
+    for (size_t place = sign; place < size; place++)
+        if (at[place] < '0' || at[place] > '9')
+            return 0;
+    return 1;
+}
+
+static int selected_real(text_t *text, int kind, const uint8_t *at, size_t size) {
+    char shown[64];
+    if (!size || size >= sizeof shown)
+        return IMAGE_ASK;
+    memcpy(shown, at, size);
+    shown[size] = 0;
+    if (strspn(shown, "0123456789.-+eE") < size)
+        return IMAGE_ASK;
+    double value = PyOS_string_to_double(shown, NULL, NULL);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return IMAGE_ASK;
+    }
+    if (value - value != 0)
+        return IMAGE_ASK;
+    if (kind == REAL)
+        return put_double(text, value);
+    if (value > 3.4028234663852886e38 || value < -3.4028234663852886e38)
+        return IMAGE_ASK;
+    float narrow = (float)value;
+    return image_float(text, (const uint8_t *)&narrow);
+}
+
+static int selected_value(text_t *text, const column_t *column, const uint8_t *at, size_t size) {
+    const char *shown = (const char *)at;
+    switch (column->kind) {
+    case ASKED: return IMAGE_ASK;
+    case WHOLE: return !is_whole(at, size) || text_put(text, shown, size);
+    case POINT:
+        return !size || !is_ascii(at, size) || (at[0] == '0' && size > 1 && at[1] != '.') || text_put(text, shown, size);
+    case REAL: case SHORT_REAL: return selected_real(text, column->kind, at, size);
+    case PLAIN:
+        return !is_ascii(at, size) || text_put(text, "\"", 1) || text_put(text, shown, size) || text_put(text, "\"", 1);
+    default: return image_string(text, column, at, size);
+    }
 }
 
 #endif

@@ -5,6 +5,7 @@ Rule 1: texts come as the bytes that the table holds (character_set_results=NULL
 Rule 2: what SELECT shows otherwise than it is stored is asked for by its number: FLOAT (six digits), BIT, SET, an ENUM in a
         key (it is ordered by number, and compared with a text as a text).
 Rule 3: (a, b) > (x, y) is written out: MariaDB goes through no index for it.
+Rule 4: compiled code writes rows where there is such; the writers here say what is right, and write what it leaves.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from waterclock.cdc.mysql.sql_types import declared_type
 from waterclock.cdc.mysql.values import as_text
 from waterclock.changes.maxwell import json_of, quoted
 from waterclock.changes.sql_types import JSON, ColumnTypes
+from waterclock.changes.written import Form
 from waterclock.errors import Unreadable
+
+try:
+    from waterclock.cdc.mysql._images import SelectedPlan
+except ImportError:
+    SelectedPlan = None  # type: ignore[assignment,misc]
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
 _NUMBERS = _INTEGERS | {"decimal", "float", "double", "bit", "enum", "set"}
@@ -31,11 +38,14 @@ Write = Callable[[bytes], str]
 
 
 class SelectedColumn(NamedTuple):
-    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it."""
+    """`asked` is an expression of SELECT, `write` makes JSON text of the bytes that come for it. `how`: a word for
+    how compiled code makes it, "" if that asks `write`."""
 
     name: str
     asked: str
     write: Write
+    how: str
+    charset: str
 
 
 class KeyColumn(NamedTuple):
@@ -59,12 +69,22 @@ class KeyColumn(NamedTuple):
 
 
 class SelectedTable(NamedTuple):
-    """What a chunk of a table is asked for by."""
+    """What a chunk of a table is asked for by; `compiled` reads its rows, where there is such."""
 
     definition: TableDefinition
     columns: tuple[SelectedColumn, ...]
     key: tuple[KeyColumn, ...]
     types: ColumnTypes
+    compiled: SelectedPlan | None = None
+
+    def planned(self, name: str) -> SelectedTable:
+        """With the plan that reads the rows of the table `name`."""
+        if SelectedPlan is None:
+            return self
+        key, (database, _, table) = tuple(column.name for column in self.key), name.partition(".")
+        form = Form(database, table, tuple(column.name for column in self.columns), key, self.types.kinds)
+        columns = [(column.how, column.charset, column.write) for column in self.columns]
+        return self._replace(compiled=SelectedPlan(form, columns))
 
 
 def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) -> SelectedTable:
@@ -76,7 +96,7 @@ def selected(name: str, definition: TableDefinition, overrides: dict[str, str]) 
         types_[column[0]] = declared_type(column[1], column[2], declared)
     kinds = {column[0]: (column[1], column[3] or "") for column in definition.columns}
     key = tuple(_key(each, *kinds[each]) for each in definition.key)
-    return SelectedTable(definition, tuple(columns), key, types_)
+    return SelectedTable(definition, tuple(columns), key, types_).planned(name)
 
 
 def beyond(key: Sequence[KeyColumn], after: Sequence[str]) -> str:
@@ -113,18 +133,19 @@ def _key(name: str, kind: str, charset: str) -> KeyColumn:
 
 def _selected(column: tuple[str, str, str, str | None, str], declared: str) -> SelectedColumn:
     name, kind, full, charset, _ = column
-    asked, write = f"t.{escaped(name)}", _WRITES.get(kind, _plain)
+    asked, write, held = f"t.{escaped(name)}", _WRITES.get(kind, _plain), charset or BINARY
+    how = _HOW.get(write, "")
     if full.startswith("year(2)"):
-        write = _two_digits
+        write, how = _two_digits, ""
     elif kind in ("bit", "set"):  # a label of a set may be empty, and its text does not show that
-        asked, write = f"cast({asked} as unsigned)", _set_of(full) if kind == "set" else _ascii
+        asked, write, how = f"cast({asked} as unsigned)", _set_of(full) if kind == "set" else _ascii, ""
     elif kind == "float":
         asked = f"cast({asked} as double)"
     elif declared == JSON:
-        write = _json_of(charset or BINARY)
+        write, how = _json_of(held), "json"
     elif charset:
-        write = text_writer(BinlogColumn(name, types.BLOB, 4, charset=charset))
-    return SelectedColumn(name, asked, write)
+        write, how = text_writer(BinlogColumn(name, types.BLOB, 4, charset=charset)), "text"
+    return SelectedColumn(name, asked, write, how, held)
 
 
 def _ascii(value: bytes) -> str:
@@ -196,3 +217,6 @@ _WRITES: dict[str, Write] = {
     "float": _float,
     "double": _double,
 }
+_HOW: dict[Write, str] = {
+    _integer: "whole", _decimal: "point", _float: "short", _double: "real", _plain: "plain", base64_text: "bytes",
+}  # fmt: skip

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from waterclock.changes._written import Form, Written
 
 TEXT: int
@@ -9,3 +11,4 @@ class TuplePlan:
     form: Form
     def __init__(self, form: Form, kinds: bytes) -> None: ...
     def row(self, message: bytes, at: int) -> tuple[Written, int] | None: ...
+    def fetched(self, value: Callable[[int, int], bytes | None], row: int) -> tuple[Written, int] | None: ...

@@ -64,6 +64,27 @@ cdef class TuplePlan:
             draft.value(place)
         return draft.done(), at
 
+    def fetched(self, value, int row):
+        """A row of a result and the bytes of its values; `value(row, place)` is what came. None if it is not read here."""
+        cdef const char* kinds = PyBytes_AS_STRING(self.kinds)
+        cdef Draft draft = self.draft
+        cdef int place, failed
+        cdef Py_ssize_t size = 0
+        cdef bytes raw
+        draft.begin()
+        for place in range(<int> PyBytes_GET_SIZE(self.kinds)):
+            draft.name(place)
+            raw = value(row, place)
+            if raw is None:
+                failed = text_put(&draft.text, "null", 4)
+            else:
+                size += PyBytes_GET_SIZE(raw)
+                failed = self.value(kinds[place], <const uint8_t*> PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+            if failed:
+                return None
+            draft.value(place)
+        return draft.done(), size
+
     cdef int value(self, int kind, const uint8_t* text, Py_ssize_t size) except -1:
         """0; 1 if it is not UTF-8, or nothing."""
         cdef Draft draft = self.draft

@@ -12,7 +12,7 @@ Rule 5: row-level security hides rows without an error: here it is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -21,8 +21,9 @@ from psycopg import sql
 
 from waterclock.cdc.chunks import BOOTSTRAP, BYTES, WHOLE_BYTES, WHOLE_ROWS, Chunk, Standing, too_large, whole
 from waterclock.cdc.held import OlderRest
+from waterclock.cdc.part import by_key
 from waterclock.cdc.postgres.pgoutput import lsn_number
-from waterclock.cdc.postgres.rows import json_text
+from waterclock.cdc.postgres.rows import Row, json_text, plan_of
 from waterclock.cdc.postgres.session import ReplicationSlot, connected, errors_of_postgres
 from waterclock.cdc.postgres.slot import SlotReader
 from waterclock.cdc.postgres.sql_types import types_of
@@ -96,8 +97,8 @@ class SlotChunks:
         self._unseen.add(number)
         if chunk is None or isinstance(record, DeadLetter) or f"{record.database}.{record.table}" != chunk.table:
             return
-        if chunk.is_whole:
-            chunk.rows[str(len(chunk.rows)).encode()] = record
+        if chunk.whole is not None:
+            chunk.whole.append(record)
         elif record.type == TRUNCATE:
             chunk.rows.clear()
         else:
@@ -132,7 +133,7 @@ class SlotChunks:
 
     def _read(self, table: str, rest: OlderRest, rows: int) -> Chunk | None:
         identifier = sql.Identifier(*table.split(".", 1))
-        messages: dict[bytes, MaxwellMessage] = {}
+        found: list[Row] = []
         last, is_cut = None, False
         with self._asking.transaction():
             self._asking.execute("set transaction isolation level repeatable read, read only")
@@ -144,15 +145,21 @@ class SlotChunks:
                 return None
             plan = self._planned(table, identifier)
             upto = self._largest(plan) if plan.key and rest.upto is None else rest.upto
+            of = self._message(table, plan)
             if upto:
-                last, is_cut = self._rows(table, plan, rest._replace(upto=upto), rows, messages)
-            elif plan.is_whole and self._rows(table, plan, rest, WHOLE_ROWS, messages)[0] is not None:
+                last, is_cut = self._rows(of, plan, rest._replace(upto=upto), rows, found)
+            elif plan.is_whole and self._rows(of, plan, rest, WHOLE_ROWS, found)[0] is not None:
                 raise too_large(table)
         (end,) = self._asking.execute("select pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
         if plan.is_whole:
-            return Chunk(table, whole([*messages.values()]), None, (lsn_number(end),), is_whole=True)
+            return Chunk(table, {}, None, (lsn_number(end),), whole=whole(of, found))
         left = None if last is None else rest._replace(after=last, upto=upto)
-        return Chunk(table, messages, left, (lsn_number(end),), is_cut)
+        return Chunk(table, by_key(of, found), left, (lsn_number(end),), is_cut, of)
+
+    def _message(self, table: str, plan: SelectedTable) -> MaxwellMessage:
+        schema, _, name = table.partition(".")
+        where = (schema, name, BOOTSTRAP, self._clock.wall_ms() // 1000, "", 0, 0, False, plan.named_key())
+        return MaxwellMessage(*where, {}, None, None, plan.types)
 
     def _planned(self, table: str, name: sql.Identifier) -> SelectedTable:
         oid, is_divided, identity = self._asking.execute(_TABLE, table.split(".", 1)).fetchone() or (0, False, "p")
@@ -190,15 +197,11 @@ class SlotChunks:
         return tuple(found) if found else ()
 
     def _rows(
-        self, table: str, plan: SelectedTable, rest: OlderRest, rows: int, messages: dict[bytes, MaxwellMessage]
+        self, of: MaxwellMessage, plan: SelectedTable, rest: OlderRest, rows: int, read: list[Row]
     ) -> tuple[tuple[str, ...] | None, bool]:
-        """Put rows into `messages`; the key of the last one, None if the table is through, and whether BYTES cut it."""
+        """Put rows into `read`; the key of the last one, None if the table is through, and whether BYTES cut it."""
         names, key = list(plan.columns), list(plan.key)
-        seconds = self._clock.wall_ms() // 1000
-        schema, _, name_of_table = table.partition(".")
-        where = (schema, name_of_table, BOOTSTRAP, seconds, "", 0, 0, False)
-        key_columns = plan.named_key()
-        columns = list(enumerate(plan.columns.items()))
+        compiled = plan_of(of.database, of.table, plan.columns, of.key, plan.types)
         at = [names.index(each) for each in key]
         self._asking.execute(self._declared(plan, rest, rows))
         count, size, piece, most = 0, 0, 50, WHOLE_BYTES if plan.is_whole else BYTES
@@ -207,13 +210,9 @@ class SlotChunks:
             assert found is not None
             value = found.get_value
             for row in range(found.ntuples):
-                data = {}
-                for place, (name, kind) in columns:
-                    raw = value(row, place)
-                    data[name] = "null" if raw is None else json_text(kind, raw.decode())
-                    size += 0 if raw is None else len(raw)
-                message = MaxwellMessage(*where, key_columns, data, None, None, plan.types)
-                messages[str(len(messages)).encode() if plan.is_whole else message.as_key()] = message
+                data, length = (compiled and compiled.fetched(value, row)) or _plain(plan.columns, value, row)
+                read.append(data)
+                size += length
             count += found.ntuples
             last = tuple((value(found.ntuples - 1, place) or b"").decode() for place in at) if found.ntuples else None
             if found.ntuples < min(piece, rows - count + found.ntuples) or last is None:
@@ -246,3 +245,10 @@ class SlotChunks:
             key if plan.key else sql.SQL("(select null)"),
             sql.Literal(rows),
         )
+
+
+def _plain(columns: dict[str, int], value: Callable[[int, int], bytes | None], row: int) -> tuple[Row, int]:
+    """A row of a result as JSON texts, and the bytes of its values."""
+    came = [(name, kind, value(row, place)) for place, (name, kind) in enumerate(columns.items())]
+    texts = {name: "null" if raw is None else json_text(kind, raw.decode()) for name, kind, raw in came}
+    return texts, sum(len(raw) for _, _, raw in came if raw)

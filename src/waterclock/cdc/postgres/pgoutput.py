@@ -67,6 +67,7 @@ class Decoder:
         self._skip = skip
         self._refusal = refusal
         self._relations: dict[int, Relation] = {}
+        self._brought: set[int] = set()  # those that are wanted
         self._xoffset = 0
         self._given = 0
         self._ts = 0
@@ -88,11 +89,12 @@ class Decoder:
 
     def take(self, message: bytes) -> Iterator[Item]:
         """What follows from the next message; Unreadable if it is not known."""
-        if message[0] not in self._takes:
+        take = self._takes.get(message[0])
+        if take is None:
             raise Unreadable(
                 f"PostgreSQL sends a message {chr(message[0])!r}, which protocol 1 of pgoutput does not have."
             )
-        return self._takes[message[0]](message)
+        return take(message)
 
     def position(self) -> Position:
         return Position(lsn_text(self.lsn), self._settled, held=self._holds)
@@ -151,7 +153,9 @@ class Decoder:
     def _relation(self, message: bytes) -> Iterator[Item]:
         relation, replica_key = described(message)
         key, unsure = replica_key, ""
-        if self._wanted(relation.schema, relation.table):
+        is_wanted = self._wanted(relation.schema, relation.table)
+        (self._brought.add if is_wanted else self._brought.discard)(relation.number)
+        if is_wanted:
             unsure = self._unknown(relation.schema, relation.table)
             try:
                 if relation.full or not replica_key:
@@ -164,20 +168,28 @@ class Decoder:
         return iter(())
 
     def _row_change(self, message: bytes) -> Iterator[Item]:
-        relation = self._relations[struct.unpack_from(">I", message, 1)[0]]
-        if self._passed or not self._wanted(relation.schema, relation.table):
+        number = int.from_bytes(message[1:5], "big")
+        relation = self._relations[number]
+        if self._passed or number not in self._brought:
             return
         try:
             changes = self._read(relation, message)
         except (Unreadable, UnicodeError) as reason:
             yield from self._put_aside(relation, message, reason)
             return
-        if relation.number in self._unshown:
-            self._unshown.remove(relation.number)
+        if number in self._unshown:
+            self._unshown.remove(number)
             yield self._catalog.shape(relation, (self._sequence, self._xoffset))
         for kind, data, old in changes:
             self._note(relation, kind, data, len(message))
-            yield from self._hold(relation, kind, data, old)
+            self._hold(relation, kind, data, old)
+            if not self._lacking and len(self._held) == 2:  # as _let_go does, without two more generators for each row
+                self._given += 1
+                record = self._held.popleft()
+                if self._given > self._done:
+                    yield record
+            elif not self._lacking or len(self._held) >= AT_ONCE:
+                yield from self._let_go(1)
 
     def _read(self, relation: Relation, message: bytes) -> list[Change]:
         if relation.unsure:
@@ -212,16 +224,16 @@ class Decoder:
         (count,) = struct.unpack_from(">I", message, 1)
         for number in struct.unpack_from(f">{count}I", message, 6):
             relation = self._relations[number]
-            if not self._passed and self._wanted(relation.schema, relation.table):
-                yield from self._hold(relation._replace(key=()), TRUNCATE, {})
+            if not self._passed and number in self._brought:
+                self._hold(relation._replace(key=()), TRUNCATE, {})
+                if not self._lacking or len(self._held) >= AT_ONCE:
+                    yield from self._let_go(1)
 
-    def _hold(self, relation: Relation, kind: str, data: Row, old: Row | None = None) -> Iterator[Item]:
+    def _hold(self, relation: Relation, kind: str, data: Row, old: Row | None = None) -> None:
         number = self._xoffset
         self._xoffset = number + 1
         where = (relation.schema, relation.table, kind, self._ts, self._gtid, self._sequence, number, False)
         self._held.append(MaxwellMessage(*where, relation.key, data, old, None, relation.types))
-        if not self._lacking or len(self._held) >= AT_ONCE:
-            yield from self._let_go(1)
 
     def _let_go(self, keep: int) -> Iterator[Item]:
         """Give out what is held, but for the last `keep`, with the values that it lacks."""

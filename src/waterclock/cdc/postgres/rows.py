@@ -51,11 +51,8 @@ class Relation(NamedTuple):
 
     def planned(self) -> Relation:
         """With the plan that reads its tuples, once its key is known."""
-        plan = None
-        if _tuples is not None:
-            form = Form(self.schema, self.table, self.names, self.key, self.types.kinds)
-            plan = _tuples.TuplePlan(form, bytes(map(_kind, self.oids)))
-        return self._replace(plan=plan)
+        oids = dict(zip(self.names, self.oids, strict=True))
+        return self._replace(plan=plan_of(self.schema, self.table, oids, self.key, self.types))
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         """The key's values as PostgreSQL prints them."""
@@ -91,6 +88,17 @@ def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
         at += 8
     where = number, schema or "pg_catalog", table
     return Relation(*where, tuple(names), tuple(oids), tuple(brackets), (), full, ColumnTypes()), tuple(key)
+
+
+def plan_of(
+    schema: str, table: str, oids: Mapping[str, int], key: tuple[str, ...], types: ColumnTypes
+) -> TuplePlan | None:
+    """What reads the tuples of these columns; None where nothing is compiled."""
+    plan = None
+    if _tuples is not None:
+        form = Form(schema, table, tuple(oids), key, types.kinds)
+        plan = _tuples.TuplePlan(form, bytes(map(_kind, oids.values())))
+    return plan
 
 
 def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:

@@ -81,20 +81,24 @@ class SlotReader:
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
         wait_s = _QUIET_S
-        while True:
-            with errors_of_postgres(self._slot):
+        following, decoded = self._stream.next, self._decoding.take
+        with errors_of_postgres(self._slot):
+            while True:
                 try:
-                    came = self._stream.next(wait_s)
+                    came = following(wait_s)
                 except psycopg.errors.UndefinedObject as error:
                     raise self._undecoded(unstopped(error)) from None
-                if came is None:
+                if isinstance(came, bytes):
+                    if self._streamed.passes(came):
+                        yield from decoded(came)
+                    else:
+                        for message in self._streamed.take(came):
+                            yield from decoded(message)
+                elif came is None:
                     yield SourceMark.QUIET
-                elif isinstance(came, int):
-                    yield from self._decoding.moved(came)
                 else:
-                    for message in self._streamed.take(came):
-                        yield from self._decoding.take(message)
-            wait_s = _SILENT_S if came is None else _QUIET_S
+                    yield from self._decoding.moved(came)
+                wait_s = _SILENT_S if came is None else _QUIET_S
 
     def _undecoded(self, why: str) -> Unreadable:
         """Rule 2."""

@@ -22,7 +22,7 @@ from waterclock.errors import UsageError
 
 _IN_MEMORY = 1 << 20
 _ENTRY = struct.Struct(">II")  # the writer's number, the message's length
-_RELATION, _ORIGIN = ord("R"), ord("O")
+_RELATION, _ORIGIN, _OF_PIECES = ord("R"), ord("O"), b"SEAc"
 
 
 class StreamedTransactions:
@@ -32,6 +32,10 @@ class StreamedTransactions:
         self._pieces: dict[int, IO[bytes]] = {}
         self._rolled_back: dict[int, set[int]] = {}
         self._open: int | None = None  # the transaction of which a piece comes now
+
+    def passes(self, message: bytes) -> bool:
+        """Whether it is what follows from itself."""
+        return self._open is None and message[0] not in _OF_PIECES
 
     def take(self, message: bytes) -> Iterator[bytes]:
         """What follows from a message of protocol 2: itself, all of a transaction, or nothing yet."""
