@@ -26,11 +26,11 @@ from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import BinlogEvent, EventFramer
 from waterclock.cdc.mysql.columns import BinlogColumn
-from waterclock.cdc.mysql.server import Wire, _StreamConnection, _StreamReady
 from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.mysql.values import jsonb_text
+from waterclock.cdc.mysql.wire import StreamConnection, StreamReady, Wire
 from waterclock.cdc.position import MySqlGtidSet, Position
 from waterclock.cdc.source import SourceMark
 from waterclock.changes.maxwell import MaxwellMessage, json_of
@@ -361,12 +361,12 @@ def test_bytes_of_a_password_are_not_taken_for_the_beginning_of_the_stream(monke
     """One answer to a server's challenge in 128 begins like the command that asks for a binlog."""
     monkeypatch.setattr(pymysql.connections.Connection, "_write_bytes", lambda self, data: None)
     monkeypatch.setattr(pymysql.connections.Connection, "_read_packet", lambda self: "answer")
-    connection = _StreamConnection.__new__(_StreamConnection)
+    connection = StreamConnection.__new__(StreamConnection)
     connection._write_bytes(packet(b"\x12 a scramble"))
     assert connection._read_packet() == "answer"
     connection.watching = True
     connection._write_bytes(packet(b"\x03select 1"))
     assert connection._read_packet() == "answer"
     connection._write_bytes(packet(b"\x12 a binlog"))
-    with pytest.raises(_StreamReady):
+    with pytest.raises(StreamReady):
         connection._read_packet()

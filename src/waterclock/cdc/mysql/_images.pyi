@@ -1,5 +1,6 @@
 from collections.abc import Callable, Collection, Mapping
 
+from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.columns import BinlogColumn
 from waterclock.cdc.mysql.values import Reader
 from waterclock.changes._written import Form, Written
@@ -16,10 +17,14 @@ class ImagePlan:
         readers: list[Reader],
         hidden: Collection[str],
     ) -> None: ...
+    def rows_of(
+        self, body: bytes, second: bool, before: bool, after: bool
+    ) -> list[tuple[Written | None, Written | None]] | None: ...
     def rows(
         self, data: bytes, at: int, before: bool, after: bool
     ) -> list[tuple[Written | None, Written | None]] | None: ...
 
+def events_of(data: bytearray, at: int, checksums: bool) -> tuple[list[BinlogEvent], int]: ...
 def passed(data: bytearray, at: int) -> tuple[int, int, bool]: ...
 
 class SelectedPlan:

@@ -7,14 +7,17 @@ Rule 2: so with the rows of a SELECT, whose law is selected.py.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from waterclock.changes._written cimport Draft, Form, Written, text_put, text_t
 
+from zlib import crc32
+
 from waterclock.cdc.mysql import columns as types
+from waterclock.cdc.mysql.binlog import BinlogEvent
 from waterclock.cdc.mysql.columns import prefix, reads_ascii
 from waterclock.changes.maxwell import quoted
 
@@ -104,6 +107,27 @@ cdef class ImagePlan:
     def __dealloc__(self):
         free(self.columns)
 
+    def rows_of(self, bytes body, bint second, bint before, bint after):
+        """`rows` of an event's body, which names every column (`second`: version 2); None as there, and for any other body."""
+        cdef const uint8_t* raw = <const uint8_t*> PyBytes_AS_STRING(body)
+        cdef Py_ssize_t at = 8, end = PyBytes_GET_SIZE(body)
+        cdef int image, place
+        if second:
+            if end < 10:
+                return None
+            at += <Py_ssize_t> little(raw + 8, 2)
+        if at >= end or raw[at] >= 0xFB or raw[at] != self.count:
+            return None
+        at += 1
+        for image in range(before + after):
+            if end - at < (self.count + 7) // 8:
+                return None
+            for place in range(self.count):
+                if not raw[at + (place >> 3)] >> (place & 7) & 1:
+                    return None
+            at += (self.count + 7) // 8
+        return self.rows(body, at, before, after)
+
     def rows(self, bytes data, Py_ssize_t at, bint before, bint after):
         """(before, after) of each row from `at` on; None if the bytes do not end with a row, or something is odd."""
         cdef Draft draft = Draft(self.form)
@@ -191,6 +215,8 @@ cdef class ImagePlan:
 cdef enum:
     LARGEST = 0xFFFFFF  # a packet of so many bytes goes on in the next one
     NULL_MARK = 0xFB
+    EVENT_HEAD = 19
+    FORMAT_DESCRIPTION = 15
 
 
 def passed(bytearray data, Py_ssize_t at):
@@ -208,6 +234,33 @@ def passed(bytearray data, Py_ssize_t at):
             at = here
             rows += 1
     return at, rows, False
+
+
+def events_of(bytearray data, Py_ssize_t at, bint checksums):
+    """The whole events in packets from `at` on, and where the next packet begins. It ends before whatever is not certain."""
+    cdef const uint8_t* raw = <const uint8_t*> PyByteArray_AS_STRING(data)
+    cdef const uint8_t* event
+    cdef Py_ssize_t end = PyByteArray_GET_SIZE(data), size, last
+    found = []
+    while end - at > 4 + EVENT_HEAD:
+        size = <Py_ssize_t> little(raw + at, 3)
+        event = raw + at + 5
+        if size == LARGEST or end - at - 4 < size or size <= EVENT_HEAD or raw[at + 4] != 0:
+            break
+        size -= 1
+        if <Py_ssize_t> little(event + 9, 4) != size or event[4] == FORMAT_DESCRIPTION:
+            break
+        last = size
+        if checksums:
+            last -= 4
+            if last < EVENT_HEAD or crc32(PyBytes_FromStringAndSize(<const char*> event, last)) != little(event + last, 4):
+                break
+        found.append(BinlogEvent(
+            little(event, 4), event[4], little(event + 5, 4), little(event + 13, 4), little(event + 17, 2),
+            PyBytes_FromStringAndSize(<const char*> event + EVENT_HEAD, last - EVENT_HEAD),
+        ))
+        at += 5 + size
+    return found, at
 
 
 cdef class SelectedPlan:

@@ -51,7 +51,7 @@ class EventFramer:
     """
 
     def __init__(self) -> None:
-        self._checksums: bool | None = None
+        self.checksums: bool | None = None  # None: nothing has said it yet
 
     def event(self, raw: bytes) -> BinlogEvent:
         """The event in `raw`, header and all; Unreadable if its length or its checksum is wrong."""
@@ -65,9 +65,9 @@ class EventFramer:
             numbers = tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
             # older servers know none, and the last byte means something else
             knows_them = "MariaDB" in version or numbers >= (5, 6, 1)
-            self._checksums = knows_them and raw[-1 - _CHECKSUM_BYTES] == 1
+            self.checksums = knows_them and raw[-1 - _CHECKSUM_BYTES] == 1
         last = size
-        if self._checksums:
+        if self.checksums:
             last = size - _CHECKSUM_BYTES
             if zlib.crc32(raw[:last]) != int.from_bytes(raw[last:], "little"):
                 raise Unreadable(

@@ -32,6 +32,7 @@ from waterclock.cdc.mysql.file_place import file_number
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.selected import SelectedTable, beyond, escaped, selected
 from waterclock.cdc.mysql.server import MySqlLogin, refused
+from waterclock.cdc.mysql.wire import Connection
 from waterclock.cdc.part import by_key
 from waterclock.cdc.position import MariaGtidList
 from waterclock.cdc.source import Record
@@ -225,7 +226,7 @@ class BinlogChunks:
     def _connected(self) -> pymysql.connections.Connection:
         if self._connection is None:
             try:
-                self._connection = pymysql.connect(
+                self._connection = Connection(
                     **self._login.settings(), autocommit=True, conv=dict(encoders), use_unicode=False
                 )
                 for statement in _SESSION:

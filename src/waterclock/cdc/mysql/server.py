@@ -7,8 +7,6 @@ Rule 1: nothing is read from a server that writes what cannot be read exactly. E
 Rule 2: the package asks for the stream by GTID, in blocking mode. It is left before it reads the first event: its reader
         would connect again by itself after a break, from where it BEGAN, and pass everything on a second time.
 Rule 3: a password never stands in a message.
-Rule 4: the socket is read by `Wire` and nowhere else once the stream was asked for. Waiting ends when the time is over;
-        what was read of a packet until then is kept for the next time.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ import pymysql
 from pymysqlreplication import BinLogStreamReader
 
 from waterclock.cdc.mysql.binlog import BinlogEvent, EventFramer
+from waterclock.cdc.mysql.wire import Connection, StreamConnection, StreamReady, Wire
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, unstopped
 from waterclock.outside import socket
 
@@ -54,12 +53,9 @@ REFUSALS = (*_RIGHTS, 1045, 1698)  # these, and those that say who may not come 
 _TOO_MANY = 1040  # connections
 _NO_TLS = 2026  # and every other fault of TLS: a certificate that is not trusted, or of another name
 CONNECT_S = 10
-_STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
 _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
 )
-_PIECE = 1 << 18
-_FULL = 0xFFFFFF  # a packet of this length goes on in the next one
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below says in our words
 
 
@@ -175,77 +171,13 @@ class MySqlLogin:
         return {**found, "charset": "utf8mb4", "connect_timeout": CONNECT_S}
 
 
-class _StreamReady(Exception):
-    """The stream was asked for, and the first event is about to be read: the package's part is done."""
-
-
-class _StreamConnection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
-    """A connection that stops the package where the stream begins."""
-
-    watching = False  # not yet while it logs in: bytes of a password may look like the command
-    streaming = False
-
-    def _write_bytes(self, data: bytes) -> None:
-        super()._write_bytes(data)
-        self.streaming = self.streaming or (self.watching and data[4:5] in _STREAM)
-
-    def _read_packet(self, *arguments: Any, **named: Any) -> Any:
-        if self.streaming:
-            raise _StreamReady
-        return super()._read_packet(*arguments, **named)
-
-
-class Wire:
-    """The packets of one connection."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self._data = bytearray()
-        self._at = 0
-        self._parts: list[bytes] = []
-
-    def packet(self, timeout_s: float) -> bytes | None:
-        """The next packet; None if it is not whole after `timeout_s` seconds. ConnectionLost if there is no more."""
-        while len(self._data) - self._at >= 4 or self._has(4, timeout_s):
-            size = int.from_bytes(self._data[self._at : self._at + 3], "little")
-            if len(self._data) - self._at < 4 + size and not self._has(4 + size, timeout_s):
-                return None
-            start = self._at + 4
-            self._at = start + size
-            piece = bytes(memoryview(self._data)[start : self._at])
-            if size < _FULL and not self._parts:
-                return piece
-            self._parts.append(piece)
-            if size < _FULL:
-                whole, self._parts = b"".join(self._parts), []
-                return whole
-        return None
-
-    def _has(self, count: int, timeout_s: float) -> bool:
-        while len(self._data) - self._at < count:
-            if self._at > _PIECE or self._at == len(self._data):
-                del self._data[: self._at]
-                self._at = 0
-            self._socket.settimeout(timeout_s)
-            try:
-                piece = self._socket.recv(_PIECE)
-            except TimeoutError:
-                return False
-            except OSError as error:
-                raise ConnectionLost(f"The connection to the database broke: {unstopped(error)}.") from None
-            if not piece:
-                raise ConnectionLost("The database closed the connection.")
-            self._data += piece
-        return True
-
-
 class BinlogStream:
     """A server's binlog from a place on."""
 
     def __init__(self, login: MySqlLogin, place: str, maria: bool, queries: bool, file: str = "") -> None:
         """`file`: from the beginning of that binlog instead, whatever the place."""
         self._login, self._framing = login, EventFramer()
-        self._made: list[_StreamConnection] = []
+        self._made: list[StreamConnection] = []
         begin: dict[str, Any] = {"auto_position": place if maria or place else _NO_TRANSACTIONS, "is_mariadb": maria}
         if file:
             begin = {"log_file": file, "log_pos": 4, "resume_stream": True}
@@ -260,9 +192,14 @@ class BinlogStream:
             pymysql_wrapper=self._connected,
         )
         self._wire = Wire(self._taken_over(login))
+        self._cut: list[BinlogEvent] = []  # whole, and not given out; the next one last
 
     def event(self, timeout_s: float, standing: Callable[[], str]) -> BinlogEvent | None:
         """The next event; None if nothing comes in time. Errors name the place that `standing` says, and see Wire."""
+        if not self._cut:
+            self._cut = self._wire.events(self._framing)
+        if self._cut:
+            return self._cut.pop()
         packet = self._wire.packet(timeout_s)
         if packet is not None and packet[0]:
             _ended(self._login, packet, standing())
@@ -272,17 +209,17 @@ class BinlogStream:
         for connection in self._made:
             connection.close()
 
-    def _connected(self, **settings: Any) -> _StreamConnection:
+    def _connected(self, **settings: Any) -> StreamConnection:
         if "db" in settings:  # the package's word for it, which PyMySQL no longer likes
             settings["database"] = settings.pop("db")
-        self._made.append(_StreamConnection(**settings))
+        self._made.append(StreamConnection(**settings))
         self._made[-1].watching = True
         return self._made[-1]
 
     def _taken_over(self, login: MySqlLogin) -> socket.socket:
         try:
             self._reader.fetchone()
-        except _StreamReady:
+        except StreamReady:
             taken: socket.socket = self._made[0]._sock
             return taken
         except (pymysql.MySQLError, OSError) as error:
@@ -294,7 +231,7 @@ class BinlogStream:
 def connected(login: MySqlLogin) -> pymysql.connections.Connection:
     """A connection for questions; UsageError if the server does not let this user in, EnvironmentMissing if it is away."""
     try:
-        connection = pymysql.connect(**login.settings(), autocommit=True)
+        connection = Connection(**login.settings(), autocommit=True)
     except (pymysql.MySQLError, OSError) as error:
         refused(login, error)
     if login.tls and not connection._secure:  # an older PyMySQL goes on in clear text
@@ -316,7 +253,7 @@ def _account(login: MySqlLogin, text: str) -> str:
     """The account that a refusal is about, as GRANT takes it: a refusal of a right does not name it."""
     if found := _ACCOUNT.search(text):
         return found.group()
-    with suppress(pymysql.MySQLError, OSError), closing(pymysql.connect(**login.settings())) as connection:
+    with suppress(pymysql.MySQLError, OSError), closing(Connection(**login.settings())) as connection:
         cursor = connection.cursor()
         cursor.execute("select current_user()")
         user, _, host = cursor.fetchall()[0][0].rpartition("@")

@@ -200,6 +200,11 @@ class Tables:
         return None if [column.name for column in columns] == _SEQUENCE else TablePlan(found, columns, key, hidden)
 
     def _read(self, table: TablePlan, event: BinlogEvent) -> Rows:
+        kind = event.kind
+        if table.compiled is not None and kind not in _COMPRESSED:
+            whole = table.compiled.rows_of(event.body, kind in _VERSION_2, kind not in WRITES, kind not in DELETES)
+            if whole is not None:
+                return [*whole]
         data, at, bitmaps = _opened(event)
         images = self._images(table, table.readers, event.kind, bitmaps)
         found: Rows = []
