@@ -296,6 +296,25 @@ def test_the_log_is_looked_at_however_long_a_snapshot_takes() -> None:
     assert marks == [SourceMark.QUIET, *[SourceMark.COMMITTED] * 3] * 3
 
 
+def test_a_chunk_of_a_slow_machine_is_never_smaller_than_the_first_one() -> None:
+    """What a chunk costs beside its rows would be nearly all of it: 313 rows a second came."""
+    clock, held = ManualClock(), Held(tables={"shop.item": HeldTable(older=OlderRest())})
+    log, chunks = Mock(), Mock()
+    log.position.return_value = Position("", held=held)
+    log.items.return_value = iter([SourceMark.QUIET] * 12)
+    chunks.standing.return_value = (1,)
+    asked = []
+
+    def read(table: str, rest: OlderRest, rows: int) -> Chunk:
+        asked.append(rows)
+        clock.advance_s(2)
+        return Chunk(table, {str(n).encode(): {"id": str(n)} for n in range(rows)}, rest, (1,))
+
+    chunks.read = read
+    list(SnapshotSource(log, chunks, clock).items())
+    assert (len(asked) > 10, {*asked}) == (True, {1000})
+
+
 def test_the_place_of_a_log_is_known_though_no_heartbeat_ever_comes() -> None:
     """A server that was never idle for a second sent none, and no chunk of its snapshot was ever sent."""
 

@@ -19,7 +19,8 @@ So the row is exactly what it is at that point of the log: no state from the fut
 
 Rule 1: it is a Source in front of the log's: a chunk is one more transaction of it. Nothing behind it knows of chunks.
 Rule 2: a chunk's size follows the time: it doubles while reading takes less than TARGET_S or than the wait for the log,
-        and halves when it takes much longer. So a reader that lags far behind waits seldom, and for more rows.
+        and halves when it takes much longer, down to LEAST_ROWS: on a busy machine a few rows take as long, for each chunk
+        asks for a view and the catalog. So a reader that lags far behind waits seldom, and for more rows.
 Rule 3: what was not accepted is read again after a pause that grows.
 Rule 4: a chunk has no transaction's name, by which a later start would go on in the middle of it: it goes whole.
 Rule 5: the log is looked at every LOOK_S: a server takes who reads nothing of it for gone, PostgreSQL after a minute.
@@ -42,7 +43,7 @@ from waterclock.clock import Clock
 from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
-LEAST_ROWS, FIRST_ROWS, MOST_ROWS = 100, 1000, 100_000
+LEAST_ROWS, FIRST_ROWS, MOST_ROWS = 1000, 1000, 100_000
 TARGET_S, LOOK_S = 0.25, 5.0
 SAID_AT = 7  # attempts in a row: some ten seconds
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -6,6 +6,8 @@ Rule 2: a message of it has the bytes that the plain code of maxwell.py makes of
 Rule 3: it never changes.
 """
 
+cimport cython
+
 from collections.abc import Mapping
 from json.encoder import encode_basestring
 
@@ -90,6 +92,7 @@ cdef Written row_of(Form form, text_t* text, int32_t* spans, int places, int cou
     return row
 
 
+@cython.no_gc
 cdef class Written:
     """One row. A column that it does not have has no span."""
 
