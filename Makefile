@@ -115,7 +115,7 @@ check-native: .venv/ready-test  ## the tests of what is compiled under AddressSa
 	  $(STEADY) -p no:cacheprovider -- -m "not spark and not long and not memory" \
 	  -k "not [plain and not -plain and not [reference and not -reference and not PlainLife and not ReferenceLife" $(SIDE_BY_SIDE) 2 \
 	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/timer/test_adding.py \
-	  tests/timer/test_reschedule.py tests/purgatory tests/sinks/test_sqlite_rows.py tests/cdc/test_compiled_rows.py tests/streaming/state/compiled $(ARGS)
+	  tests/timer/test_reschedule.py tests/purgatory tests/sinks/test_sqlite_rows.py tests/cdc/test_compiled_events.py tests/cdc/test_compiled_rows.py tests/streaming/state/compiled $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .

@@ -71,6 +71,8 @@ def measure(sizes: Sequence[int], rounds: int, report: Report) -> list[Figures]:
         mariadb = [record for size in sizes for record in _measured(found, size, rounds, engine, report)]
         more = [slots.MILLION_AT_ONCE] if max(sizes) >= _IN_EARNEST else []
         slots_of = [record for size in (*sizes, *more) for record in _slots(size, rounds, engine, report)]
+        if more:
+            mariadb += _at_once(found, rounds, engine, report)
         return mariadb + slots_of + _older(found, (max(sizes), rounds), engine, report)
 
 
@@ -86,6 +88,35 @@ def _older(found: dict[str, str], sizes: tuple[int, int], engine: Debezium | Non
         report(f"PostgreSQL's snapshot is not measured: {why}")
         return records
     return records + _records("PostgreSQL, snapshot", sizes[0], runs)
+
+
+def _at_once(found: dict[str, str], rounds: int, engine: Debezium | None, report: Report) -> list[Figures]:
+    """MariaDB's transaction of a million rows, which one statement writes."""
+    with _folder() as folder:
+        server = MariaDB(folder / "mariadb", folder / "mariadb.log", found, SystemClock(), [_VERSION])
+        broker = OurBroker(folder / "broker", {})
+        try:
+            server.start()
+            with server.connection() as connection, connection.cursor() as cursor:
+                for statement in older.MARIADB[:-1]:
+                    cursor.execute(statement)
+                engines = [_placed(server, engine, number) for number in range(rounds)] if engine is not None else []
+                report(f"cdc: writing {slots.MILLION:,} rows in one transaction")
+                cursor.execute(older.MARIADB[-1].format(rows=slots.MILLION))
+            runs: list[Figures] = []
+            for number in range(rounds):
+                report(f"cdc, MariaDB, one transaction, round {number + 1} of {rounds}")
+                where = [f"mysql://root@127.0.0.1:{server.port}/old", "--once", "--json"]
+                to = ["--to", f"kafka://{broker.bootstrap}/old-{number}"]
+                before = cpu_s(broker.pid)
+                told = ended(OURS, [sys.executable, "-P", "-m", "waterclock.cli", "cdc", *where, *to])
+                runs.append({**told, "contender": OURS, "broker_cpu_s": cpu_s(broker.pid) - before})
+                runs += [{**each.until(slots.MILLION, "old"), "contender": NAME} for each in engines[number:][:1]]
+        finally:
+            server.process.stop()
+            broker.kill()
+    right = [{**run, "right": run["changes"] == slots.MILLION} for run in runs]
+    return _records("MariaDB, one transaction", slots.MILLION, right)
 
 
 def _slots(changes: int, rounds: int, engine: Debezium | None, report: Report) -> list[Figures]:

@@ -21,7 +21,7 @@ _COLUMNS = (
     "name varchar(100), price numeric(12,2), quantity int, ratio double{0}, made {1}(6), active boolean, "
     "state varchar(20)"
 )
-_MARIADB = (
+MARIADB = (
     "create database old",
     "use old",
     f"create table item (id bigint primary key, {_COLUMNS.format('', 'datetime')})",
@@ -45,7 +45,7 @@ def mariadb(
     try:
         server.start()
         with server.connection() as connection, connection.cursor() as cursor:
-            for statement in _MARIADB:
+            for statement in MARIADB:
                 cursor.execute(statement.format(rows=sizes[0]))
         given = [f"mysql://root@127.0.0.1:{server.port}/old", "--from", "now", "--snapshot", "initial"]
         place = {"database.port": str(server.port), "database.include.list": "old"}
