@@ -4,7 +4,7 @@
     pair      a leader and its follower               relay     one broker, and relays on it
     mixed     one broker, clients of one transactional id by both protocols
     unreadable   one broker, whose files cannot be read for a while
-    uneven    one broker, where flushes of some files take longer
+    uneven    one broker, where flushes of some files take longer, and calls that the disk refuses
     capture   one broker, and captures of a database         rules     one broker, and pipelines on it
 
 Rule 1: where several kinds are named a seed has one of them, by turns: a seed and its kind repeat a history.
@@ -24,7 +24,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "pair": {"pair": True, "past_known": True},
     "damaged": {"damaged": True},
     "unreadable": {"kinds": (*faults.kinds(pair=False), "break_reads")},
-    "uneven": {"kinds": (*faults.kinds(pair=False), "slow_file")},
+    "uneven": {"kinds": (*faults.kinds(pair=False), "slow_file", "refuse_once")},
     "relay": {"workloads": ("relay",)},
     "capture": {"workloads": ("capture",)},
     "rules": {"workloads": ("rules",)},
@@ -42,4 +42,6 @@ def draw(seed: int, kind: str, seconds: float = 0, only: Sequence[str] = (), wor
     is_damaged = words.pop("damaged", False)
     of_kind = words.pop("kinds", ())
     drawn = plan.draw(seed, seconds=seconds, kinds=only or of_kind, **{"workloads": tuple(workloads), **words})
-    return damaged.plan_of(drawn) if is_damaged else drawn
+    if not is_damaged:
+        return drawn
+    return damaged.plan_of(drawn).only(tuple(workloads)) if workloads else damaged.plan_of(drawn)
