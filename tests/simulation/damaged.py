@@ -107,10 +107,11 @@ class Damaged(Universe):
 
     def _damage(self, node: Any, rng: Any) -> None:
         """One file: each kind of them is as likely as any other."""
-        disk, kinds = node.disk, {}
+        disk, kinds = node.disk, dict[str, list[str]]()
         for path, file in files(FOLDER, disk.walk(FOLDER)):
             if file.data:
                 kinds.setdefault(kind_of(path), []).append(path)
+        kinds = {kind: paths for kind, paths in kinds.items() if kind == self.plan.damages} or kinds
         path = rng.choice(kinds[rng.choice(sorted(kinds))])
         size = len(disk.walk(path).data)
         at, deed = rng.randrange(size), rng.choice(("flip", "flip", "zero", "cut", "remove"))
@@ -168,8 +169,8 @@ def words(path: str) -> set[str]:
     return {parts[-1], parts[1], partition, f"the topic {partition.rsplit('-', 1)[0]}"}
 
 
-def plan_of(plan: Plan) -> Plan:
+def plan_of(plan: Plan, damages: str = "") -> Plan:
     """The same universe with one broker, and what damage can be seen by."""
     names = tuple(name for name in WORKLOADS if plan.stream(f"damage to {name}").random() < 0.4) or WORKLOADS[:1]
-    plan = plan.but(pair=False, damaged=True).only(names)
+    plan = plan.but(pair=False, damaged=True, damages=damages).only(names)
     return plan.but(settings={**plan.settings, **SETTINGS})

@@ -46,6 +46,7 @@ class Plan:
     mixed: bool = False  # clients of one transactional id differ in the protocol, as in a rolled back upgrade
     past_known: bool = False  # a follower that cannot follow is emptied, as an operator would do
     damaged: bool = False  # files are damaged in the end (damaged.py)
+    damages: str = ""  # only files of this kind, if there are any
     values: str = "all sizes"  # of knobs.VALUES; flushes and net: how fast they are, between faults
     flushes: str = "usual"
     net: str = "usual"

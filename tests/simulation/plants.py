@@ -87,7 +87,7 @@ USUAL: dict[str, Plant] = {
                 "",
             ),
         ),
-        ("damaged",),
+        ("misplaced",),
     ),
     "batch-unchecked": one("log.tail", "follows and crc32c(data[CHECKED:]) == batch.crc", "follows"),
     "dedup-four": one("log.producers", "KEPT: Final = 5", "KEPT: Final = 4"),
