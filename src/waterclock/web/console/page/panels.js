@@ -12,6 +12,8 @@ export const PANELS = {
       say: "The broker's purgatories since its start: completed by what they waited for, timed out, or cancelled."},
     {id: "broker", width: "w6", title: "Broker", fill: broker},
     {id: "groups", width: "w6", title: "Groups and transactions", fill: groups},
+    {id: "lags", width: "w12", title: "Lag", fill: lags, when: s => Object.keys(s.lags ?? {}).length,
+      say: "Records behind what a group has committed: the groups that are most behind."},
   ],
   relay: [
     {id: "partitions", width: "w7", beside: true, title: "Partitions", fill: partitions,
@@ -19,11 +21,17 @@ export const PANELS = {
     {id: "due", width: "w12", title: "Due next", fill: dueNext},
     {id: "strip", width: "w12", title: "Due in the week ahead", fill: strip},
     {id: "lateness", width: "w6", title: "Lateness", fill: lateness},
+    {id: "fullest", width: "w6", title: "Fullest keys", fill: fullest, when: s => Object.keys(s.fullest ?? {}).length,
+      say: "Of the messages that are near. It is looked at every 5 seconds."},
+    {id: "waits", width: "w12", title: "Due, and not delivered", fill: waits, when: s => s.waits?.length},
+    {id: "letters", width: "w12", title: "The last dead letters", fill: letters, when: s => s.letters?.length},
   ],
   run: [
     {id: "times", width: "w8", title: "Event time", fill: times,
       say: "How far the newest event and the watermark are behind the clock. Below, where a batch's time goes."},
     {id: "counts", width: "w4", title: "Counts over all runs", fill: totals},
+    {id: "watermarks", width: "w12", title: "Partitions that hold the watermark back", fill: watermarks, when: s => Object.keys(s.watermarks ?? {}).length,
+      say: "The watermark is that of the partition which is furthest behind; what waits for its order waits for it."},
   ],
   program: [
     {id: "purgatories", width: "w7", beside: true, title: "Waiting for a key or a deadline", fill: purgatories,
@@ -106,6 +114,30 @@ function groups(section, {record}) {
   const rows = (kind, states) => Object.entries(states).map(([state, n]) => [kind, state, count(n)]);
   fill(table(section), ["", "state", ">how many"], [...rows("groups", s.groups), ...rows("transactional ids", s.transactions)]);
   tip(section, `Members of all groups: ${count(s.group_members)}.`);
+}
+
+function lags(section, {record}) {
+  fill(table(section), ["group", "state", ">members", ">partitions", ">behind"],
+    Object.entries(record.statistics.lags).map(([name, one]) => [name, one.state, count(one.members), count(one.partitions), count(one.lag)]));
+}
+
+function fullest(section, {record}) {
+  const all = Object.entries(record.statistics.fullest), most = Math.max(...all.map(([, n]) => n));
+  fill(table(section), ["key", ">messages", ""], all.map(([key, n]) => [key, count(n), bar(most, [n])]));
+}
+
+function waits(section, {record}) {
+  fill(table(section), ["topic", ">messages", "why", "keys"], record.statistics.waits.map(one => [one.target, count(one.pending), h("span.chip.bad", null, one.why),
+    Object.entries(one.keys).map(([key, n]) => `${key}: ${count(n)}`).join(", ")]));
+}
+
+function letters(section, {record}) {
+  fill(table(section), ["put aside", "request", "why", "value"], record.statistics.letters.map(one => [moment(one.at_ms), one.request, one.reason, one.value]));
+}
+
+function watermarks(section, {record}) {
+  const s = record.statistics;
+  fill(table(section), ["partition", ">watermark behind now"], Object.entries(s.watermarks).map(([name, us]) => [name, us === null ? "nothing read yet" : us > 2.5e17 ? "ended" : span(Math.max(0, s.now_us - us) / 1000)]));
 }
 
 function lateness(section, {record}) {
