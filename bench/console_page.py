@@ -3,8 +3,9 @@
     python bench/console_page.py [--minutes 60] [--faster 4]      needs playwright and chromium
 
 A timer has 100,000 pending within four hours of its clock, which turns ten times as quick as ours: buckets cascade all the
-time. A relay's statistics beside it have 30 topics, 168 hours and changing figures. Frames are those that the browser gives
-(requestAnimationFrame) for 10 seconds. `--faster`: news come so many times as often as the console sends them. The heap is
+time. A relay's statistics beside it have 30 topics, 48 hours of each, and figures that change each second. Frames are those
+that the browser gives (requestAnimationFrame) for 10 seconds, which hang on the machine; beside them stands what the page's
+thread computes, which does not. `--faster`: news come so many times as often as the console sends them. The heap is
 measured behind a forced collection.
 """
 
@@ -73,7 +74,10 @@ class Load:
         now_ms = time.time_ns() // 1_000_000
         hour = now_ms - now_ms % HOUR_MS
         spans = tuple(
-            SpanStatistics(hour + n * HOUR_MS, hour + (n + 1) * HOUR_MS, f"topic-{topic:02}", self._luck.randrange(40))
+            SpanStatistics(
+                hour + n * HOUR_MS, hour + (n + 1) * HOUR_MS, f"topic-{topic:02}",
+                n * topic % 40 if n else self._luck.randrange(40),
+            )
             for n in range(48) for topic in range(30)
         )  # fmt: skip
         letters = tuple(LetterStatistics(f"delays-0-{self._count + n}", now_ms, "no due time", "x") for n in range(20))
@@ -90,6 +94,12 @@ class Load:
                 DueMessage(f"delays-0-{n}", now_ms + n, "topic-00", f"cart-{self._count + n}") for n in range(int(most))
             )
         )
+
+
+def busy_s(session: Any) -> float:
+    """What the page's thread has computed so far, by its own clock: how busy the machine is does not count."""
+    found = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    return float(found["TaskDuration"])
 
 
 def weight(session: Any) -> str:
@@ -114,12 +124,17 @@ def main() -> None:
         page.goto(f"{server.url}/console/")
         page.wait_for_selector("[data-panel=letters] td")
         page.wait_for_timeout(3_000)
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        before = busy_s(session)
+        page.wait_for_timeout(10_000)
+        spent_ms = 100 * (busy_s(session) - before)
+        print(f"{spent_ms:5.0f} ms of CPU a second by the page's thread", flush=True)
         for _ in range(3):
             loaded = os.getloadavg()[0]
             rate, longest = page.evaluate(FRAMES)
             print(f"{rate:5.1f} frames/s, the longest gap {longest:4.0f} ms; load {loaded:.1f}", flush=True)
         web_server.EVERY_S = web_server.EVERY_S / given.faster  # type: ignore[misc]
-        session = page.context.new_cdp_session(page)
         began = time.monotonic()
         while True:
             minutes = (time.monotonic() - began) / 60

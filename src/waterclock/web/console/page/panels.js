@@ -235,6 +235,23 @@ function columns(spans, now) {
   return found;
 }
 
+/** A new strip of empty cells: "TOPIC COLUMN" -> its cell. */
+function stripOf(section, cells, topics) {
+  const made = new Map(), grid = h("div.strip", {role: "table", "aria-label": "Messages that are due, by time and topic"});
+  grid.style.gridTemplateColumns = `92px ${cells.map(([from, to]) => to - from > HOUR ? "2fr" : "1fr").join(" ")}`;
+  for (const topic of topics) {
+    grid.append(h("span", {title: topic}, topic), ...cells.map(([from, to], n) => {
+      const b = h(to - from > HOUR ? "b.day" : "b");
+      made.set(`${topic} ${n}`, {b, title: `${topic}, ${moment(from)} to ${moment(to).slice(11)}`});
+      return b;
+    }));
+  }
+  grid.append(h("span"), ...cells.map(([from, to], n) => to - from > HOUR ? h("span.at", null, new Date(from).toLocaleDateString("en", {weekday: "short"}))
+    : n % 6 ? h("i") : h("span.at", null, `${new Date(from).getHours()}h`)));
+  put(section, ".strip", grid);
+  return made;
+}
+
 function strip(section, {record, at}) {
   const spans = record.statistics.spans, cells = columns(spans, at), first = cells[0][0], last = cells.at(-1)[1];
   const topics = [...new Set(spans.map(one => one.target))].sort();
@@ -246,20 +263,17 @@ function strip(section, {record, at}) {
     else if (one.start_ms >= last || one.end_ms > cells[n][1]) further += one.pending, until = Math.max(until, one.end_ms);
     else found.set(`${one.target} ${n}`, (found.get(`${one.target} ${n}`) ?? 0) + one.pending);
   }
-  const most = Math.log1p(Math.max(1, ...found.values()));
-  const grid = h("div.strip", {role: "table", "aria-label": "Messages that are due, by time and topic"});
-  grid.style.gridTemplateColumns = `92px ${cells.map(([from, to]) => to - from > HOUR ? "2fr" : "1fr").join(" ")}`;
-  for (const topic of topics.slice(0, 30)) {
-    grid.append(h("span", {title: topic}, topic), ...cells.map(([from, to], n) => {
-      const value = found.get(`${topic} ${n}`) ?? 0;
-      const cell = h(to - from > HOUR ? "b.day" : "b", {title: `${topic}, ${moment(from)} to ${moment(to).slice(11)}: ${count(value)}`, "data-pending": value});
-      if (value) cell.style.background = water(.2 + .8 * Math.log1p(value) / most);
-      return cell;
-    }));
+  const key = JSON.stringify([first, last, cells.length, topics, css("--water")]);
+  if (section.strip?.key !== key) section.strip = {key, made: stripOf(section, cells, topics.slice(0, 30))};
+  const most = Math.ceil(Math.log1p(Math.max(1, ...found.values())));  // so rarely another one that few cells change their colour
+  for (const [name, cell] of section.strip.made) {
+    const value = found.get(name) ?? 0;
+    if (cell.value === value && cell.most === most) continue;  // a strip has thousands of cells, and a second few of them change
+    Object.assign(cell, {value, most});
+    cell.b.dataset.pending = value;
+    cell.b.title = `${cell.title}: ${count(value)}`;
+    cell.b.style.background = value ? water(.2 + .8 * Math.log1p(value) / most) : "";
   }
-  grid.append(h("span"), ...cells.map(([from, to], n) => to - from > HOUR ? h("span.at", null, new Date(from).toLocaleDateString("en", {weekday: "short"}))
-    : n % 6 ? h("i") : h("span.at", null, `${new Date(from).getHours()}h`)));
-  put(section, ".strip", grid);
   const all = spans.reduce((sum, one) => sum + one.pending, 0);
   tip(section, `${count(all)} are pending`, past ? `, ${count(past)} of them due before this hour` : "", further ? `; ${count(further)} lie further ahead, the last before ${moment(until).slice(0, 10)}` : "",
     topics.length > 30 ? `; ${topics.length - 30} topics more` : "");
