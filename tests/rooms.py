@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "postgres": {"errors"},
     "rules": {"durations", "errors"},
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres", "lazily"},
-    "web": {"__init__", "arguments", "errors", "lazily", "ports", "signals"},
+    "web": {"__init__", "arguments", "clock", "errors", "lazily", "ports", "signals"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks", "web"},
     "spark": {
@@ -126,7 +126,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "store": {"errors", "knobs", "log"},
     "folder": {"errors", "log", "settings", "store", "worker"},
     "security": {"net", "settings", "store"},
-    "groups": {"folder", "rhythm", "settings", "store", "wire"},
+    "groups": {"folder", "rhythm", "settings", "statistics", "store", "wire"},
     "replication": {"folder", "knobs", "log", "security", "settings", "statistics", "store", "wire"},
     "upkeep": {"errors", "folder", "log", "rhythm", "settings", "statistics", "worker"},
     "transactions": {"flusher", "folder", "groups", "log", "net", "rhythm", "settings", "store", "wire"},

@@ -280,3 +280,27 @@ from waterclock import AsyncTimer
         in (done.stderr)
     )
     assert "cannot import name" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "extras"),
+    [("from waterclock.relay import Delays", ("relay", "broker")), ("import waterclock.testing", ("broker",)),
+     ("from waterclock.broker import Broker", ("broker",))],
+)  # fmt: skip
+def test_what_an_import_misses_is_named_once_with_all_that_brings_it(statement: str, extras: tuple[str, ...]) -> None:
+    done = bare(statement)
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("ModuleNotFoundError: ")
+    assert said.endswith(f" is missing: {pip_install(*extras)}")
+    assert done.stderr.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(("option", "extras"), [((), ("relay",)), (("--embedded", "out"), ("relay", "broker"))])
+def test_a_relay_that_misses_packages_names_all_of_them_at_once(
+    option: tuple[str, ...], extras: tuple[str, ...]
+) -> None:
+    script = "from waterclock.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = bare(script, "relay", *(option or ("--bootstrap", "127.0.0.1:1")))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0].endswith(f" is missing: {pip_install(*extras)}")

@@ -44,6 +44,7 @@ from waterclock.spark import command as spark
 from waterclock.spark.rescaling import command as state
 from waterclock.trace import command as trace
 from waterclock.web.console import command as console
+from waterclock.web.top import command as top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +88,7 @@ def _run(parsed: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _fail(1, "stopped; what was committed stays, and the same command goes on from there")
     except ModuleNotFoundError as error:
-        return _fail(1, *_how_to_get(error, command))
+        return _fail(1, *_how_to_get(error, parsed))
 
 
 _Commands: Final = argparse._SubParsersAction
@@ -160,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker, _take_outbox)
     _beside("examples")(commands.add_parser("demo", help="run an example: the main job, a lesson, kills"))
     console.add_to(commands.add_parser("console", help="show running processes on one live page"))
+    top.add_to(commands.add_parser("top", help="show running processes in this terminal"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
     doctor.add_to(commands.add_parser("doctor", help="see what works on this machine, and what is missing"))
     _beside("bench")(commands.add_parser("bench", help="measure beside others"))
@@ -203,7 +205,8 @@ def _add_missing(package: str, parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=refuse)
 
 
-def _how_to_get(error: ModuleNotFoundError, command: Command) -> list[str]:
+def _how_to_get(error: ModuleNotFoundError, parsed: argparse.Namespace) -> list[str]:
+    command: Command = parsed.command
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
@@ -211,8 +214,10 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> list[str]:
     extra = (
         "cdc" if command in (cdc.run, move.run) else extra
     )  # which has packages in common with the others, as has the next
-    extra = "relay" if command.__module__ == relay.__name__ and name in ("confluent_kafka", "numpy") else extra
-    return [f"{name} is missing: {pip_install(extra)}", *([see_doctor(extra)] if extra in doctor.DOORS else [])]
+    is_relay = command.__module__ == relay.__name__ and name not in ("psycopg", "pymysql", "pymysqlreplication")
+    extra = "relay" if is_relay else extra
+    more = ("broker",) if is_relay and getattr(parsed, "embedded", None) else ()  # which would be missed next
+    return [f"{name} is missing: {pip_install(extra, *more)}", *([see_doctor(extra)] if extra in doctor.DOORS else [])]
 
 
 def _fail(code: int, *message: str) -> int:

@@ -103,6 +103,7 @@ _EXTRAS = {
     "pyiceberg": "iceberg",
     "aiokafka": "simulation",
     "greenlet": "simulation",
+    "textual": "top",
 }
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -14,15 +14,19 @@ import pytest
 from tests.browser import chromium, window
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
+from waterclock.broker.statistics import GroupLag
 from waterclock.errors import UsageError
 from waterclock.relay.statistics import (
     DueMessage,
     DueStatistics,
+    LetterStatistics,
     MessageStatistics,
     PartitionStatistics,
     RelayStatistics,
     SpanStatistics,
+    WaitStatistics,
 )
+from waterclock.streaming.statistics import PipelineStatistics
 from waterclock.web.console.console import Console
 from waterclock.web.console.sources import Door, OwnProcess, Source
 from waterclock.web.dial import dial_of
@@ -217,6 +221,30 @@ def test_what_is_due_next_is_listed_and_an_id_is_found(browser: Any) -> None:
         page.get_by_label("Search by id").fill("other")
         page.keyboard.press("Enter")
         page.get_by_text("No message of the id other is known").wait_for()
+        assert wrong == []
+        page.close()
+
+
+def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(browser: Any) -> None:
+    waits = (WaitStatistics("mails", 3, "mails does not take it: not authorized", {"ann": 2, "bob": 1}),)
+    letters = (LetterStatistics("delays-0-7", 1_000, "no due time", "<b>x</b>"),)
+    shown = Shown(replace(RELAY, fullest={"ann": 4, "bob": 2}, waits=waits, letters=letters))
+    pipeline = PipelineStatistics("orders", watermarks={"t/2": None, "t/0": 4_000_000}, now_us=9_000_000)
+    with ExitStack() as stack, Broker() as broker:
+        lagging = replace(broker.statistics(), lags={"mailer": GroupLag("Stable", 2, 3, 1_200)})
+        others = OwnProcess("broker", lambda: lagging, dict), OwnProcess("run", lambda: pipeline, dict)
+        page, wrong = window(browser, 1280)
+        page.goto(served(stack, shown.source, *others))
+        panel(page, "lags").wait_for()
+        panel(page, "watermarks").wait_for()
+        assert rows(panel(page, "lags").locator("table")) == [["mailer", "Stable", "2", "3", "1,200"]]
+        assert rows(panel(page, "watermarks").locator("table")) == [["t/2", "nothing read yet"], ["t/0", "5 s"]]
+        assert rows(panel(page, "fullest").locator("table")) == [["ann", "4", ""], ["bob", "2", ""]]
+        assert rows(panel(page, "waits").locator("table")) == [["mails", "3", waits[0].why, "ann: 2, bob: 1"]]
+        assert rows(panel(page, "letters").locator("table"))[0][1:] == ["delays-0-7", "no due time", "<b>x</b>"]
+        shown.statistics = RELAY
+        for name in ("fullest", "waits", "letters"):
+            panel(page, name).wait_for(state="hidden")
         assert wrong == []
         page.close()
 

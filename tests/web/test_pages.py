@@ -24,7 +24,7 @@ BROKER = broker.BrokerStatistics(
     purgatories={"produce": PurgatoryStatistics(10, 11, 12, 13, 14), "fetch": PurgatoryStatistics(0, 0, 0, 0, 0)},
     flushes=broker.FlushStatistics(15, 16, 17.0, 18.5), groups={"Stable": 19, "Empty": 20}, group_members=21,
     transactions={"Ongoing": 22}, replication=broker.ReplicationStatistics(True, "a:1", 23, 24),
-    scrub=broker.ScrubStatistics(25, 26, 27),
+    scrub=broker.ScrubStatistics(25, 26, 27), lags={"g": broker.GroupLag("Stable", 28, 29, 30)},
 )  # fmt: skip
 RELAY = relay.RelayStatistics(
     "g", "delays", 1, 2, {"replaced": 3, "cancelled": 4}, 5, 6, 7, 8, 9, 10, 11, {"1": 1, "more": 2}, 2500, 1500,
@@ -65,6 +65,7 @@ def test_no_field_of_a_record_is_forgotten(record: object) -> None:
     shown_elsewhere = {
         "batch_id", "events_per_second", "results_per_second", "now_us", "unit",  # Prometheus makes rates itself
         "lateness_ms", "lateness_worst_ms", "partitions_of_topic", "spans", "place",  # for a person, in the JSON
+        "letters", "waits", "fullest", "watermarks",  # likewise: texts, and labels without end
         "flushes", "replication", "scrub",  # records with fields of their own
     }  # fmt: skip
     silent = {field.name for field in fields(record) if not field.metadata}  # type: ignore[arg-type]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import threading
+import time
 
 import pytest
 
@@ -44,8 +47,13 @@ def test_a_timer_of_a_loop_is_asked_in_its_loop_and_a_busy_loop_keeps_nobody_wai
                 _, page, _ = await asyncio.to_thread(get, url)
                 assert json.loads(page)["statistics"]["timers"]["asynctimer"]["pending"] == 1
                 timer.call_later(100, print)
+                assert json.loads(page)["statistics"]["age_s"] == 0
+                time.sleep(1)
                 _, page, _ = get(url)  # in the loop's own thread, which can answer nothing meanwhile
                 assert json.loads(page)["statistics"]["timers"]["asynctimer"]["pending"] == 1
+                assert 1 <= json.loads(page)["statistics"]["age_s"] < 20
+                _, page, _ = await asyncio.to_thread(get, url)
+                assert json.loads(page)["statistics"]["age_s"] == 0
 
     asyncio.run(main())
 
@@ -70,3 +78,32 @@ def test_a_programs_wheel_is_on_the_page() -> None:
         assert page.locator("[data-panel=timers] td").first.inner_text() == "timer"
         assert wrong == []
         page.close()
+
+
+@pytest.mark.browser
+def test_how_old_the_figures_of_a_busy_loop_are_is_on_the_page() -> None:
+    asked, found = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        async with AsyncTimer() as timer:
+            with web.serve(timer) as server:
+                looking = asyncio.get_running_loop().run_in_executor(None, look, server.url)
+                while not asked.is_set():
+                    await asyncio.sleep(0.05)
+                assert found.wait(40)  # the loop is busy
+                await looking
+
+    def look(url: str) -> None:
+        with chromium() as browser:
+            assert json.loads(get(f"{url}/statistics.json")[1])["statistics"]["age_s"] == 0
+            asked.set()
+            page, wrong = window(browser, 1280)
+            page.goto(f"{url}/console/")
+            told = re.compile(r"its loop is busy: this is of \d+ s ago")
+            page.locator("[data-panel=timers] h2").get_by_text(told).wait_for()
+            found.set()
+            page.locator("[data-panel=timers] .chip.bad").wait_for(state="detached")
+            assert wrong == []
+
+    asyncio.run(main())
+    assert found.is_set()

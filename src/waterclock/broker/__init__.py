@@ -6,6 +6,7 @@ Rule 1: names are imported on first use: the command's options are made at every
 
 from typing import TYPE_CHECKING
 
+from waterclock.errors import pip_install
 from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
@@ -30,4 +31,4 @@ _HOME = {
     "LinkAccess": "waterclock.broker.security.link",
     "LogDamaged": "waterclock.broker.errors",
 }
-__getattr__ = first_use(__name__, _HOME)
+__getattr__ = first_use(__name__, _HOME, lambda: pip_install("broker"))

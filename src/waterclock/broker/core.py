@@ -35,6 +35,7 @@ from waterclock.broker.folder.inventory import JOURNAL, DataFolder
 from waterclock.broker.folder.runtime import RuntimeSettings
 from waterclock.broker.folder.topics import Topic, Topics
 from waterclock.broker.groups.coordinator import GroupCoordinator
+from waterclock.broker.groups.lags import lags_of
 from waterclock.broker.log.durable import close_durably
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
@@ -267,6 +268,7 @@ class Core:
             transactions=Counter(one.record.state.value for one in ids),
             replication=self.leading.statistics(),
             scrub=self.scrub.statistics(),
+            lags=lags_of(self.groups.offsets, self.groups, self.topics),
         )
 
     def open(self) -> None:

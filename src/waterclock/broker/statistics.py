@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from waterclock.purgatory import PurgatoryStatistics
-from waterclock.web.record import counter, gauge, page
+from waterclock.web.record import Each, counter, gauge, page
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,22 @@ class ScrubStatistics:
     # 0 between two passes, None before the first
     segments_left: int | None = field(metadata=gauge("segments_to_scrub", "Segments that this pass has not read yet."))
     damaged: int = field(metadata=gauge("damaged_places", "Places in segments that are known to be damaged."))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """How far a group is: records behind the offsets that it has committed, in so many partitions, as readers may see them.
+
+    >>> GroupLag("Stable", members=1, partitions=3, lag=12)
+    GroupLag(state='Stable', members=1, partitions=3, lag=12)
+    """
+
+    state: str  # by Kafka's name; empty of a group that has offsets alone
+    members: int
+    partitions: int
+    lag: int = field(
+        metadata=gauge("lag_records", "Records behind what the group has committed, of the groups most behind.")
+    )
 
 
 def _delayed(s: BrokerStatistics) -> dict[str, int]:
@@ -114,6 +130,8 @@ class BrokerStatistics:
     )
     replication: ReplicationStatistics
     scrub: ScrubStatistics
+    # of the groups that are most behind, the first one most; `groups/lags.py` says of how many
+    lags: Mapping[str, GroupLag] = field(default_factory=dict, metadata={"": Each("group", "group_")})
 
 
 def prometheus(statistics: BrokerStatistics) -> str:

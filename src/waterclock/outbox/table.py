@@ -101,6 +101,14 @@ class OutboxTable:
         """A row that cannot be taken stays, and is nobody's."""
         self._ask(f"update {self._table} set relay = concat('{_ASIDE} ', relay) where number = %s", number)
 
+    def inserted_anew(self, number: int) -> str:
+        """The statement that makes another row of one that was put aside."""
+        rest = ", ".join(COLUMNS[1:])
+        return (
+            f"INSERT INTO {self.name} ({', '.join(COLUMNS)}) SELECT '{self._relay}', {rest} FROM {self.name} "
+            f"WHERE number = {number}; then delete that row"
+        )
+
     def remove(self, numbers: Collection[int]) -> None:
         """In portions; what is gone already is as good."""
         left = sorted(numbers)

@@ -25,6 +25,7 @@ Rule 4: a fault of ours ends the relay: it is raised where it is asked whether a
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from typing import Any, Final
@@ -35,7 +36,7 @@ from waterclock.cdc.door.stream import ChangeStream
 from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.patience import RECONNECTING_S, Backoff
-from waterclock.outbox.log import OutboxLog
+from waterclock.outbox.log import FROM, OutboxLog
 from waterclock.outbox.table import MARK, PORTION, OutboxTable, StoredRow, values_of
 from waterclock.outside import threading, uuid
 from waterclock.relay.wire.topics import Topics
@@ -117,7 +118,7 @@ class OutboxTaker:
                     self._table.make()
                     self._follow(backoff) if self._poll_s is None else self._poll(self._poll_s, backoff)
                 except WaterclockError as error:  # rule 2
-                    self._lost(error)
+                    self._lost(reworded(error, self._log.state, self._table.name))
                     self._ended.wait(backoff.failed())
         except BaseException as error:
             self._error = error
@@ -140,9 +141,10 @@ class OutboxTaker:
                     self._log.aside.append(number := removal.updated.pop())
                     log.warning(
                         "row %d of %s was changed by an UPDATE, which is not taken: it stays, and is nobody's. "
-                        "To have the message delivered, insert it anew",
+                        "To have the message delivered: %s",
                         number,
                         self._table.name,
+                        self._table.inserted_anew(number),
                     )
                 for number in self._log.aside:  # before the commit: behind it nobody would know of them
                     self._table.put_aside(number)
@@ -196,6 +198,30 @@ class OutboxTaker:
             while self._log.aside:
                 self._table.put_aside(self._log.aside.pop())
         return len(rows)
+
+
+_ANEW: Final = re.compile(
+    r"[Bb]ring the target up to date by hand, and start anew under another position( with begin=\"now\")?"
+)
+
+
+def reworded(error: WaterclockError, state: str, table: str) -> WaterclockError:
+    """An error of the capture, its advice for an outbox: that keeps its rows until they are taken. So a place of the log
+    that is lost loses none of them.
+
+    >>> lost = "The slot delays is gone. Bring the target up to date by hand, and start anew under another position."
+    >>> str(reworded(UsageError(lost), "delays.outbox", "waterclock_outbox")).partition(" is gone. ")[2][:76]
+    'Stop the relay, delete the topic delays.outbox, and start it again: the rows'
+    """
+    advice = (
+        f"top the relay, delete the topic {state}, and start it again: the rows that are still in {table} come then. "
+        f"One that was taken and not removed would come twice: delete those before whose numbers stand in {FROM} of the "
+        "last records of the input"
+    )
+    said = _ANEW.sub(lambda found: ("S" if found[0][0] == "B" else "s") + advice, str(error))
+    if said == str(error):
+        return error
+    return type(error)(said)
 
 
 class Removal:

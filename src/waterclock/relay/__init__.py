@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from waterclock.errors import pip_install
 from waterclock.lazily import first_use
 
 if TYPE_CHECKING:
@@ -24,4 +25,4 @@ _HOME = {
     "outbox_table": "waterclock.relay.client.outbox",
 }
 # a command's options need none of them
-__getattr__ = first_use(__name__, _HOME)
+__getattr__ = first_use(__name__, _HOME, lambda: pip_install("relay", "broker"))

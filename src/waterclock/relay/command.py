@@ -57,10 +57,18 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker, take_outbox: TakeO
     poll = "where no slot and no binlog may be had: ask for them every TIME, such as 1s, in the order of their numbers"
     parser.add_argument("--outbox-poll", metavar="TIME", help=poll)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
+    _add_console(parser)
+    _add_commands(parser)
+
+
+def _add_console(parser: ArgumentParser) -> None:
     option.add_to(parser)
+    hidden = (
+        "show nobody's values and keys in the statistics and on their page: those of dead letters, and the fullest keys"
+    )
+    parser.add_argument("--hide-values", action="store_true", help=hidden)
     changes = "with --console: let its page cancel messages, deliver them now, and move them to another time"
     parser.add_argument("--allow-changes", action="store_true", help=changes)
-    _add_commands(parser)
 
 
 def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:

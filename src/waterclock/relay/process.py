@@ -38,6 +38,7 @@ from waterclock.relay.owner.context import staying
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions, StandsBy
 from waterclock.relay.statistics import prometheus
 from waterclock.relay.watching.due_next import count_of, due_next
+from waterclock.relay.watching.fullest import Fullest
 from waterclock.relay.watching.gathering import Dials, recurring, with_series
 from waterclock.relay.watching.progress import Progress
 from waterclock.relay.wire.topics import Topics, check_names
@@ -153,9 +154,11 @@ def _web_door(
     arguments: Namespace, relay: Relay, options: RelayOptions, also: Sequence[OwnProcess]
 ) -> AbstractContextManager[object]:
     """Of --metrics and --console."""
-    dials = Dials(relay.owners, relay.lock, relay.topics.input).seen
+    dials, clock = Dials(relay.owners, relay.lock, relay.topics.input).seen, SystemClock()
     change = Changes(relay, options.servers, options.settings).change if arguments.allow_changes else None
-    served = "relay", relay.statistics, prometheus, pages_of(relay), dials, arguments.console, also, change
+    seen = Fullest(relay.statistics, relay.owners, relay.lock, clock, arguments.hide_values).seen
+    pages = pages_of(relay, arguments.hide_values)
+    served = "relay", seen, prometheus, pages, dials, arguments.console, also, change
     return open_server(arguments.metrics, *served)
 
 
@@ -169,13 +172,13 @@ def _reading(shown: Progress, stop: StopSignal, log: str, done: int, all: int) -
     shown.reading(log, done, all)
 
 
-def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
+def pages_of(relay: Relay, hides: bool = False) -> dict[str, Callable[[str], object]]:
     """What `show`, `ls` and the console ask besides the statistics."""
     where, clock = (relay.owners, relay.lock, relay.topics.input), SystemClock()
     return {
         "/ids/": lambda id: with_series(relay.show(id), *where),
         "/series/": lambda _: recurring(*where),
-        "/due/": lambda most: due_next(count_of(most), *where, clock.wall_ms()),
+        "/due/": lambda most: due_next(count_of(most), *where, clock.wall_ms(), hides),
     }
 
 
@@ -220,7 +223,9 @@ def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> Rel
     given = from_file("--kafka-config", arguments.kafka_config)
     name = arguments.name or name
     made = (servers, arguments.topic, folder, group, arguments.partitions, name, given, arguments.lap_bytes)
-    return RelayOptions(*made, StandsBy(arguments.standby), bool(arguments.make_targets or arguments.embedded))
+    return RelayOptions(
+        *made, StandsBy(arguments.standby), bool(arguments.make_targets or arguments.embedded), arguments.hide_values
+    )
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class StandsBy(StrEnum):
 @dataclass(frozen=True, slots=True)
 class RelayOptions:
     """`name`: a static member's, whose partitions wait for it while it restarts. `make_targets`: a target that is not there
-    is made, as Kafka makes topics by default."""
+    is made, as Kafka makes topics by default. `hides_values`: the statistics show nobody's values and keys."""
 
     servers: str
     topic: str
@@ -79,6 +79,7 @@ class RelayOptions:
     lap_bytes: int = LAP_BYTES
     standby: StandsBy = StandsBy.ALL
     make_targets: bool = False
+    hides_values: bool = False
 
 
 class Relay:
@@ -103,7 +104,7 @@ class Relay:
         files = (Identity(options.group, ids[self.topics.input], number) for number in range(self._count))
         say_unread(options.folder, {each.folder_name() for each in files})
         # what fails up to here leaves nothing open
-        self._counts, self.lock = Counts(), threading.Lock()
+        self._counts, self.lock = Counts(options.hides_values), threading.Lock()
         self.owners: dict[int, Owner] = {}
         self._pending: dict[int, PendingTakeOver] = {}
         self._gathered_ns, self._stepped_ns = 0, self._clock.monotonic_ns()

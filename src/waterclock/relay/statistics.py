@@ -3,6 +3,8 @@ field says how it is shown to Prometheus; the site's reference has a table of th
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,6 +17,9 @@ from waterclock.web.record import LABEL, Each, counter, gauge, page, summary
 
 # upper edges of the histogram
 LATENESS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 60_000, 3_600_000)
+LETTERS: Final = 20
+SHOWN: Final = 80  # characters
+HIDDEN: Final = "hidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,26 @@ class DueStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class LetterStatistics:
+    """One of the last dead letters: where its request stands, when it was put aside, why, and how its value begins."""
+
+    request: str
+    at_ms: int
+    reason: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitStatistics:
+    """Messages that are due for a topic, and are not delivered; `keys`: those of the first ones, the fullest first."""
+
+    target: str
+    pending: int
+    why: str
+    keys: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RelayStatistics:
     """Counts since the start, of what is committed in Kafka, and what is pending now.
 
@@ -186,6 +211,11 @@ class RelayStatistics:
     standby: Mapping[int, StandbyStatistics] = field(default_factory=dict, metadata={"": Each("partition", "standby_")})
     partitions_of_topic: int = 0
     spans: tuple[SpanStatistics, ...] = ()
+    # the last ones, the newest first
+    letters: tuple[LetterStatistics, ...] = ()
+    waits: tuple[WaitStatistics, ...] = ()
+    # of what is near, by key, the keys with most of it
+    fullest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def pending(self) -> int:
@@ -202,10 +232,21 @@ def prometheus(statistics: RelayStatistics) -> str:
     return page(statistics, "relay_")
 
 
-class Counts:
-    """What the turns of all partitions add up to."""
+def shortened(text: bytes) -> str:
+    """How somebody's bytes begin, as text.
 
-    def __init__(self) -> None:
+    >>> shortened(b"caf\\xff"), len(shortened(b"x" * 1000))
+    ('caf\\\\xff', 80)
+    """
+    found = text[:SHOWN].decode("utf-8", "backslashreplace")
+    return found if len(found) <= SHOWN and len(text) <= SHOWN else f"{found[: SHOWN - 1]}…"
+
+
+class Counts:
+    """What the turns of all partitions add up to; with `hides_values` no letter shows what somebody sent."""
+
+    def __init__(self, hides_values: bool = False) -> None:
+        self._hides_values, self.letters = hides_values, deque[LetterStatistics](maxlen=LETTERS)
         self.requests = self.delivered = 0
         self.dead_letters = self.missed = 0
         self.turns = self.breaks = 0
@@ -215,8 +256,15 @@ class Counts:
         self.lateness_sum_ms = self.lateness_worst_ms = 0
         self._lateness = np.zeros(len(LATENESS_MS) + 1, "i8")
 
-    def turn(self, now_ms: int, dues: Array, replies: Sequence[Reply], letters: Sequence[Letter], missed: int) -> None:
-        """A turn was committed at `now_ms`."""
+    def turn(
+        self, now_ms: int, dues: Array, replies: Sequence[Reply], letters: Sequence[Letter], missed: int, place: str
+    ) -> None:
+        """A turn was committed at `now_ms`, of the input's partition `place`, TOPIC-PARTITION."""
+        for letter in letters[-LETTERS:]:
+            reason, value = letter.reason, shortened(letter.value or b"")
+            if self._hides_values:
+                reason, value = re.sub(r"([\"']).*\1", "…", reason, flags=re.S), HIDDEN
+            self.letters.appendleft(LetterStatistics(f"{place}-{letter.offset}", now_ms, reason, value))
         self.turns += 1
         self.delivered += len(dues)
         self.dead_letters += len(letters)

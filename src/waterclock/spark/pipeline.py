@@ -306,7 +306,9 @@ class Pipeline:
             said = [frames.note(frame, "newest") for frame in taken]
             newest = max((us for us in said if us is not None), default=None)
             phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
-            self._gathering.took(batch_id, written.counters, self._totals, (made.watermark_us, newest), phases)
+            slowest = next((some for frame in taken if (some := frames.note(frame, "watermarks"))), None)
+            times = made.watermark_us, newest
+            self._gathering.took(batch_id, written.counters, self._totals, times, phases, slowest)
         if self._report is not None:
             done, found = self._stream.progress(self._totals)
             self._report(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))

@@ -107,6 +107,7 @@ def noted(rows: pa.Table, **notes: Any) -> pa.Table:
     """`rows` that say more beside their rows, as plain values:
 
     counters    what was counted        watermark   at which the step of these results ended, in microseconds
+    watermarks  of the partitions that are furthest behind, by TOPIC/PARTITION; null for one that nothing was read of
     newest      the largest time of an event which that step took, in microseconds
     refused     the compiled modules that could not be loaded where they were made (spark/packing/operator.py)
     file        the file that ends here     unseen      a file that was not there for the worker on a host: both names

@@ -126,6 +126,8 @@ class PipelineStatistics:
     )
     # by name; docs/operations.md says which lies in which
     phases: Mapping[str, Phase] | None = field(default=None, metadata={"": Each("phase")})
+    # by TOPIC/PARTITION, those furthest behind, which hold back the others; None of one of which nothing was read
+    watermarks: Mapping[str, int | None] | None = None
 
     def count(self, name: str) -> int:
         """One of the totals; 0 if nothing of it was counted."""
@@ -229,6 +231,7 @@ class _Taken:
     newest_us: int | None = None
     recent: Recent = ()
     phases: Mapping[str, Phase] = field(default_factory=dict)
+    watermarks: Mapping[str, int | None] | None = None
 
     def within(self, now_s: float) -> Recent:
         return tuple(each for each in self.recent if now_s - each[0] < WINDOW_S)
@@ -259,8 +262,10 @@ class Gatherer:
         totals: Mapping[str, int],
         times: tuple[int | None, int | None],
         phases: Mapping[str, float],
+        watermarks: Mapping[str, int | None] | None = None,
     ) -> None:
-        """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase."""
+        """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase, and the
+        watermarks of the partitions that are furthest behind, None if it says nothing of them."""
         now_s, before = self._clock.monotonic_s(), self._taken
         self._taken = _Taken(
             before.batches + 1,
@@ -270,6 +275,7 @@ class Gatherer:
             _later(before.newest_us, times[1]),
             (*before.within(now_s), (now_s, counters.get("events", 0), counters.get("results", 0))),
             _added(before.phases, phases),
+            before.watermarks if watermarks is None else watermarks,
         )
 
     def heard(self, progress: Any) -> None:
@@ -291,7 +297,7 @@ class Gatherer:
             self._pipeline, taken.batches, taken.batch_id, taken.totals,
             events / over_s if over_s else None, results / over_s if over_s else None,
             taken.watermark_us, taken.newest_us, self._clock.wall_ms() * 1000, unit, behind, *self._state,
-            {**self._sparks, **taken.phases},
+            {**self._sparks, **taken.phases}, taken.watermarks,
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ record.py    how a field of a record is shown; Prometheus's page and the JSON th
 server.py    a small server of routes
 option.py    `--metrics PORT`, of every long-running command
 console/     a live page of what processes say
+top/         the same in a terminal
 program.py   `serve`: the same page of a program's own timers and purgatories
 """
 

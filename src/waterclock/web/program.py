@@ -4,7 +4,7 @@
     /statistics.json    the record that it is made of; /dials.json the wheels of the timers
 
 Rule 1: a `Timer` and a `Purgatory` are asked by the server's thread. What belongs to an asyncio loop is asked in that loop;
-        while it is busy, what was known last is shown.
+        while it is busy, what was known last is shown, and how old it is.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from waterclock.clock import SystemClock
 from waterclock.web.console.console import Console
 from waterclock.web.console.sources import OwnProcess
 from waterclock.web.dial import Dial, dial_of
@@ -56,10 +57,11 @@ class ShownPurgatory:
 
 @dataclass(frozen=True, slots=True)
 class ProgramStatistics:
-    """What `serve` shows, by name."""
+    """What `serve` shows, by name. `age_s`: how old it is, 0 if it is of now; None if the loop has answered nothing yet."""
 
     timers: Mapping[str, ShownTimer] = field(default_factory=dict)
     purgatories: Mapping[str, ShownPurgatory] = field(default_factory=dict)
+    age_s: float | None = 0.0
 
 
 def serve(*shown: Any, port: int = 0, **named: Any) -> PageServer:
@@ -111,12 +113,16 @@ class _Program:
         self._timers = {name: each for name, each in shown.items() if hasattr(each, "occupancy")}
         self._purgatories = {name: each for name, each in shown.items() if name not in self._timers}
         self._last: dict[str, Any] = {"statistics": ProgramStatistics(), "dials": {}}
+        self._clock, self._told_s = SystemClock(), dict[str, float]()
 
     def statistics(self) -> ProgramStatistics:
-        return self._asked("statistics", self._counted)
+        found, is_new = self._asked("statistics", self._counted)
+        told_s = self._told_s.get("statistics")
+        age_s = 0.0 if is_new else None if told_s is None else round(self._clock.monotonic_s() - told_s, 1)
+        return replace(found, age_s=age_s)
 
     def dials(self) -> dict[str, Dial]:
-        return self._asked("dials", lambda: {name: dial_of(each) for name, each in self._timers.items()})
+        return self._asked("dials", lambda: {name: dial_of(each) for name, each in self._timers.items()})[0]
 
     def _counted(self) -> ProgramStatistics:
         return ProgramStatistics(
@@ -124,16 +130,18 @@ class _Program:
             {name: _purgatory(each) for name, each in self._purgatories.items()},
         )
 
-    def _asked(self, name: str, make: Callable[[], T]) -> T:
-        """Rule 1. A loop that has ended runs nothing any more: what was known last stays."""
+    def _asked(self, name: str, make: Callable[[], T]) -> tuple[T, bool]:
+        """Rule 1; and whether it is of now. A loop that has ended runs nothing any more: what was known last stays."""
         if self._loop is None:
-            return make()
+            return make(), True
         answer: Future[T] = Future()
+        is_new = False
         with suppress(TimeoutError, RuntimeError):
             self._loop.call_soon_threadsafe(lambda: answer.set_result(make()))
-            self._last[name] = answer.result(BUSY_S)
+            self._last[name], is_new = answer.result(BUSY_S), True
+            self._told_s[name] = self._clock.monotonic_s()
         last: T = self._last[name]
-        return last
+        return last, is_new
 
 
 def _timer(record: Any) -> ShownTimer:

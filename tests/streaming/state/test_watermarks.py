@@ -74,6 +74,13 @@ def test_where_there_are_no_partitions_there_is_no_watermark() -> None:
     assert Watermarks().lowest() == NO_WATERMARK
 
 
+def test_those_that_are_furthest_behind_are_told_and_no_more_than_so_many() -> None:
+    marks = Watermarks({f"t/{number}": 100 + number for number in range(50)} | {"t/x": None})
+    slowest = marks.slowest()
+    assert len(slowest) == 20
+    assert list(slowest.items())[:3] == [("t/x", None), ("t/0", 100), ("t/1", 101)]
+
+
 # in a bucket ---------------------------------------------------------------------------------------------
 
 
@@ -136,3 +143,10 @@ def test_the_same_batches_leave_the_same_bytes(cut: int) -> None:
         return state
 
     assert run() == run()
+
+
+def test_results_say_which_partitions_hold_the_watermark_back() -> None:
+    found, state = step(None, [row("a", 0, "created")], {"t/0": after(50), "t/1": after(20)})
+    assert frames.note(found, "watermarks") == {"t/1": after(20), "t/0": after(50)}
+    found, _ = step(state, [], {"t/0": after(50), "t/1": after(60), "t/2": None})
+    assert frames.note(found, "watermarks") == {"t/2": None, "t/0": after(50), "t/1": after(60)}

@@ -224,6 +224,12 @@ class Doubts:
         """The rows of all that waits here."""
         return np.concatenate([self._refused, *(doubt.rows for doubt in self._doubts.values())])
 
+    def first(self, most: int) -> tuple[Array, dict[int, int]]:
+        """The first rows of those of each target, so many at most; and how many rows wait for each one."""
+        rows = np.concatenate([self._refused[:most], *(doubt.rows[:most] for doubt in self._doubts.values())])
+        counts = {target: len(doubt.rows) for target, doubt in self._doubts.items() if len(doubt.rows)}
+        return rows, counts
+
     @property
     def has_portion(self) -> bool:
         """Whether a target is to be tried now."""

@@ -286,7 +286,8 @@ class Turn:
             owner.reports_each = False
         elif len(self._rows):
             owner.doubts.took(int(self._rows["target"][0]), len(self._rows))
-        self._counts.turn(self._context.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
+        done = self._rows["due"], self._replies, self._letters, self._missed
+        self._counts.turn(self._context.clock.wall_ms(), *done, f"{self._context.topics.input}-{owner.number}")
 
     def abort(self) -> None:
         """Step 9; when it returns, nothing of what was sent is there. ConnectionLost if that is not known."""

@@ -10,13 +10,14 @@ Rule 3: what is delivered or cancelled between two slices may still be in the an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from waterclock.relay.owner.owner import Owner
-from waterclock.relay.statistics import DueMessage, DueStatistics
+from waterclock.relay.statistics import HIDDEN, DueMessage, DueStatistics
 from waterclock.relay.store import unpack
 from waterclock.relay.store.rows import Array
 from waterclock.relay.watching.gathering import SLICE, Lock, Owners
@@ -24,6 +25,7 @@ from waterclock.relay.wire.request import Flag
 
 MOST: Final = 200
 LOOKED: Final = 1_000_000
+FEW: Final = 4  # of a slice, so many times the wanted ones are asked for whether they are pending
 
 
 class _Slice(NamedTuple):
@@ -47,8 +49,8 @@ def count_of(text: str) -> int:
     return int(text)
 
 
-def due_next(count: int, owners: Owners, lock: Lock, topic: str, now_ms: int) -> DueStatistics:
-    """The first `count` by due time; from any thread without the lock."""
+def due_next(count: int, owners: Owners, lock: Lock, topic: str, now_ms: int, hides: bool = False) -> DueStatistics:
+    """The first `count` by due time; from any thread without the lock. With `hides` no key is shown."""
     found: dict[str, DueMessage] = {}
     known_to = []
     with lock:
@@ -59,6 +61,8 @@ def due_next(count: int, owners: Owners, lock: Lock, topic: str, now_ms: int) ->
         known_to += [] if known_to_ms is None else [known_to_ms]
     known_to_ms = min(known_to, default=None)
     messages = sorted(found.values(), key=lambda one: (one.due_ms, one.origin))[:count]
+    if hides:
+        messages = [replace(one, key=HIDDEN if one.key else "") for one in messages]
     if known_to_ms is not None:
         messages = [one for one in messages if one.due_ms < known_to_ms]
     return DueStatistics(tuple(messages), known_to_ms if len(messages) < count else None)
@@ -107,9 +111,11 @@ def _far(owner: Owner) -> Iterator[_Slice]:
 
 def _read(owner: Owner, piece: _Slice, count: int, place: str, now_ms: int) -> dict[str, DueMessage]:
     """The first `count` of a slice, as they are shown; under the lock. Rule 2."""
-    rows = piece.rows[owner.store.is_pending(piece.rows["origin"])]
-    if len(rows) > count:
-        rows = rows[np.argpartition(rows["due"], count)[:count]]
+    rows = _first(piece.rows, FEW * count)
+    rows = rows[owner.store.is_pending(rows["origin"])]
+    if len(rows) < min(count, len(piece.rows)):  # most of the first ones are gone: all are looked at
+        rows = piece.rows[owner.store.is_pending(piece.rows["origin"])]
+    rows = _first(rows, count)
     columns = zip(*(rows[name].tolist() for name in ("due", "origin", "target", "flags")), strict=True)
     found = {}
     for (due_ms, origin, target, flags), blob in zip(columns, owner.store.read(rows), strict=True):
@@ -119,6 +125,11 @@ def _read(owner: Owner, piece: _Slice, count: int, place: str, now_ms: int) -> d
         name = f"{place}-{origin}"
         found[name] = DueMessage(name, due_ms, owner.store.targets[target], id, key, why, bool(flags & Flag.SERIES))
     return found
+
+
+def _first(rows: Array, count: int) -> Array:
+    """The first ones by due time, in no order."""
+    return np.asarray(rows[np.argpartition(rows["due"], count)[:count]]) if len(rows) > count else rows
 
 
 def _held_up(owner: Owner) -> str:

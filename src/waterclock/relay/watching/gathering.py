@@ -62,6 +62,7 @@ def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner],
         partitions_of_topic=max([last.partitions_of_topic, *(number + 1 for number in owners)]),
         standby=standby.statistics(),
         spans=tuple(SpanStatistics(*key, pending) for key, pending in sorted(spans.items())),
+        letters=tuple(counts.letters),
     )
 
 

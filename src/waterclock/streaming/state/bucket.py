@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from heapq import nsmallest
+from typing import Any, Final
 
 import msgpack
 import pyarrow as pa
@@ -37,6 +38,8 @@ from waterclock.streaming.state.blobs import Blobs, BlobStore, compressed, expan
 from waterclock.streaming.state.compiled import engine_for
 from waterclock.streaming.state.pages import Pages, Search, most_by
 from waterclock.streaming.state.rows import Rows
+
+SHOWN: Final = 20
 
 
 class Watermarks:
@@ -59,6 +62,10 @@ class Watermarks:
         """The watermark of the topic in microseconds; NO_WATERMARK while a partition has none, or if there are none."""
         known = self._of.values()
         return NO_WATERMARK if None in known else min((us for us in known if us is not None), default=NO_WATERMARK)
+
+    def slowest(self) -> dict[str, int | None]:
+        """The partitions that are furthest behind, `SHOWN` at most; those of which nothing was read come first."""
+        return dict(nsmallest(SHOWN, self._of.items(), lambda one: (one[1] is not None, one[1] or 0, one[0])))
 
     def dump(self) -> dict[str, int | None]:
         """What `Watermarks(stored)` takes, in an order of its own, so that the same state is the same bytes."""
@@ -164,7 +171,8 @@ class Bucket:
         due = self._engine.step((), self._watermarks.lowest())
         both = pa.concat_tables([results, due], promote_options="default") if due.num_rows else results
         counted = frames.sum_counters([frames.counters_of(results), self._counted()])
-        return frames.noted(frames.with_counters(both, counted), watermark=self._engine.watermark)
+        slowest = self._watermarks.slowest()
+        return frames.noted(frames.with_counters(both, counted), watermark=self._engine.watermark, watermarks=slowest)
 
     def _find(self, wanted: Search) -> None:
         for awoken in self._pages.take(wanted):

@@ -12,14 +12,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     """The options."""
     describe(parser, run, "waterclock console http://127.0.0.1:9400 http://127.0.0.1:9401")
     where = "a process to show: the address that its --metrics or --console prints"
-    parser.add_argument("url", nargs="+", type=_door, metavar="URL", help=where)
+    parser.add_argument("url", nargs="+", type=door, metavar="URL", help=where)
     own = "the port of the page, on 127.0.0.1; 0 for any free one (default: %(default)s)"
     parser.add_argument("--port", type=port, default=9500, help=own)
     allowed = "let the page cancel and move messages of relays that were started with --console --allow-changes"
     parser.add_argument("--allow-changes", action="store_true", help=allowed)
 
 
-def _door(text: str) -> str:
+def door(text: str) -> str:
     """HOST:PORT of an address as it is printed, or as a browser has it."""
     host, rest = r"([^/@\s:]+|\[[0-9a-fA-F:.]+\])", r"(/|/metrics|/console/|/statistics\.json)?"
     found = re.fullmatch(rf"(?:http://)?{host}:([0-9]{{1,5}}){rest}", text)

@@ -66,6 +66,12 @@ function choose(key) {
   drawWheel();
 }
 
+/** Of a program whose loop is busy: how old what it said is. */
+function old(age_s) {
+  if (age_s === undefined || age_s === 0) return "";
+  return h("span.chip.bad", null, age_s === null ? "its loop is busy, and has not answered yet" : `its loop is busy: this is of ${age_s.toFixed(0)} s ago`);
+}
+
 function drawPanels(at) {
   const source = sources[at];
   if (!source.record) return;
@@ -81,9 +87,9 @@ function drawPanels(at) {
       panels.set(key, made);
     }
     const section = panels.get(key);
-    section.hidden = !shown(at);
+    section.hidden = !shown(at) || Boolean(panel.when && !panel.when(source.record.statistics));
     section.classList.toggle("away", Boolean(source.why));
-    section.querySelector("h2").replaceChildren(`${panel.title} `, h("span.chip", null, called(source)), source.why ? h("span.chip.bad", null, `away: ${source.why}`) : "");
+    section.querySelector("h2").replaceChildren(`${panel.title} `, h("span.chip", null, called(source)), source.why ? h("span.chip.bad", null, `away: ${source.why}`) : old(source.record.statistics.age_s));
     if (!section.hidden) panel.fill(section, source);
   }
   const beside = document.querySelectorAll("section.beside:not([hidden])").length;

@@ -12,6 +12,8 @@ export const PANELS = {
       say: "The broker's purgatories since its start: completed by what they waited for, timed out, or cancelled."},
     {id: "broker", width: "w6", title: "Broker", fill: broker},
     {id: "groups", width: "w6", title: "Groups and transactions", fill: groups},
+    {id: "lags", width: "w12", title: "Lag", fill: lags, when: s => Object.keys(s.lags ?? {}).length,
+      say: "Records behind what a group has committed: the groups that are most behind."},
   ],
   relay: [
     {id: "partitions", width: "w7", beside: true, title: "Partitions", fill: partitions,
@@ -19,11 +21,17 @@ export const PANELS = {
     {id: "due", width: "w12", title: "Due next", fill: dueNext},
     {id: "strip", width: "w12", title: "Due in the week ahead", fill: strip},
     {id: "lateness", width: "w6", title: "Lateness", fill: lateness},
+    {id: "fullest", width: "w6", title: "Fullest keys", fill: fullest, when: s => Object.keys(s.fullest ?? {}).length,
+      say: "Of the messages that are near. It is looked at every 5 seconds."},
+    {id: "waits", width: "w12", title: "Due, and not delivered", fill: waits, when: s => s.waits?.length},
+    {id: "letters", width: "w12", title: "The last dead letters", fill: letters, when: s => s.letters?.length},
   ],
   run: [
     {id: "times", width: "w8", title: "Event time", fill: times,
       say: "How far the newest event and the watermark are behind the clock. Below, where a batch's time goes."},
     {id: "counts", width: "w4", title: "Counts over all runs", fill: totals},
+    {id: "watermarks", width: "w12", title: "Partitions that hold the watermark back", fill: watermarks, when: s => Object.keys(s.watermarks ?? {}).length,
+      say: "The watermark is that of the partition which is furthest behind; what waits for its order waits for it."},
   ],
   program: [
     {id: "purgatories", width: "w7", beside: true, title: "Waiting for a key or a deadline", fill: purgatories,
@@ -106,6 +114,30 @@ function groups(section, {record}) {
   const rows = (kind, states) => Object.entries(states).map(([state, n]) => [kind, state, count(n)]);
   fill(table(section), ["", "state", ">how many"], [...rows("groups", s.groups), ...rows("transactional ids", s.transactions)]);
   tip(section, `Members of all groups: ${count(s.group_members)}.`);
+}
+
+function lags(section, {record}) {
+  fill(table(section), ["group", "state", ">members", ">partitions", ">behind"],
+    Object.entries(record.statistics.lags).map(([name, one]) => [name, one.state, count(one.members), count(one.partitions), count(one.lag)]));
+}
+
+function fullest(section, {record}) {
+  const all = Object.entries(record.statistics.fullest), most = Math.max(...all.map(([, n]) => n));
+  fill(table(section), ["key", ">messages", ""], all.map(([key, n]) => [key, count(n), bar(most, [n])]));
+}
+
+function waits(section, {record}) {
+  fill(table(section), ["topic", ">messages", "why", "keys"], record.statistics.waits.map(one => [one.target, count(one.pending), h("span.chip.bad", null, one.why),
+    Object.entries(one.keys).map(([key, n]) => `${key}: ${count(n)}`).join(", ")]));
+}
+
+function letters(section, {record}) {
+  fill(table(section), ["put aside", "request", "why", "value"], record.statistics.letters.map(one => [moment(one.at_ms), one.request, one.reason, one.value]));
+}
+
+function watermarks(section, {record}) {
+  const s = record.statistics;
+  fill(table(section), ["partition", ">watermark behind now"], Object.entries(s.watermarks).map(([name, us]) => [name, us === null ? "nothing read yet" : us > 2.5e17 ? "ended" : span(Math.max(0, s.now_us - us) / 1000)]));
 }
 
 function lateness(section, {record}) {
@@ -203,6 +235,23 @@ function columns(spans, now) {
   return found;
 }
 
+/** A new strip of empty cells: "TOPIC COLUMN" -> its cell. */
+function stripOf(section, cells, topics) {
+  const made = new Map(), grid = h("div.strip", {role: "table", "aria-label": "Messages that are due, by time and topic"});
+  grid.style.gridTemplateColumns = `92px ${cells.map(([from, to]) => to - from > HOUR ? "2fr" : "1fr").join(" ")}`;
+  for (const topic of topics) {
+    grid.append(h("span", {title: topic}, topic), ...cells.map(([from, to], n) => {
+      const b = h(to - from > HOUR ? "b.day" : "b");
+      made.set(`${topic} ${n}`, {b, title: `${topic}, ${moment(from)} to ${moment(to).slice(11)}`});
+      return b;
+    }));
+  }
+  grid.append(h("span"), ...cells.map(([from, to], n) => to - from > HOUR ? h("span.at", null, new Date(from).toLocaleDateString("en", {weekday: "short"}))
+    : n % 6 ? h("i") : h("span.at", null, `${new Date(from).getHours()}h`)));
+  put(section, ".strip", grid);
+  return made;
+}
+
 function strip(section, {record, at}) {
   const spans = record.statistics.spans, cells = columns(spans, at), first = cells[0][0], last = cells.at(-1)[1];
   const topics = [...new Set(spans.map(one => one.target))].sort();
@@ -214,20 +263,17 @@ function strip(section, {record, at}) {
     else if (one.start_ms >= last || one.end_ms > cells[n][1]) further += one.pending, until = Math.max(until, one.end_ms);
     else found.set(`${one.target} ${n}`, (found.get(`${one.target} ${n}`) ?? 0) + one.pending);
   }
-  const most = Math.log1p(Math.max(1, ...found.values()));
-  const grid = h("div.strip", {role: "table", "aria-label": "Messages that are due, by time and topic"});
-  grid.style.gridTemplateColumns = `92px ${cells.map(([from, to]) => to - from > HOUR ? "2fr" : "1fr").join(" ")}`;
-  for (const topic of topics.slice(0, 30)) {
-    grid.append(h("span", {title: topic}, topic), ...cells.map(([from, to], n) => {
-      const value = found.get(`${topic} ${n}`) ?? 0;
-      const cell = h(to - from > HOUR ? "b.day" : "b", {title: `${topic}, ${moment(from)} to ${moment(to).slice(11)}: ${count(value)}`, "data-pending": value});
-      if (value) cell.style.background = water(.2 + .8 * Math.log1p(value) / most);
-      return cell;
-    }));
+  const key = JSON.stringify([first, last, cells.length, topics, css("--water")]);
+  if (section.strip?.key !== key) section.strip = {key, made: stripOf(section, cells, topics.slice(0, 30))};
+  const most = Math.ceil(Math.log1p(Math.max(1, ...found.values())));  // so rarely another one that few cells change their colour
+  for (const [name, cell] of section.strip.made) {
+    const value = found.get(name) ?? 0;
+    if (cell.value === value && cell.most === most) continue;  // a strip has thousands of cells, and a second few of them change
+    Object.assign(cell, {value, most});
+    cell.b.dataset.pending = value;
+    cell.b.title = `${cell.title}: ${count(value)}`;
+    cell.b.style.background = value ? water(.2 + .8 * Math.log1p(value) / most) : "";
   }
-  grid.append(h("span"), ...cells.map(([from, to], n) => to - from > HOUR ? h("span.at", null, new Date(from).toLocaleDateString("en", {weekday: "short"}))
-    : n % 6 ? h("i") : h("span.at", null, `${new Date(from).getHours()}h`)));
-  put(section, ".strip", grid);
   const all = spans.reduce((sum, one) => sum + one.pending, 0);
   tip(section, `${count(all)} are pending`, past ? `, ${count(past)} of them due before this hour` : "", further ? `; ${count(further)} lie further ahead, the last before ${moment(until).slice(0, 10)}` : "",
     topics.length > 30 ? `; ${topics.length - 30} topics more` : "");

@@ -27,7 +27,8 @@ export function bar(whole, ...shares) {
   }));
 }
 
-export const count = value => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
+const NUMBERS = new Intl.NumberFormat("en");
+export const count = value => value === null || value === undefined ? "–" : NUMBERS.format(Math.round(value));
 export const rate = value => value === null ? "–" : value < 10 ? value.toFixed(1) : count(value);
 
 /** A length of time for people, of milliseconds. */
