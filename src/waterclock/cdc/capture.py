@@ -15,19 +15,23 @@ Rule 6: a signal is heard between two items of the source: the source transactio
         before it. While nothing is in hand, it ends the capture at once.
 Rule 7: what a start agreed to, for which tables the position holds or that it stands elsewhere, is stored before anything
         is read: the next start is to know of it.
+Rule 8: while no end is set, tables come again when somebody asks (requests.py): answer and position are one transaction,
+        and the source is made anew of that position.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 from waterclock.cdc.chunks import BOOTSTRAP
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import NameLost, Publisher
+from waterclock.cdc.requests import Requests
 from waterclock.cdc.schemas import ColumnsAltered
-from waterclock.cdc.snapshot import left_of
+from waterclock.cdc.snapshot import asked, left_of
 from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.changes.table_schema import TableSchema
@@ -98,7 +102,8 @@ class Capture:
         while True:
             before = self._statistics.commits
             try:
-                self._pass(end)
+                if not self._pass(end):
+                    continue
             except (ConnectionLost, EnvironmentMissing, NameLost) as raised:
                 if not self._began:
                     raise
@@ -120,7 +125,8 @@ class Capture:
             backoff.sleep()
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
 
-    def _pass(self, end: str | None) -> None:
+    def _pass(self, end: str | None) -> bool:
+        """Whether that is the end; if not, the source is to be made anew (rule 8)."""
         if self._fenced is not None:
             self._fenced.refuse_if_overtaken()
             self._fenced = None
@@ -136,13 +142,9 @@ class Capture:
                 if asked and position != publisher.stored:
                     publisher.commit(position)
                     source.stored(position)
-                running = _Pass(publisher, source, self._clock, self._count, position.rows)
-                try:
-                    with StopSignal(second_raises=True) as stop:
-                        running.until(end, stop)
-                except Unreadable:
-                    self._undelivered = running.place_before()
-                    raise
+                with closing(Requests(publisher, end is None)) as requests:
+                    running = _Pass(publisher, source, self._clock, self._count, position.rows, requests)
+                    return self._through(running, end)
             finally:
                 source.close()
         except NameLost:
@@ -150,6 +152,14 @@ class Capture:
             raise
         finally:
             publisher.close()
+
+    def _through(self, running: _Pass, end: str | None) -> bool:
+        try:
+            with StopSignal(second_raises=True) as stop:
+                return running.until(end, stop)
+        except Unreadable:
+            self._undelivered = running.place_before()
+            raise
 
     def _count(self, more: CaptureStatistics) -> None:
         now = self._statistics
@@ -175,8 +185,9 @@ class _Pass:
         clock: Clock,
         count: Callable[[CaptureStatistics], None],
         rows: int = 0,
+        requests: Requests | None = None,
     ) -> None:
-        self._publisher = publisher
+        self._publisher, self._requests = publisher, requests
         self._source = source
         self._clock = clock
         self._count = count
@@ -187,10 +198,11 @@ class _Pass:
         self._older = 0  # rows of them
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
 
-    def until(self, end: str | None, stop: StopSignal) -> None:
-        """KeyboardInterrupt for a signal; rule 6."""
+    def until(self, end: str | None, stop: StopSignal) -> bool:
+        """Whether the end was reached; if not, the source is to be made anew (rule 8). KeyboardInterrupt for a signal
+        (rule 6)."""
         if end is not None and self._source.reached(end):
-            return
+            return True
         for item in self._source.items():
             if item is SourceMark.QUIET:
                 # nothing but a position is to be stored, and that was done less than a second ago
@@ -202,11 +214,27 @@ class _Pass:
             elif not isinstance(item, SourceMark):
                 self._record(item)
             elif self._passed(end, item is SourceMark.COMMITTED):
-                return
+                return True
+            if isinstance(item, SourceMark) and self._comes_again(item):
+                return False
             if stop and (item is SourceMark.QUIET or not self._inside):
                 if self._moved and not self._inside:
                     self._commit(self._source.position())
                 raise KeyboardInterrupt
+        return True
+
+    def _comes_again(self, item: SourceMark) -> bool:
+        """Rule 8, looked at behind a commit or while nothing comes: whether tables come again."""
+        may = item is SourceMark.QUIET or not self._moved
+        if self._requests is None or not may or self._inside or self._rows or self._publisher.uncommitted:
+            return False
+        answers = [(key, asked(self._source, tables)) for key, tables in self._requests.pending().items()]
+        for key, answer in answers:
+            if answer is not None:
+                self._publisher.tell(*self._requests.answer(key, answer))
+        if any(answer is not None for _, answer in answers):
+            self._commit(self._source.position())
+        return any(answer is not None and answer.tables for _, answer in answers)
 
     def place_before(self) -> str | None:
         """Rule 3, once the source has refused to go on: deliver what can be, and say up to where the rest is to be read.

@@ -18,12 +18,14 @@ from typing import Protocol
 
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.source import Record
-from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.errors import UsageError
 
 BYTES = 16 << 20
 WHOLE_BYTES, WHOLE_ROWS = 64 << 20, 500_000
 BOOTSTRAP = "bootstrap-insert"
+_OF_COMPLETED = ColumnTypes.parsed({"since": "bigint"})
 
 Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 
@@ -32,7 +34,7 @@ Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 class Chunk:
     """Rows by their message's key. `rest`: what is left of the table behind them, None if nothing is; `high`: a point of
     the log behind all that the view shows; `cut`: whether there were more rows than BYTES hold; `is_whole`: rule 5, and
-    the rows have numbers for keys."""
+    the rows have numbers for keys; `is_there`: False for a table that is gone, of which nothing is known."""
 
     table: str
     rows: dict[bytes, MaxwellMessage]
@@ -40,12 +42,21 @@ class Chunk:
     high: Standing
     cut: bool = False
     is_whole: bool = False
+    is_there: bool = True
 
 
 def whole(rows: Sequence[MaxwellMessage]) -> dict[bytes, MaxwellMessage]:
     """The rows of a chunk of rule 5; none of none."""
     emptied = [row._replace(type=TRUNCATE, key=(), data={}) for row in rows[:1]]
     return {str(number).encode(): row for number, row in enumerate([*emptied, *rows])}
+
+
+def completed(table: str, since: int, seconds: int) -> MaxwellMessage:
+    """The message behind a table's last chunk: what a target has of it up to the sequence `since`, and of no later one, is
+    gone from the source."""
+    database, _, name = table.partition(".")
+    data = {"since": str(since)}
+    return MaxwellMessage(database, name, COMPLETE, seconds, "", 0, 0, True, (), data, types=_OF_COMPLETED)
 
 
 def too_large(table: str) -> UsageError:
@@ -59,6 +70,9 @@ def too_large(table: str) -> UsageError:
 
 class ChunkReader(Protocol):
     """One database's part of a snapshot. Numbers of steps are those of snapshot.py."""
+
+    def there(self) -> list[str]:
+        """The tables that the source has now, and brings."""
 
     def look(self, tables: Iterable[str]) -> dict[str, int]:
         """Before anything is read: UsageError for a table whose older rows cannot come; about how many rows each has."""

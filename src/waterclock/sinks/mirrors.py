@@ -213,7 +213,8 @@ def newer_rows(changed: TableChanges, known: Mapping[str, str], form: Form, trun
     def renewed(row: ReducedRow) -> ReducedRow:
         if row.gone or row.key not in known or row.key not in some:
             return row
-        floor = max(known[row.key], truncated, changed.truncated)
+        # a truncate of this batch is no floor: who was emptied comes whole, and a row that has come again may lack columns
+        floor = max(known[row.key], truncated)
         newer = [change for change in some[row.key] if change[3] > floor]
         return _reduced_row(row.key, newer) if newer else row
 
@@ -289,10 +290,12 @@ def statements(
 
 
 def _truncate(place: MirroringDatabase, positions: str, changed: TableChanges) -> None:
-    """Rows whose position is smaller go; what comes later with a smaller one is to find the truncate's."""
+    """Rows whose position is smaller go; what comes later with a smaller one is to find the truncate's. A row that this
+    batch has a later change of stays: the change may keep columns."""
     table = literal(changed.table)
     older = f"table_name = {table} AND position < '{changed.truncated}' AND key <> '{_TRUNCATE}' AND NOT deleted"
-    keys = [key for (key,) in place.run(f"SELECT key FROM {positions} WHERE {older}")]
+    newer = {row.key for row in changed.rows if row.position > changed.truncated}
+    keys = [key for (key,) in place.run(f"SELECT key FROM {positions} WHERE {older}") if key not in newer]
     if keys:
         form = place.form(changed.table)
         assert form is not None

@@ -30,6 +30,7 @@ from waterclock.cdc.mysql.file_place import file_number
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.selected import SelectedTable, beyond, escaped, selected
 from waterclock.cdc.mysql.server import MySqlLogin, refused
+from waterclock.cdc.mysql.server import tables as every_table
 from waterclock.cdc.position import MariaGtidList
 from waterclock.cdc.source import Record
 from waterclock.changes.maxwell import MaxwellMessage
@@ -71,6 +72,9 @@ class BinlogChunks:
     def saw(self, record: Record, chunk: Chunk | None) -> None:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
 
+    def there(self) -> list[str]:
+        return [f"{database}.{table}" for database, table in every_table(self._reader.questions) if table]
+
     def look(self, tables: Iterable[str]) -> dict[str, int]:
         for table in tables:
             self._planned(table)
@@ -88,7 +92,7 @@ class BinlogChunks:
         if plan is None:
             plan = self._plans[table] = self._planned(table)
         if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
-            return Chunk(table, {}, None, self.standing())
+            return Chunk(table, {}, None, self.standing(), is_there=False)
         try:
             return self._read(table, plan, rest, rows)
         except pymysql.MySQLError as error:
