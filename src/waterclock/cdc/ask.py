@@ -7,7 +7,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
-from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -19,6 +18,7 @@ from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import words_of
 from waterclock.kafka.settings import READING, base_settings, from_text
+from waterclock.outside import os
 from waterclock.signals import heard
 from waterclock.wording import counted
 
@@ -53,7 +53,7 @@ def run_snapshot(arguments: Namespace, parser: ArgumentParser) -> int:
 def ask(settings: Mapping[str, Any], name: str, tables: list[str], clock: Clock, wait_s: float) -> dict[str, Any]:
     """The answer of the capture `name`, the fields of a SnapshotAnswer; UsageError if there is no such capture,
     EnvironmentMissing if it does not answer. Whoever leaves without an answer takes the request back."""
-    topic, key = _topic(settings, name), uuid4().hex.encode()
+    topic, key = _topic(settings, name), os.urandom(16).hex().encode()
     producer = library.Producer({**settings, "acks": "all", "enable.idempotence": True})
     consumer = library.Consumer({**settings, **READING, "group.id": f"{topic}.reader"})
     with closing(consumer):

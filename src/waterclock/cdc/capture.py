@@ -31,8 +31,8 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.produce import NameLost, Publisher
 from waterclock.cdc.requests import Requests
 from waterclock.cdc.schemas import ColumnsAltered
-from waterclock.cdc.snapshot import asked, left_of
-from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
+from waterclock.cdc.snapshot import asked, left_of, renew
+from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark, TablesRenewed
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import Clock
@@ -191,6 +191,7 @@ class _Pass:
         self._source = source
         self._clock = clock
         self._count = count
+        self._is_renewed = False  # whether the source is to be made anew behind the transaction in hand
         self._inside = False  # whether a part of a source transaction was sent, and not yet its end
         self._rows = rows  # records of that transaction that were sent, in this start or before
         self._moved, self._ended = False, 0  # since the last commit: whether the place did; source transactions
@@ -211,10 +212,15 @@ class _Pass:
                     self._commit(self._source.position())
             elif isinstance(item, TableSchema | ColumnsAltered):
                 self._publisher.learn(item)
+            elif isinstance(item, TablesRenewed):
+                renew(self._source, item)
+                self._is_renewed = True
             elif not isinstance(item, SourceMark):
                 self._record(item)
             elif self._passed(end, item is SourceMark.COMMITTED):
                 return True
+            elif self._is_renewed:
+                return False
             if isinstance(item, SourceMark) and self._comes_again(item):
                 return False
             if stop and (item is SourceMark.QUIET or not self._inside):
@@ -269,7 +275,7 @@ class _Pass:
         self._rows = 0
         self._ended += is_transaction
         last = end is not None and self._source.reached(end)
-        if last or self._publisher.uncommitted >= MOST or self._age_ms() >= LONGEST_MS:
+        if last or self._is_renewed or self._publisher.uncommitted >= MOST or self._age_ms() >= LONGEST_MS:
             self._commit(self._source.position())
         return last
 

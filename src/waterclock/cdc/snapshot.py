@@ -41,7 +41,7 @@ from typing import NamedTuple
 from waterclock.cdc.chunks import Chunk, ChunkReader, completed
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark
+from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark, TablesRenewed
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import WallClock
 from waterclock.errors import Unreadable, UsageError
@@ -95,6 +95,12 @@ class OlderLeft(NamedTuple):
 def left_of(source: Source) -> OlderLeft:
     """Behind what `source` has given out."""
     return source.left() if isinstance(source, SnapshotSource) else OlderLeft()
+
+
+def renew(source: Source, renewed: TablesRenewed) -> None:
+    """Have the tables come again, once the position is stored and a source made anew of it."""
+    if isinstance(source, SnapshotSource):
+        source.renew(renewed)
 
 
 def asked(source: Source, patterns: Sequence[str]) -> SnapshotAnswer | None:
@@ -154,6 +160,11 @@ class SnapshotSource:
         if held is None or (not self._rest and not held.older()):
             return position
         return position._replace(held=held.with_older(self._rest))
+
+    def renew(self, renewed: TablesRenewed) -> None:
+        """See `renew`."""
+        log.warning("Renamed: %s. All of it comes again, and rows that are gone go.", ", ".join(renewed.tables))
+        self._rest.update(dict.fromkeys(renewed.tables, OlderRest(since=renewed.since)))
 
     def ask(self, patterns: Sequence[str]) -> SnapshotAnswer | None:
         """Rule 7: have tables come again from here on, once the position is stored and a source made anew of it; None while

@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.agreement import WHEN_NEEDED, Terms, agreed
+from waterclock.cdc.agreement import NEVER, WHEN_NEEDED, Terms, agreed
 from waterclock.cdc.held import EVERY, Held
 from waterclock.cdc.mysql.beginning import began, older
 from waterclock.cdc.mysql.catalog import ServerCatalog
@@ -90,8 +90,9 @@ class BinlogReader:
             described, place = self._described(questions, position, wanted, overrides)
             lowers, held = self.server.lowers_names, self._agreed(questions, position, wanted, terms or Terms())
             begun = position._replace(held=held)
+            renews = self.server.maria and terms is not None and terms.snapshot != NEVER
             self._transactions = Transactions(
-                place, begun, described, wanted, skip=skip, lowers=lowers, refusal=refusal
+                place, begun, described, wanted, skip=skip, lowers=lowers, refusal=refusal, renews=renews
             )
             self._stream = self._opened.enter_context(
                 closing(BinlogStream(login, str(place), self.server.maria, queries))
