@@ -34,7 +34,8 @@ Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 class Chunk:
     """Rows by their message's key. `rest`: what is left of the table behind them, None if nothing is; `high`: a point of
     the log behind all that the view shows; `cut`: whether there were more rows than BYTES hold; `is_whole`: rule 5, and
-    the rows have numbers for keys; `is_there`: False for a table that is gone, of which nothing is known."""
+    the rows have numbers for keys; `is_there`: False for a table that is gone, of which nothing is known;
+    `is_exact`: it holds at `high` alone, and behind that is to be read again."""
 
     table: str
     rows: dict[bytes, MaxwellMessage]
@@ -43,6 +44,7 @@ class Chunk:
     cut: bool = False
     is_whole: bool = False
     is_there: bool = True
+    is_exact: bool = False
 
 
 def whole(rows: Sequence[MaxwellMessage]) -> dict[bytes, MaxwellMessage]:

@@ -216,7 +216,10 @@ class SnapshotSource:
             assert self._chunk is not None
             if self._reader.standing() < self._chunk.high:
                 return
-            yield from self._sent(self._chunk)
+            if self._chunk.is_exact and self._reader.standing() > self._chunk.high:
+                self._chunk = None
+            else:
+                yield from self._sent(self._chunk)
 
     def _reads(self) -> bool:
         """Steps 2 and 3: whether there is a chunk now."""

@@ -12,6 +12,8 @@ Rule 3: the catalog is asked behind the read, while the read keeps everybody fro
         chunk was asked for, the chunk is thrown away. So is one whose table was altered behind the view (error 1412).
 Rule 4: what has no views or no order is refused in a sentence: other engines than InnoDB, tables with system versioning.
 Rule 5: the rest of a chunk that is cut is not waited for: its connection is ended, and another one made.
+Rule 6: no transaction need end at the view's place: a binlog that was begun anew has its head there. The reader says when
+        it stands behind such events too. A chunk that it has passed is read again.
 """
 
 from __future__ import annotations
@@ -139,12 +141,12 @@ class BinlogChunks:
         count = len(plan.columns)
         made = [self._message(table, plan, row[:count]) for row in found]
         if not plan.key:
-            return Chunk(table, whole(made), None, high, is_whole=True)
+            return Chunk(table, whole(made), None, high, is_whole=True, is_exact=True)
         messages = {message.as_key(): message for message in made}
         if not is_cut and len(found) < rows:
-            return Chunk(table, messages, None, high)
+            return Chunk(table, messages, None, high, is_exact=True)
         last = tuple(column.kept(value) for column, value in zip(plan.key, found[-1][count:], strict=True))
-        return Chunk(table, messages, rest._replace(after=last, upto=upto), high, is_cut)
+        return Chunk(table, messages, rest._replace(after=last, upto=upto), high, is_cut, is_exact=True)
 
     def _accepted(self) -> Standing | None:
         """Rule 1: the view's place; None if the reader has given out what lies behind it."""

@@ -16,6 +16,7 @@ import pymysql
 
 from waterclock.cdc.agreement import NEVER, WHEN_NEEDED, Terms, agreed
 from waterclock.cdc.held import EVERY, Held
+from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.beginning import began, older
 from waterclock.cdc.mysql.catalog import ServerCatalog
 from waterclock.cdc.mysql.file_place import FilePlace
@@ -37,6 +38,8 @@ from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFil
 from waterclock.errors import ConnectionLost, UsageError, unstopped
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
+# of no transaction: a view of the server may have its place behind one, and a chunk is to be sent there (chunks.py)
+_HEADS = {binlog.ROTATE, binlog.FORMAT_DESCRIPTION, binlog.MARIA_GTID_LIST, binlog.MARIA_CHECKPOINT, binlog.STOP}
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
 
 
@@ -150,6 +153,8 @@ class BinlogReader:
             self._silences = 0
             self.file_place.passed(event)
             yield from self._transactions.take(event)
+            if event.kind in _HEADS and self._transactions.is_between():
+                yield SourceMark.MOVED
 
     def position(self) -> Position:
         return self._transactions.position()
