@@ -79,9 +79,7 @@ class Transactions:
         self._sequence = self._settled = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._gtid = ""
-        self._open = False
-        self._skipping = False
-        self._prepares = False
+        self._open = self._skipping = self._prepares = False
         self._xoffset = self._given = 0  # records of the open transaction: read, and given out
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
