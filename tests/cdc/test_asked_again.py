@@ -151,6 +151,20 @@ def test_a_capture_that_is_killed_around_its_answer_begins_once(shop: Shop, brok
     )
 
 
+@pytest.mark.parametrize("kind", KINDS[:1])
+def test_a_kafka_that_goes_away_behind_the_answer_gets_each_row_once_more(shop: Shop, tmp_path: Path) -> None:
+    with Broker(tmp_path) as first, shop.captured(first):
+        port = int(first.bootstrap.rpartition(":")[2])
+        came(first, shop.topic, lambda found: types(found).count("bootstrap-insert") == 1000)
+        assert ask(first, shop, "--tables", f"{shop.schema}.item") == 0
+        first.close()
+        with Broker(tmp_path, port=port) as second:
+            found = came(second, shop.topic, lambda found: types(found).count("bootstrap-complete") == 4)
+    assert Counter(each["data"]["id"] for each in found if each["type"] == "bootstrap-insert") == dict.fromkeys(
+        range(1, 1001), 2
+    )
+
+
 def topic_of(broker: Broker, topic: str) -> list[Any]:
     return [json.loads(value) if value else None for _, value in committed(broker, topic)[0]]
 

@@ -219,18 +219,19 @@ class _Pass:
                 self._record(item)
             elif self._passed(end, item is SourceMark.COMMITTED):
                 return True
-            elif self._is_renewed:
-                return False
-            if isinstance(item, SourceMark) and self._comes_again(item):
-                return False
             if stop and (item is SourceMark.QUIET or not self._inside):
                 if self._moved and not self._inside:
                     self._commit(self._source.position())
                 raise KeyboardInterrupt
+            if isinstance(item, SourceMark) and self._comes_again(item):
+                return False
         return True
 
     def _comes_again(self, item: SourceMark) -> bool:
-        """Rule 8, looked at behind a commit or while nothing comes: whether tables come again."""
+        """Rule 8, looked at behind a commit or while nothing comes: whether tables come again, asked for or told of by the
+        source itself."""
+        if self._is_renewed and item is SourceMark.COMMITTED:
+            return True
         may = item is SourceMark.QUIET or not self._moved
         if self._requests is None or not may or self._inside or self._rows or self._publisher.uncommitted:
             return False

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
@@ -60,11 +61,11 @@ class Requests:
             if message.error() is not None:
                 self._is_whole |= message.error().code() == KafkaError._PARTITION_EOF
                 continue
-            fields = json.loads(message.value() or b"{}")
-            if TABLES in fields:
-                self._pending[message.key()] = [str(table) for table in fields[TABLES]]
-            else:
-                self._pending.pop(message.key(), None)
+            self._pending.pop(message.key(), None)
+            with suppress(
+                ValueError, TypeError, LookupError
+            ):  # an answer, a tombstone, or nothing that was asked by us
+                self._pending[message.key()] = [str(table) for table in json.loads(message.value())[TABLES]]
         return dict(self._pending) if self._is_whole else {}
 
     def answer(self, key: bytes, answer: SnapshotAnswer) -> tuple[str, bytes, bytes]:

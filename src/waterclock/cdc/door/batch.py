@@ -24,7 +24,8 @@ from waterclock.errors import UsageError
 class Change:
     """A change of one row.
 
-    `type` is insert, update, delete or truncate; `table` is `database.table`, of PostgreSQL `schema.table`; `transaction`
+    `type` is insert, update, delete or truncate; bootstrap-insert, an older row; bootstrap-complete: what is known of the
+    table, and was in no change whose `position` is above (data["since"], ...), is gone. `table` is `database.table`, of PostgreSQL `schema.table`; `transaction`
     the GTID, of PostgreSQL the commit's LSN; `position` orders the changes of a source, whatever was restarted between.
     """
 
