@@ -355,3 +355,16 @@ def test_binlogs_that_are_purged_under_a_snapshot_take_nothing_from_it_and_those
     capsys.readouterr()
     assert cli.main(command) == 2
     assert "If its binlogs are gone" in capsys.readouterr().err
+
+
+def test_a_place_that_the_server_told_is_not_passed_by_the_head_of_its_file() -> None:
+    """A file of more than 4 GB was thought of: the reader stood behind every view for good, and no chunk came."""
+    place = FilePlace()
+    place.learn("binlog.000007")
+    place.at = (7, 900)
+    for end in (256, 299, 1200):
+        place.passed(BinlogEvent(0, binlog.FORMAT_DESCRIPTION, 1, end, 0, b""))
+    assert place.at == (7, 1200)
+    place.at = (7, (1 << 32) - 100)
+    place.passed(BinlogEvent(0, binlog.XID, 1, 500, 0, b""))
+    assert place.at == (7, (1 << 32) + 500)

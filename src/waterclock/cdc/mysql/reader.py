@@ -153,7 +153,7 @@ class BinlogReader:
             self._silences = 0
             self.file_place.passed(event)
             yield from self._transactions.take(event)
-            if event.kind in _HEADS and self._transactions.is_between():
+            if event.kind in _HEADS and event.end and self._transactions.is_between():
                 yield SourceMark.MOVED
 
     def position(self) -> Position:
