@@ -7,6 +7,8 @@ Rule 1: in `make test` every test with a Spark session is in one process: a seco
 Rule 2: the conformance suite has a process for Apache Kafka, which is started once in it, and another one for Spark,
     whose session needs the connector's jars from its start. The relay's tests have an Apache Kafka of their own.
 Rule 3: a single process keeps pytest's order.
+Rule 4: a process that dies fails the test that it was at, once. What it had not run is run by others. pytest-xdist 3.8
+        gives that test to the next process again, which dies of it too, and waits for ever for a single one that is left.
 """
 
 from __future__ import annotations
@@ -19,39 +21,9 @@ from typing import Any
 import pytest
 
 from tests.campaign import MINUTES, cost_s, is_long
+from tests.turns import named, read
 
-# about the seconds of who takes longest, without the long tests; who is not named begins last
-SECONDS = {
-    "tests/spark/test_pipeline.py": 180,  # and all with it
-    "tests/kafka/test_transactions.py": 42,
-    "tests/bench/test_bench.py": 37,
-    "tests/cdc/test_capture.py": 31,
-    "tests/rules/test_properties.py": 25,
-    "tests/cdc/test_types.py": 34,
-    "tests/test_cli.py": 21,
-    "tests/relay/test_series.py": 11,
-    "tests/relay/test_handlers.py": 10,
-    "tests/broker/test_start.py": 20,
-    "tests/examples/test_fines_report.py": 19,
-    "tests/cdc/test_older.py": 18,
-    "tests/streaming/files/test_ways.py": 16,
-    "tests/bench/test_kafka.py": 16,
-    "tests/cdc/test_server.py": 16,
-    "tests/cdc/test_per_table.py": 15,
-    "tests/sinks/test_contract.py": 40,
-    "tests/conformance/test_clients.py": 14,
-    "tests/cdc/test_kills.py": 13,
-    "tests/test_pytest_plugin.py": 13,
-    "tests/cdc/test_postgres.py": 13,
-    "tests/examples/test_lessons.py": 13,
-    "tests/cdc/test_letters.py": 12,
-    "tests/broker/replication/test_frozen_leader.py": 12,
-    "tests/streaming/topics/test_fetcher.py": 11,
-    "tests/cdc/test_command.py": 11,
-    "tests/kafka/test_client.py": 11,
-    "tests/broker/groups/test_clients.py": 11,
-    "tests/broker/test_crashes.py": 10,
-}
+QUICK_S = 0.1  # of a test that tests/seconds.txt does not name
 SPARK = re.compile(
     r"tests/spark/((dataframe/)?test_\w+|rescaling/test_(kills|on_spark|rescale|topics)|checkpoint/test_unplanned|tables/test_refused)\.py|tests/examples/test_(fines|pipelines)\.py"
 )
@@ -74,17 +46,15 @@ def together(nodeid: str) -> str:
 @pytest.hookimpl(trylast=True)  # behind what chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        in_order(items)
+        in_order(items, read(config.rootpath / "tests" / "seconds.txt"))
 
 
-def in_order(items: list[pytest.Item]) -> None:
-    """What takes longest first; tests of one name stay together, in the order they have."""
+def in_order(items: list[pytest.Item], known: dict[str, float]) -> None:
+    """What takes longest first, as `known` says; tests of one name stay together, in the order they have."""
     seconds, first = Counter[str](), dict[str, int]()
     for number, item in enumerate(items):
         first.setdefault(together(item.nodeid), number)
-        seconds[together(item.nodeid)] += cost_s(item) if is_long(item) else 0.1
-    for file in {item.nodeid.partition("::")[0] for item in items}:
-        seconds[together(file)] += SECONDS.get(file, 0)
+        seconds[together(item.nodeid)] += cost_s(item) if is_long(item) else known.get(named(item.nodeid), QUICK_S)
     items.sort(key=lambda item: (-seconds[name := together(item.nodeid)], first[name]))
 
 
@@ -94,5 +64,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return together(nodeid)
+
+        def schedule(self) -> None:
+            """Rule 4: a process runs its last test when it knows the next one, or that there is none."""
+            super().schedule()
+            for node in self.nodes:
+                self._reschedule(node)
+
+        def remove_node(self, node: Any) -> str | None:
+            """Rule 4; the test that a process died of."""
+            units = self.assigned_work.pop(node)
+            died = next((name for unit in units.values() for name, over in unit.items() if not over), None)
+            if died is not None:
+                units[together(died)][died] = True
+                self.workqueue.update({name: unit for name, unit in units.items() if not all(unit.values())})
+                for other in self.nodes:
+                    self._reschedule(other)
+            return died
 
     return Scheduling(config, log)

@@ -7,11 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.campaign import drawn, plan
-from tests.side_by_side import SECONDS, together
+from tests.side_by_side import in_order, together
 
 ROOT = Path(__file__).parents[1]
 COSTS = {f"test_{number}": 5 + 7 * number % 40 for number in range(60)}
@@ -116,8 +117,41 @@ def test_a_budget_that_is_no_number_is_refused(tmp_path: Path) -> None:
 ASKING = "spark: " + "SparkSession"  # in two pieces, so that this file is none of them
 
 
-def test_the_files_that_begin_are_there() -> None:
-    assert [file for file in SECONDS if not (ROOT / file).exists()] == []
+class Item:
+    """As much of a test as its place hangs on."""
+
+    def __init__(self, nodeid: str) -> None:
+        self.nodeid = nodeid
+
+    def get_closest_marker(self, name: str) -> None:
+        return None
+
+
+def test_what_takes_longest_begins() -> None:
+    names = ["a.py::quick", "b.py::slow[1]", "a.py::quick_too", "b.py::slow[2]", "c.py::slower"]
+    items: list[Any] = [Item(name) for name in names]
+    in_order(items, {"b.py::slow": 3, "c.py::slower": 5})
+    assert [item.nodeid for item in items] == [*names[1:4:2], *names[4:], *names[:3:2]]
+
+
+DIES = """
+import os
+
+def test_before(): pass
+def test_dies(): os._exit(3)
+def test_behind(): pass
+"""
+
+
+@pytest.mark.parametrize("name", ["test_0.py", "test_z.py"])
+def test_a_process_that_dies_fails_one_test_and_nobody_waits_for_it(tmp_path: Path, name: str) -> None:
+    for other in ("test_a.py", "test_b.py"):
+        (tmp_path / other).write_text("def test_one(): pass\ndef test_two(): pass\n")
+    (tmp_path / name).write_text(DIES)
+    words = ("-p", "tests.side_by_side", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    told = ran(tmp_path, "def test_one(): pass", *words)
+    assert "1 failed, 7 passed" in told, told
+    assert re.search(rf"FAILED \S*{name}::test_dies", told), told
 
 
 def test_spark_has_one_process_but_in_a_campaign(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,8 +37,9 @@ class Sort(NamedTuple):
 
 
 SHORT = (
-    Sort("one broker, short", "--seconds 1"),
-    Sort("a pair, short", "--seconds 1 --pair --past-known"),
+    Sort("one broker, short", "--seconds 1 --few"),
+    Sort("a pair, short", "--seconds 1 --few --pair --past-known"),
+    Sort("one broker that is refused, short", "--seconds 1 --kind uneven", 4),
 )
 LONG = (
     Sort("one broker, long", "--seconds 8 --mixed"),

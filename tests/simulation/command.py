@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--damaged", action="store_true", help="one broker, whose files are damaged in the end")
     parser.add_argument("--faults", help="only these kinds, with commas")
     parser.add_argument("--workloads", help="only these, with commas")
+    parser.add_argument("--few", action="store_true", help="up to three workloads each: more histories")
     parser.add_argument("--plan", help="a file with the plan of the one universe")
     parser.add_argument("--trace", help="a file for every line of its history")
     parser.add_argument("--shrink", metavar="FILE", help="cut the first failure down, and put its plan there")
@@ -102,7 +103,7 @@ def plans(told: argparse.Namespace) -> Iterator[Plan]:
         for seed in seeds:
             yield universes.draw(seed, universes.of(seed, told.kind.split(",")), told.seconds or 0, kinds, names)
         return
-    named = {"mixed": told.mixed, "past_known": told.past_known}
+    named = {"mixed": told.mixed, "past_known": told.past_known, "few": told.few}
     for seed in seeds:
         seconds = 6 if told.seconds is None else told.seconds
         drawn = plan.draw(seed, pair=told.pair, seconds=seconds, kinds=kinds, **named)

@@ -7,18 +7,14 @@ Rule 3: what is taken is given back after a while; what was killed starts again.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import coverage
+from tests.simulation.strike import Strike
 from waterclock.simulation.world import MS, NS, US
 
 if TYPE_CHECKING:
-    from random import Random
-
     from tests.simulation.node import Node
     from tests.simulation.plan import Fault
     from tests.simulation.universe import Universe
@@ -28,56 +24,6 @@ RARE = (
     "rename", "rename after", "unlink", "truncate", "ftruncate", "fallocate", "mkdir", "open", "fsync before",
     "fsync after",
 )  # fmt: skip
-
-
-@dataclass
-class Struck:
-    """What a fault did, and where."""
-
-    number: int
-    at_ns: int
-    what: str
-    where: str
-    place: str
-
-
-class Strike:
-    """A fault that happens."""
-
-    def __init__(self, universe: Universe, fault: Fault) -> None:
-        self.universe, self.world, self.fault = universe, universe.world, fault
-        self.rng: Random = universe.plan.stream(f"fault {fault.number}")
-
-    def node(self) -> Node:
-        return self.rng.choice(self.universe.nodes)
-
-    def later(self, least_ns: int, most_ns: int, deed: Callable[..., object], *args: object) -> None:
-        self.world.at(self.world.now + self.rng.randrange(least_ns, most_ns), deed, *args)
-
-    def tell(self, what: str, where: str = "", process: Any = None) -> None:
-        self.universe.count(what)
-        struck = Struck(self.fault.number, self.world.now, what, where, place(process))
-        self.universe.struck.append(struck)
-
-
-def place(process: Any) -> str:
-    """The product's lines that a process stands in: of the call that runs, or of every thread that is in a system call."""
-    if process is None:
-        return ""
-    if process.world.thread is not None and process.world.thread.process is process:
-        return _line(sys._getframe())
-    standing = (_line(thread._greenlet.gr_frame) for thread in process.threads if not thread.done)
-    return "; ".join(dict.fromkeys(filter(None, standing)))
-
-
-def _line(frame: FrameType | None) -> str:
-    """The innermost line of the product, if there is one."""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if "/waterclock/" in path and "/simulation/" not in path:
-            return f"{path[path.rindex('/waterclock/') + 1 :]}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back
-    return ""
 
 
 # a broker dies
@@ -170,6 +116,26 @@ def _fill(strike: Strike, node: Node, least_ns: int, most_ns: int) -> None:
         node.disk.full = True
         node.may_fail(strike.world.now + most_ns)
         strike.later(least_ns, most_ns, node.has_room)
+
+
+def refuse_once(strike: Strike) -> None:
+    """A disk is full for one call, the next that wants room, and takes its time to say so: what others hand in meanwhile
+    finds room."""
+    node, slow_ns = strike.node(), strike.rng.choice((500 * US, 5 * MS, 30 * MS))
+
+    def refused() -> None:
+        node.disk.full, node.disk.refused = False, None
+        strike.tell("one call refused", node.name, node.process)
+        strike.world.sleep(slow_ns)
+
+    def over() -> None:
+        node.disk.refused = None
+        node.has_room()
+
+    if not node.disk.full:
+        node.disk.full, node.disk.refused = True, refused
+        node.may_fail(strike.world.now + 2 * NS)
+        strike.later(100 * MS, 2 * NS, over)
 
 
 def break_flush(strike: Strike) -> None:
@@ -388,7 +354,7 @@ USUAL = (
     slow_net, slow_call, kill_at, cut_at, stall_at, fill_at, cut_when_told, flicker,
 )  # fmt: skip
 OF_A_PAIR = (promote, promote, lose_leader, lose_leader, lose_both)
-KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill, break_reads, slow_file)}
+KINDS = {deed.__name__: deed for deed in (*USUAL, *OF_A_PAIR, cut_and_fill, break_reads, slow_file, refuse_once)}
 AIMED = {deed.__name__ for deed in (kill_at, cut_at, stall_at, fill_at)}
 
 

@@ -3,8 +3,9 @@
     one       one broker                              damaged   one broker, whose files are damaged in the end
     pair      a leader and its follower               relay     one broker, and relays on it
     mixed     one broker, clients of one transactional id by both protocols
+    misplaced    the same, of the indexes alone
     unreadable   one broker, whose files cannot be read for a while
-    uneven    one broker, where flushes of some files take longer
+    uneven    one broker, where flushes of some files take longer, and calls that the disk refuses
     capture   one broker, and captures of a database         rules     one broker, and pipelines on it
 
 Rule 1: where several kinds are named a seed has one of them, by turns: a seed and its kind repeat a history.
@@ -22,9 +23,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "one": {},
     "mixed": {"mixed": True},
     "pair": {"pair": True, "past_known": True},
-    "damaged": {"damaged": True},
+    "damaged": {"damaged": ""},
+    "misplaced": {"damaged": ".index"},
     "unreadable": {"kinds": (*faults.kinds(pair=False), "break_reads")},
-    "uneven": {"kinds": (*faults.kinds(pair=False), "slow_file")},
+    "uneven": {"kinds": (*faults.kinds(pair=False), "slow_file", "refuse_once")},
     "relay": {"workloads": ("relay",)},
     "capture": {"workloads": ("capture",)},
     "rules": {"workloads": ("rules",)},
@@ -39,7 +41,10 @@ def of(seed: int, kinds: Sequence[str]) -> str:
 def draw(seed: int, kind: str, seconds: float = 0, only: Sequence[str] = (), workloads: Sequence[str] = ()) -> Plan:
     """A universe of the kind; `seconds`: 0 for as many as the seed says; `only`: these kinds of faults."""
     words = dict(KINDS[kind])
-    is_damaged = words.pop("damaged", False)
+    damages = words.pop("damaged", None)
     of_kind = words.pop("kinds", ())
     drawn = plan.draw(seed, seconds=seconds, kinds=only or of_kind, **{"workloads": tuple(workloads), **words})
-    return damaged.plan_of(drawn) if is_damaged else drawn
+    if damages is None:
+        return drawn
+    drawn = damaged.plan_of(drawn, damages)
+    return drawn.only(tuple(workloads)) if workloads else drawn

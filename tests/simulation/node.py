@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.faults import Struck
+from tests.simulation.strike import Struck
 from waterclock.broker.core import Core
 from waterclock.broker.replication.link import CannotFollow
 from waterclock.broker.roles import Roles

@@ -46,6 +46,7 @@ class Plan:
     mixed: bool = False  # clients of one transactional id differ in the protocol, as in a rolled back upgrade
     past_known: bool = False  # a follower that cannot follow is emptied, as an operator would do
     damaged: bool = False  # files are damaged in the end (damaged.py)
+    damages: str = ""  # only files of this kind, if there are any
     values: str = "all sizes"  # of knobs.VALUES; flushes and net: how fast they are, between faults
     flushes: str = "usual"
     net: str = "usual"
@@ -94,13 +95,14 @@ def draw(
     seconds: float = 6,
     kinds: Iterable[str] = (),
     workloads: tuple[str, ...] = (),
+    few: bool = False,
     **named: bool,
 ) -> Plan:
     """The plan of a seed; `seconds`: 0 for as many as the seed says; `kinds`: the only kinds of faults, `workloads`
-    likewise."""
+    likewise; `few`: up to three workloads, so that there are more histories."""
     pace = stream(seed, "pace").choice(("usual", *knobs.PACES))
     seconds = seconds or stream(seed, "seconds").choice((0.5, 1, 1.5) if pace == "eager" else (0.5, 1, 2, 3, 5))
-    workloads = workloads or _workloads(seed)
+    workloads = workloads or _workloads(seed, few)
     return Plan(
         seed,
         pair,
@@ -129,12 +131,12 @@ def settings_of(workloads: Iterable[str]) -> dict[str, str]:
     return {name: text for one in WORKLOADS if one.name in workloads for name, text in one.settings.items()}
 
 
-def _workloads(seed: int) -> tuple[str, ...]:
+def _workloads(seed: int, few: bool) -> tuple[str, ...]:
     """Many of them, or up to three: then each has more of the broker, and there are more histories."""
     rng = stream(seed, "few workloads")
-    if rng.random() < 0.4:
-        few = rng.choices([one.name for one in WORKLOADS], [one.share for one in WORKLOADS], k=rng.randrange(1, 4))
-        return tuple(one.name for one in WORKLOADS if one.name in few)
+    if rng.random() < (1 if few else 0.4):
+        chosen = rng.choices([one.name for one in WORKLOADS], [one.share for one in WORKLOADS], k=rng.randrange(1, 4))
+        return tuple(one.name for one in WORKLOADS if one.name in chosen)
     drawn = tuple(one.name for one in WORKLOADS if stream(seed, f"workload {one.name}").random() < one.share)
     return drawn or tuple(one.name for one in WORKLOADS)
 

@@ -81,7 +81,13 @@ USUAL: dict[str, Plant] = {
                 "",
             ),
             Edit(BROKER + "log.index", "next(compress(count(), map(ne, sums, checks)), len(checks))", "len(checks)"),
-        )
+            Edit(
+                BROKER + "log.index",
+                "        if check != base ^ at ^ latest ^ self._salt:\n            raise DamagedRow\n",
+                "",
+            ),
+        ),
+        ("misplaced",),
     ),
     "batch-unchecked": one("log.tail", "follows and crc32c(data[CHECKED:]) == batch.crc", "follows"),
     "dedup-four": one("log.producers", "KEPT: Final = 5", "KEPT: Final = 4"),
@@ -107,7 +113,9 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         ("epoch-unchecked", "answer-before-markers", "zombie-epoch", "first-marker-only"), ("transactions",)
     ),
     **dict.fromkeys(("markers-forgotten", "aborted-unflushed", "aborted-unnamed"), ("transactions", "readers")),
-    **dict.fromkeys(("batch-unchecked", "dedup-four", "sent-again-appended", "snapshot-early"), ("producers",)),
+    **dict.fromkeys(
+        ("batch-unchecked", "row-unchecked", "dedup-four", "sent-again-appended", "snapshot-early"), ("producers",)
+    ),
     "refusal-half-told": ("transactions", "committer"),
 }
 PLANTS = shown_by(USUAL | MENDED | OF_ROOMS, SHOWN_BY)

@@ -6,8 +6,9 @@ import io
 import re
 from itertools import groupby
 
-from tests.simulation import faults, knobs, universe
+from tests.simulation import knobs, universe
 from tests.simulation.plan import Plan
+from tests.simulation.strike import Struck
 from tests.simulation.universe import Universe
 
 MOST = 14  # lines of what was asked
@@ -50,7 +51,7 @@ def _sizes(plan: Plan) -> list[str]:
     return [f"{name} {value}" for name, value in {**given, **words}.items()]
 
 
-def _fault(one: Universe, struck: faults.Struck) -> str:
+def _fault(one: Universe, struck: Struck) -> str:
     place = f", {struck.place}" if struck.place else ""
     return f"  {_seconds(one, struck.at_ns)}  {struck.number:2} {struck.what}: {struck.where}{place}"
 

@@ -29,7 +29,7 @@ def test_no_seed_is_dealt_twice() -> None:
 
 def test_a_sort_that_is_seldom_leaves_no_gap_in_its_seeds() -> None:
     seldom = Sort("seldom", "", every=4)
-    firsts = [first for sort, first in islice(deal((*SHORT, seldom), 0), 90) if sort is seldom]
+    firsts = [first for sort, first in islice(deal((*SHORT[:2], seldom), 0), 90) if sort is seldom]
     assert firsts == [2_000_000 + BLOCK * number for number in range(10)]
 
 

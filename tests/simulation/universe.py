@@ -21,6 +21,7 @@ from tests.simulation.kafka import Kafka
 from tests.simulation.node import Node
 from tests.simulation.plan import Fault, Plan
 from tests.simulation.promises import History
+from tests.simulation.strike import Struck
 from waterclock.simulation import install
 from waterclock.simulation.network import Network
 from waterclock.simulation.processes import Process
@@ -56,7 +57,7 @@ class Universe:
         self.quiet = self.verified = False
         self.working: dict[str, Client] = {}
         self.faults: dict[str, int] = {}
-        self.struck: list[faults.Struck] = []
+        self.struck: list[Struck] = []
         self.passed = coverage.begin()
         self.began_ns = self.peace_ns = 0
         self.settings = dict(plan.settings)

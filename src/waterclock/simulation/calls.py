@@ -48,6 +48,8 @@ def file_of(fd: int) -> File:
 
 def no_room(path: AnyPath | None = None) -> OSError:
     """What a full disk says."""
+    if (refused := machine().refused) is not None:
+        refused()
     return OSError(errno.ENOSPC, "No space left on device", path)
 
 

@@ -3,9 +3,10 @@
 A file is its bytes, and what was done to it since its last flush. A folder is its names, and the same. A power cut undoes
 all of that and does a part of it again: power_cut.py.
 
-Faults are switched on and off: `full` (a write takes what fits the file's last block, then nothing), `broken_flush`
-(each flush fails), `break_reads` (a range of a file cannot be read). Damage is durable, and done whether somebody has the
-file open or not: `flip_bit`, `cut_file`, `zero_sector`, `remove`.
+Faults are switched on and off: `full` (a write takes what fits the file's last block, then nothing), `refused` (is called
+by who finds no room, before it is told), `broken_flush` (each flush fails), `break_reads` (a range of a file cannot be
+read). Damage is durable, and done whether somebody has the file open or not: `flip_bit`, `cut_file`, `zero_sector`,
+`remove`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+from collections.abc import Callable
 
 from waterclock.simulation.nodes import SECTOR, File, Folder, Names, Node, Resize, Write, copied, set_name, set_size
 from waterclock.simulation.power_cut import power_cut
@@ -27,6 +29,7 @@ class Disk:
         self.root = self.make_folder()
         self.root.names["data"] = self.make_folder()
         self.full = self.broken_flush = False
+        self.refused: Callable[[], None] | None = None
         self.slower_ns: dict[int, int] = {}  # by a file's number: how much longer its flushes take than others'
         self.rng = world().stream(f"disk {name}")
         self.torn = self.cuts = 0

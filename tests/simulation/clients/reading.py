@@ -43,16 +43,16 @@ async def made(universe: Any, name: str, partitions: int, configs: dict[str, str
 
 
 async def all_of(universe: Any, kafka: Kafka, tp: Place, committed: bool) -> tuple[int, list[Fetched]]:
-    """A log's start, and all that fetches bring."""
+    """A log's start, and all that fetches bring: much at once, or a batch at a time, each looked up, from damaged files."""
     found: list[Fetched] = []
     lost, start = await sure(universe, kafka, f"start of {tp}", lambda: kafka.list_offset(tp, EARLIEST))
     if lost:
         return 0, found
     _, end = await sure(universe, kafka, "end", lambda: kafka.end_offset(tp))
-    at, idle = start, 0
+    at, idle, most = start, 0, 1 if universe.plan.damaged else 1 << 20
 
     async def fetch() -> Fetched:
-        return (await kafka.fetch([(tp, at, 1 << 20)], committed, 0))[tp]
+        return (await kafka.fetch([(tp, at, most)], committed, 0))[tp]
 
     while at < end and idle < 50:
         one = await sure(universe, kafka, "fetch", fetch, FINAL)

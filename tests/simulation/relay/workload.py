@@ -96,9 +96,9 @@ class Relays:
     async def verify(self, kafka: Kafka) -> None:
         self._pacify()
         for step_ms in (0, *FAR_MS):  # the date goes on to where the next ones are due
-            await asyncio.sleep(self.rng.choice((0.5, 5)))
+            await asyncio.sleep(self.rng.choice((0.5, 2)))
             self.world.wall_shift_ms = max(self.world.wall_shift_ms, DATE_MS + step_ms)
-        await asyncio.sleep(10)
+        await asyncio.sleep(3)  # who delivers twice has the time for it
         until, found = self.world.now + PATIENCE_NS, await self.found(kafka)
         while self.promises.missing(found) and self.world.now < until:
             await asyncio.sleep(2)
