@@ -45,8 +45,8 @@ class FilePlace:
             self._move(event.body, event.end)
         elif event.end and not event.flags & _MADE_UP:
             end, (file, before) = event.end, self.at
-            # an event has 32 bits for it, and a large transaction makes a file of any size; one that is a little smaller lies
-            # before a place that the server told
+            # an event has 32 bits for it, and a large transaction makes a file of any size; one that is a little smaller
+            # lies before a place that the server told
             while before - end > _HALF:
                 end += 1 << 32
             self.at = (file, max(before, end))
