@@ -15,7 +15,7 @@ from tests.cdc.mariadb import MariaServer
 from tests.cdc.postgres import run
 from tests.kafka.reader import committed
 from waterclock import cli
-from waterclock.cdc import capture, chunks
+from waterclock.cdc import capture, chunks, snapshot
 from waterclock.cdc.agreement import NEVER, Terms, agreed
 from waterclock.cdc.chunks import BOOTSTRAP, Chunk, whole
 from waterclock.cdc.command import CaptureProgress
@@ -338,3 +338,57 @@ def test_the_place_of_a_log_is_known_though_no_heartbeat_ever_comes() -> None:
         early.passed(each)
     early.learn("binlog.000009")
     assert early.at == (8, 4)
+
+
+@pytest.mark.mariadb
+def test_binlogs_that_are_purged_under_a_snapshot_take_nothing_from_it_and_those_that_it_needs_are_named(
+    mariadb: MariaServer,
+    broker: Broker,
+    database: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mariadb.run("create table item (id int primary key, n int)", database=database)
+    mariadb.run("insert into item select seq, 0 from seq_1_to_900", database=database)
+    command = ["cdc", f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--order", "global", "--once"]
+    command += ["--to", f"kafka://{broker.bootstrap}/{database}", "--from", "now", "--snapshot", "initial"]
+    monkeypatch.setattr(snapshot, "FIRST_ROWS", 200)
+    monkeypatch.setattr(snapshot, "MOST_ROWS", 200)
+    read, numbers = BinlogChunks.read, iter(range(1, 99))
+
+    def purged(self: BinlogChunks, table: str, rest: OlderRest, rows: int) -> Chunk | None:
+        chunk = read(self, table, rest, rows)
+        changed = f"update {database}.item set n = {next(numbers)} where id % 100 = 7"
+        mariadb.run(changed, "flush binary logs")
+        mariadb.run(f"purge binary logs to '{mariadb.run('show binary logs')[-1][0]}'")
+        return chunk
+
+    monkeypatch.setattr(BinlogChunks, "read", purged)
+    assert cli.main(command) == 0
+    assert next(numbers) > 5
+    monkeypatch.setattr(BinlogChunks, "read", read)
+    assert cli.main(command) == 0
+    held = {row["data"]["id"]: row["data"]["n"] for row in came(broker, database)}
+    assert held == dict(mariadb.run(f"select id, n from {database}.item"))
+    mariadb.run(f"update {database}.item set n = 0", "flush binary logs", f"update {database}.item set n = 1")
+    mariadb.run("flush binary logs")
+    for (reader,) in mariadb.run("select id from information_schema.processlist where command like 'Binlog Dump%'"):
+        mariadb.run(f"kill {reader}")  # the server keeps a log that it still sends
+    while len(logs := mariadb.run("show binary logs")) > 1:
+        mariadb.run(f"purge binary logs to '{logs[-1][0]}'", "do sleep(0.05)")
+    capsys.readouterr()
+    assert cli.main(command) == 2
+    assert "If its binlogs are gone" in capsys.readouterr().err
+
+
+def test_a_place_that_the_server_told_is_not_passed_by_the_head_of_its_file() -> None:
+    """A file of more than 4 GB was thought of: the reader stood behind every view for good, and no chunk came."""
+    place = FilePlace()
+    place.learn("binlog.000007")
+    place.at = (7, 900)
+    for end in (256, 299, 1200):
+        place.passed(BinlogEvent(0, binlog.FORMAT_DESCRIPTION, 1, end, 0, b""))
+    assert place.at == (7, 1200)
+    place.at = (7, (1 << 32) - 100)
+    place.passed(BinlogEvent(0, binlog.XID, 1, 500, 0, b""))
+    assert place.at == (7, (1 << 32) + 500)

@@ -13,6 +13,7 @@ import pytest
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import run
 from waterclock.cdc.agreement import INITIAL, Terms
+from waterclock.cdc.chunks import Chunk
 from waterclock.cdc.mysql.chunks import BinlogChunks
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
@@ -110,7 +111,7 @@ def test_no_row_is_from_the_future(
     def first(self: Any, *arguments: Any) -> Any:
         chunk = read(self, *arguments)
         if wrong and chunk is not None:
-            chunk.high = (0,)
+            chunk.high, chunk.is_exact = (0,), False
         return chunk
 
     monkeypatch.setattr(chunks, "read", first)
@@ -155,6 +156,7 @@ def test_a_commit_that_the_log_has_and_no_query_sees_is_waited_for(
     monkeypatch.setattr(chunks, "read", lambda self, *given: read(self, *given) if go.is_set() else None)
     if wrong and kind == "maria":
         monkeypatch.setattr(chunks, "_accepted", careless(BinlogChunks._accepted))
+        monkeypatch.setattr(Chunk, "is_exact", property(lambda self: False, lambda self, value: None))
     elif wrong:
         none = property(lambda self: set(), lambda self, value: None)
         monkeypatch.setattr(chunks, "_unseen", none, raising=False)

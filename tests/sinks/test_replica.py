@@ -115,6 +115,20 @@ def test_a_writer_that_begins_again_some_way_back_takes_no_column_back(store: Mi
     assert items(store, "id, name, text") == [(1, "g", None)]
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["in one batch", "one by one"])
+def test_rows_that_did_not_come_again_are_gone_and_one_that_changed_meanwhile_keeps_its_columns(
+    together: bool, store: MirroringStore
+) -> None:
+    """The end of a table's rows is a truncate behind rows that are later than it: what one of them keeps stays."""
+    later = [insert(4, 2, name="q", price=7), update(7, 1, price=9), update(8, 2, price=8), insert(9, 3, name="c")]
+    later += [truncate(5), insert(4, 5, name="late")]
+    with opened(store) as sink:
+        give(sink, 1, *[insert(1, key, name=name, price=1) for key, name in enumerate("abcd", 1)])
+        for number, some in enumerate([later] if together else [[each] for each in later], 2):
+            give(sink, number, *some)
+    assert sorted(items(store, "id, name, price")) == [(1, "a", 9), (2, "q", 8), (3, "c", None)]
+
+
 def test_a_truncate_ends_older_rows_whenever_they_come(store: MirroringStore) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, name="a"), insert(9, 2, name="later"))

@@ -80,7 +80,7 @@ def agreed(
     if terms.snapshot != WHEN_NEEDED:
         _ask(position.place, held, older(new) if new else [], _among(older(anew), anew) if anew else [], terms)
     _say_what_is_let_go(position.place, gone)
-    comes = OlderRest() if terms.snapshot == WHEN_NEEDED else None
+    comes = OlderRest(since=position.sequence) if terms.snapshot == WHEN_NEEDED else None
     later = dict.fromkeys([*new, *anew], HeldTable(position.place, older=comes))
     tables = {name: table for name, table in {**held.tables, **later}.items() if asked.holds(name)}
     for name, table in asked.tables.items():

@@ -15,20 +15,24 @@ Rule 6: a signal is heard between two items of the source: the source transactio
         before it. While nothing is in hand, it ends the capture at once.
 Rule 7: what a start agreed to, for which tables the position holds or that it stands elsewhere, is stored before anything
         is read: the next start is to know of it.
+Rule 8: while no end is set, tables come again when somebody asks (requests.py): answer and position are one transaction,
+        and the source is made anew of that position.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import NameLost, Publisher
+from waterclock.cdc.requests import Requests
 from waterclock.cdc.schemas import ColumnsAltered
-from waterclock.cdc.snapshot import left_of
-from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
+from waterclock.cdc.snapshot import asked, left_of, renew
+from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark, TablesRenewed
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.table_schema import TableSchema
@@ -99,7 +103,8 @@ class Capture:
         while True:
             before = self._statistics.commits
             try:
-                self._pass(end)
+                if not self._pass(end):
+                    continue
             except (ConnectionLost, EnvironmentMissing, NameLost) as raised:
                 if not self._began:
                     raise
@@ -121,7 +126,8 @@ class Capture:
             backoff.sleep()
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
 
-    def _pass(self, end: str | None) -> None:
+    def _pass(self, end: str | None) -> bool:
+        """Whether that is the end; if not, the source is to be made anew (rule 8)."""
         if self._fenced is not None:
             self._fenced.refuse_if_overtaken()
             self._fenced = None
@@ -137,13 +143,9 @@ class Capture:
                 if asked and position != publisher.stored:
                     publisher.commit(position)
                     source.stored(position)
-                running = _Pass(publisher, source, self._clock, self._count, position.rows)
-                try:
-                    with StopSignal(second_raises=True) as stop:
-                        running.until(end, stop)
-                except Unreadable:
-                    self._undelivered = running.place_before()
-                    raise
+                with closing(Requests(publisher, end is None)) as requests:
+                    running = _Pass(publisher, source, self._clock, self._count, position.rows, requests)
+                    return self._through(running, end)
             finally:
                 source.close()
         except NameLost:
@@ -151,6 +153,14 @@ class Capture:
             raise
         finally:
             publisher.close()
+
+    def _through(self, running: _Pass, end: str | None) -> bool:
+        try:
+            with StopSignal(second_raises=True) as stop:
+                return running.until(end, stop)
+        except Unreadable:
+            self._undelivered = running.place_before()
+            raise
 
     def _count(self, more: CaptureStatistics) -> None:
         now = self._statistics
@@ -176,11 +186,13 @@ class _Pass:
         clock: Clock,
         count: Callable[[CaptureStatistics], None],
         rows: int = 0,
+        requests: Requests | None = None,
     ) -> None:
-        self._publisher = publisher
+        self._publisher, self._requests = publisher, requests
         self._source = source
         self._clock = clock
         self._count = count
+        self._is_renewed = False  # whether the source is to be made anew behind the transaction in hand
         self._inside = False  # whether a part of a source transaction was sent, and not yet its end
         self._rows = rows  # records of that transaction that were sent, in this start or before
         self._moved, self._ended = False, 0  # since the last commit: whether the place did; source transactions
@@ -188,10 +200,11 @@ class _Pass:
         self._older = 0  # rows of them
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
 
-    def until(self, end: str | None, stop: StopSignal) -> None:
-        """KeyboardInterrupt for a signal; rule 6."""
+    def until(self, end: str | None, stop: StopSignal) -> bool:
+        """Whether the end was reached; if not, the source is to be made anew (rule 8). KeyboardInterrupt for a signal
+        (rule 6)."""
         if end is not None and self._source.reached(end):
-            return
+            return True
         for item in self._source.items():
             if isinstance(item, MaxwellMessage):
                 self._record(item)
@@ -205,15 +218,37 @@ class _Pass:
                 self._publisher.learn(item)
             elif isinstance(item, OlderPart):
                 self._part(item)
+            elif isinstance(item, TablesRenewed):
+                renew(self._source, item)
+                self._is_renewed = True
             elif isinstance(item, DeadLetter):
                 self._record(item)
                 self._letters.append(item)
             elif self._passed(end, item is SourceMark.COMMITTED):
-                return
+                return True
             if stop and (item is SourceMark.QUIET or not self._inside):
                 if self._moved and not self._inside:
                     self._commit(self._source.position())
                 raise KeyboardInterrupt
+            if isinstance(item, SourceMark) and self._comes_again(item):
+                return False
+        return True
+
+    def _comes_again(self, item: SourceMark) -> bool:
+        """Rule 8, looked at behind a commit or while nothing comes: whether tables come again, asked for or told of by the
+        source itself."""
+        if self._is_renewed and item is SourceMark.COMMITTED:
+            return True
+        may = item is SourceMark.QUIET or not self._moved
+        if self._requests is None or not may or self._inside or self._rows or self._publisher.uncommitted:
+            return False
+        answers = [(key, asked(self._source, tables)) for key, tables in self._requests.pending().items()]
+        for key, answer in answers:
+            if answer is not None:
+                self._publisher.tell(*self._requests.answer(key, answer))
+        if any(answer is not None for _, answer in answers):
+            self._commit(self._source.position())
+        return any(answer is not None and answer.tables for _, answer in answers)
 
     def place_before(self) -> str | None:
         """Rule 3, once the source has refused to go on: deliver what can be, and say up to where the rest is to be read.
@@ -253,7 +288,7 @@ class _Pass:
         self._rows = 0
         self._ended += is_transaction
         last = end is not None and self._source.reached(end)
-        if last or self._publisher.uncommitted >= MOST or self._age_ms() >= LONGEST_MS:
+        if last or self._is_renewed or self._publisher.uncommitted >= MOST or self._age_ms() >= LONGEST_MS:
             self._commit(self._source.position())
         return last
 

@@ -19,12 +19,14 @@ from typing import Protocol
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.part import Row
 from waterclock.cdc.source import Record
-from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
+from waterclock.changes.sql_types import ColumnTypes
 from waterclock.errors import UsageError
 
 BYTES = 16 << 20
 WHOLE_BYTES, WHOLE_ROWS = 64 << 20, 500_000
 BOOTSTRAP = "bootstrap-insert"
+_OF_COMPLETED = ColumnTypes.parsed({"since": "bigint"})
 
 _NONE = MaxwellMessage("", "", BOOTSTRAP, 0, "", 0, 0, False, (), {})
 
@@ -35,7 +37,9 @@ Standing = tuple[int, ...]  # a point of the log, in numbers that compare
 class Chunk:
     """Rows by their message's key, and the message of each, `of` (part.py). `rest`: what is left of the table behind them,
     None if nothing is; `high`: a point of the log behind all that the view shows; `cut`: whether there were more rows than
-    BYTES hold. `whole` are the messages of a table of rule 5, which has no rows by keys; None for any other."""
+    BYTES hold. `whole` are the messages of a table of rule 5, which has no rows by keys; None for any other. `is_there`:
+    False for a table that is gone, of which nothing is known; `is_exact`: it holds at `high` alone, and behind that is to
+    be read again."""
 
     table: str
     rows: dict[bytes, Row]
@@ -44,6 +48,8 @@ class Chunk:
     cut: bool = False
     of: MaxwellMessage = _NONE
     whole: list[MaxwellMessage] | None = None
+    is_there: bool = True
+    is_exact: bool = False
 
     def size(self) -> int:
         return len(self.rows if self.whole is None else self.whole)
@@ -53,6 +59,14 @@ def whole(of: MaxwellMessage, rows: Sequence[Row]) -> list[MaxwellMessage]:
     """The messages of a table of rule 5; none of no row."""
     emptied = [of._replace(type=TRUNCATE)] if rows else []
     return [*emptied, *(of._replace(data=row) for row in rows)]
+
+
+def completed(table: str, since: int, seconds: int) -> MaxwellMessage:
+    """The message behind a table's last chunk: what a target has of it up to the sequence `since`, and of no later one, is
+    gone from the source."""
+    database, _, name = table.partition(".")
+    data = {"since": str(since)}
+    return MaxwellMessage(database, name, COMPLETE, seconds, "", 0, 0, True, (), data, types=_OF_COMPLETED)
 
 
 def too_large(table: str) -> UsageError:
@@ -66,6 +80,9 @@ def too_large(table: str) -> UsageError:
 
 class ChunkReader(Protocol):
     """One database's part of a snapshot. Numbers of steps are those of snapshot.py."""
+
+    def there(self) -> list[str]:
+        """The tables that the source has now, and brings."""
 
     def look(self, tables: Iterable[str]) -> dict[str, int]:
         """Before anything is read: UsageError for a table whose older rows cannot come; about how many rows each has."""

@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
 example: waterclock cdc postgres://replicator@127.0.0.1/shop --to kafka://127.0.0.1:9092/shop --topics per-table
-         (the table public.item goes to the topic shop.public.item)"""
+         (the table public.item goes to the topic shop.public.item)
+example: waterclock cdc snapshot shop --tables shop.item,shop.sale --to kafka://127.0.0.1:9092"""
 
 
 def add_to(parser: ArgumentParser) -> None:
     """The options."""
     describe(parser, run, _EXAMPLES)
-    parser.add_argument(
-        "source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://..."
-    )
+    source = "mysql://user@host:3306/database (MariaDB too), or postgres://...; or the word snapshot (see NAME)"
+    parser.add_argument("source", metavar="SOURCE", help=source)
+    asks = "with snapshot: the running capture that is to bring its tables (--tables a,b) once more, beside its changes"
+    parser.add_argument("asks", nargs="?", metavar="NAME", help=asks)
     parser.add_argument(
         "--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="the Kafka and the topic that the changes go to"
     )
@@ -107,6 +109,18 @@ def _add_databases(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C or SIGTERM."""
+    if arguments.source == "snapshot":
+        from waterclock.cdc.ask import run_snapshot
+
+        parser = ArgumentParser()
+        add_to(parser)
+        return run_snapshot(arguments, parser)
+    if arguments.asks:
+        raise UsageError(f"{arguments.asks}: a NAME stands behind the word snapshot only. Leave it out.")
+    return _captured(arguments)
+
+
+def _captured(arguments: Namespace) -> int:
     from waterclock.cdc import origin as origins
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher, Target

@@ -20,16 +20,18 @@ EVERY = "*"
 
 class OlderRest(NamedTuple):
     """What of a table's older rows is still to come. `after`: the key of the last one that came, `upto` the largest key,
-    each value as the source writes it, and None before the first chunk; `rows`: how many came."""
+    each value as the source writes it, and None before the first chunk; `rows`: how many came; `since`: the sequence up to
+    which a target may have rows of the table that are gone (snapshot.py), 0 if none has."""
 
     after: tuple[str, ...] | None = None
     upto: tuple[str, ...] | None = None
     rows: int = 0
+    since: int = 0
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> OlderRest:
         after, upto = (None if (key := fields[name]) is None else tuple(map(str, key)) for name in ("after", "upto"))
-        return cls(after, upto, int(fields["rows"]))
+        return cls(after, upto, int(fields["rows"]), int(fields.get("since", 0)))
 
 
 class HeldTable(NamedTuple):

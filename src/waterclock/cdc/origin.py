@@ -12,6 +12,7 @@ import zlib
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -154,7 +155,9 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
             refusal=refusal,
             terms=terms,
         )
-        return beside(reader, lambda: BinlogChunks(reader, login, clock, overrides), clock, arguments.snapshot_rate)
+        why_not = "" if reader.server.maria else "MariaDB and PostgreSQL have a snapshot, MySQL has none yet."
+        chunks = partial(BinlogChunks, reader, login, clock, overrides)
+        return beside(reader, chunks, clock, arguments.snapshot_rate, why_not or _never(terms))
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     return Origin(
@@ -165,6 +168,11 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
         lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor) else [])),
         lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
     )
+
+
+def _never(terms: Terms) -> str:
+    """Why no table comes again."""
+    return "The capture was started with --snapshot never. Start it without." if terms.gives_up else ""
 
 
 def login_of(arguments: Namespace, where: Database, name: str) -> MySqlLogin:
@@ -202,7 +210,8 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock)
 
     def source(position: Position) -> Source:
         reader = SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal, terms=terms)
-        return beside(reader, lambda: SlotChunks(reader, slot, clock), clock, arguments.snapshot_rate)
+        chunks = partial(SlotChunks, reader, slot, clock)
+        return beside(reader, chunks, clock, arguments.snapshot_rate, _never(terms))
 
     return Origin(
         source,

@@ -4,8 +4,8 @@ Rule 1: a position moves at the end of a source transaction only. `rows` counts 
         one, changes and dead letters, and is 0 but for a transaction larger than the bound (see capture.py).
 Rule 2: a position is text that its source understands: MariaDB's GTID list, MySQL's GTID set, PostgreSQL's LSN.
 Rule 3: it says for which tables it holds (held.py). Version 1 did not: it is read, and known by that. Version 3 has tables
-        of which older rows are still to come; without any it is version 2. A newer version than ours is refused: it may
-        hold for less than we know of.
+        of which older rows are still to come, version 4 such of which a target may have rows that are gone; without any
+        it is version 2. A newer version than ours is refused: it may hold for less than we know of.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from waterclock.cdc.held import Held
 from waterclock.errors import UsageError
 
-VERSION = 3
+VERSION = 4
 _MARIADB = re.compile(r"\d+-\d+-\d+")
 _MYSQL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+(-\d+)?)+")
 
@@ -40,7 +40,8 @@ class Position(NamedTuple):
 
     def as_json(self) -> bytes:
         held = None if self.held is None else self.held.as_fields()
-        version = VERSION if self.held is not None and self.held.older() else 2
+        older = self.held.older().values() if self.held is not None else ()
+        version = max((VERSION if rest.since else 3 for rest in older), default=2)
         return json.dumps({"version": version, **self._asdict(), "held": held}).encode()
 
     @classmethod

@@ -13,7 +13,7 @@ A crash between any two leaves Kafka as it was after the last 6, for whoever rea
 and 6 are those of kafka/transactions.py.
 
 The topics: one for the changes, or one for each table (`shop` and the table till.item make `shop.till.item`); a compacted
-one for the position, `NAME.position`; one for dead letters.
+one for the position, `NAME.position`; one for dead letters; `NAME.snapshot` is that of requests.py.
 
 Why the position lies in a compacted topic of its own and not in a consumer group's offsets: a group's offsets expire
 when nobody commits for a week, and a stored offset holds 4 KB, which the GTID set of an old MySQL outgrows. Why every
@@ -52,7 +52,7 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.schemas import ColumnsAltered, SchemaKeeper
 from waterclock.cdc.source import DeadLetter, Record
 from waterclock.cdc.stored import last_position
-from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage
+from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
@@ -237,8 +237,8 @@ class Publisher:
         form: Form | None = None,
     ) -> None:
         self._form, self._beat_ms = form, 1
-        self._target, self._name, self._state_topic = target, name, f"{name}.position"
-        self._settings = settings = base_settings(target.servers, client or {})
+        self._target, self.name, self._state_topic = target, name, f"{name}.position"
+        self.settings = settings = base_settings(target.servers, client or {})
         self._schemas: SchemaKeeper | None = None  # made with the first schema
         self._topics = CaptureTopics(settings, target, self._state_topic, f"{name}.schema", clock)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
@@ -296,20 +296,24 @@ class Publisher:
         chosen: Iterable[int] = (BY_KEY,) if key is not None else (number % partitions,)
         if self._target.order == "global":
             chosen = (0,)
-        elif record.type == TRUNCATE:
+        elif record.type in (TRUNCATE, COMPLETE):
             chosen = range(partitions)
         for partition in chosen:
             self._send(topic, value, key, partition)
 
     def learn(self, said: TableSchema | ColumnsAltered) -> None:
         """Step 4, of a table's schema: one that is new goes out."""
-        topic = f"{self._name}.schema"
+        topic = f"{self.name}.schema"
         if self._schemas is None:
-            found = whole(self._settings, topic) if self._topics.of_schemas() else ()
+            found = whole(self.settings, topic) if self._topics.of_schemas() else ()
             self._schemas = SchemaKeeper(SchemaHistory(TableSchema.parsed(each.value()) for each in found))
         if (new := self._schemas.new(said)) is not None:
-            self.begin()
-            self._send(topic, new.as_json(), new.as_key(), 0)
+            self.tell(topic, new.as_key(), new.as_json())
+
+    def tell(self, topic: str, key: bytes, value: bytes) -> None:
+        """Step 4, of what is no change."""
+        self.begin()
+        self._send(topic, value, key, 0)
 
     def _send(self, topic: str, value: bytes | None, key: bytes | None, partition: int = BY_KEY) -> None:
         """Rule 9."""
@@ -348,8 +352,8 @@ class Publisher:
 
     def refuse_if_overtaken(self) -> None:
         """Rule 7, of one that was fenced: UsageError if Kafka's position is not the one that it stored last."""
-        if last_position(self._settings, self._state_topic) != self.stored:
-            raise UsageError(_overtaken(self._name))
+        if last_position(self.settings, self._state_topic) != self.stored:
+            raise UsageError(_overtaken(self.name))
 
     def close(self) -> None:
         """Throw away what is not committed; without a connection, Kafka does that by itself."""

@@ -24,22 +24,29 @@ Rule 2: a chunk's size follows the time: it doubles while reading takes less tha
 Rule 3: what was not accepted is read again after a pause that grows.
 Rule 4: a chunk has no transaction's name, by which a later start would go on in the middle of it: it goes whole.
 Rule 5: the log is looked at every LOOK_S: a server takes who reads nothing of it for gone, PostgreSQL after a minute.
+Rule 6: a target may have rows of a table that are gone: of one that comes again, or was not held for a while. All that it
+        has stood in Kafka before P0, with a sequence up to that of P0, `since`. Every row that is there comes with a later
+        one, by a chunk or by the log. So behind the last chunk it is said that what has none is gone.
+Rule 7: tables that are held come again when somebody asks, beside the changes (requests.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import NamedTuple
 
-from waterclock.cdc.chunks import Chunk, ChunkReader
+from waterclock.cdc.chunks import Chunk, ChunkReader, completed
+from waterclock.cdc.held import OlderRest
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark
+from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark, TablesRenewed
 from waterclock.changes.maxwell import MaxwellMessage
-from waterclock.clock import Clock
+from waterclock.clock import WallClock
+from waterclock.errors import Unreadable, UsageError
 from waterclock.kafka.patience import Backoff
 
 log = logging.getLogger("waterclock.cdc")
@@ -55,18 +62,29 @@ class WholePlace(str):
     __slots__ = ()
 
 
-def beside(source: Source, reader: Callable[[], ChunkReader], clock: Clock, rate: int = 0) -> Source:
-    """The source, with what is older than its log if it holds a table of which that is still to come."""
+class SnapshotAnswer(NamedTuple):
+    """To who asked for tables: those that come from `place` on, with about how many rows; why others do not."""
+
+    place: str
+    tables: dict[str, int]
+    refused: dict[str, str]
+
+
+def beside(
+    source: Source, reader: Callable[[], ChunkReader], clock: WallClock, rate: int = 0, why_not: str = ""
+) -> SnapshotSource:
+    """The source, with what is older than its log of the tables of which that is still to come. `why_not`: no table comes
+    again when it is asked for (rule 7)."""
     held = source.position().held
     if held is None or not held.older():
-        return source
+        return SnapshotSource(source, None, clock, rate, make=reader, why_not=why_not)
     with ExitStack() as opened:
         opened.callback(source.close)
         chunks = reader()
         opened.callback(chunks.close)
         sizes = chunks.look(held.older())
         opened.pop_all()
-    return SnapshotSource(source, chunks, clock, rate, sizes)
+    return SnapshotSource(source, chunks, clock, rate, sizes, why_not=why_not)
 
 
 class OlderLeft(NamedTuple):
@@ -81,6 +99,17 @@ def left_of(source: Source) -> OlderLeft:
     return source.left() if isinstance(source, SnapshotSource) else OlderLeft()
 
 
+def renew(source: Source, renewed: TablesRenewed) -> None:
+    """Have the tables come again, once the position is stored and a source made anew of it."""
+    if isinstance(source, SnapshotSource):
+        source.renew(renewed)
+
+
+def asked(source: Source, patterns: Sequence[str]) -> SnapshotAnswer | None:
+    """See SnapshotSource.ask."""
+    return source.ask(patterns) if isinstance(source, SnapshotSource) else None
+
+
 class SnapshotSource:
     """A `Source`: the changes of `source`, and between them what is older. `rate`: rows a second at most, 0: no limit;
     `sizes`: about how many rows the tables have."""
@@ -88,12 +117,15 @@ class SnapshotSource:
     def __init__(
         self,
         source: Source,
-        reader: ChunkReader,
-        clock: Clock,
+        reader: ChunkReader | None,
+        clock: WallClock,
         rate: int = 0,
         sizes: Mapping[str, int] = MappingProxyType({}),
+        make: Callable[[], ChunkReader] | None = None,
+        why_not: str = "",
     ) -> None:
-        self._source, self._reader, self._clock, self._rate, self._sizes = source, reader, clock, rate, sizes
+        self._source, self._opened, self._clock, self._rate, self._sizes = source, reader, clock, rate, sizes
+        self._make, self._why_not = make, why_not
         held = source.position().held
         self._rest = held.older() if held else {}
         self._chunk: Chunk | None = None
@@ -101,8 +133,18 @@ class SnapshotSource:
         self._again = Backoff(_PAUSES_S, clock)
         self._read_s = self._since_s = self._not_before_s = 0.0
 
+    @property
+    def _reader(self) -> ChunkReader:
+        if self._opened is None:
+            assert self._make is not None
+            self._opened = self._make()
+        return self._opened
+
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
+        return self._with_older() if self._rest else self._source.items()
+
+    def _with_older(self) -> Iterator[Item]:
         items = self._source.items()
         for item in items:
             if self._rest and isinstance(item, MaxwellMessage | DeadLetter):
@@ -116,7 +158,38 @@ class SnapshotSource:
 
     def position(self) -> Position:
         position = self._source.position()
-        return position if position.held is None else position._replace(held=position.held.with_older(self._rest))
+        held = position.held
+        if held is None or (not self._rest and not held.older()):
+            return position
+        return position._replace(held=held.with_older(self._rest))
+
+    def renew(self, renewed: TablesRenewed) -> None:
+        """See `renew`."""
+        log.warning("Renamed: %s. All of it comes again, and rows that are gone go.", ", ".join(renewed.tables))
+        self._rest.update(dict.fromkeys(renewed.tables, OlderRest(since=renewed.since)))
+
+    def ask(self, patterns: Sequence[str]) -> SnapshotAnswer | None:
+        """Rule 7: have tables come again from here on, once the position is stored and a source made anew of it; None while
+        the log's reader stands within a transaction."""
+        position, comes, refused = self.position(), dict[str, int](), dict[str, str]()
+        if self._why_not:
+            return SnapshotAnswer(position.place, {}, dict.fromkeys(patterns, self._why_not))
+        if not self._reader.is_between():
+            return None
+        there = [table for table in self._reader.there() if position.held is not None and position.held.holds(table)]
+        for pattern in patterns:
+            named = [table for table in there if fnmatchcase(table, pattern)]
+            if not named:
+                refused[pattern] = (
+                    "This capture holds no such table. Mend the name, or ask for it at the start (--tables)."
+                )
+            for table in named:
+                try:
+                    comes[table] = self._reader.look([table]).get(table, 0)
+                except (UsageError, Unreadable) as error:
+                    refused[table] = str(error)
+        self._rest.update(dict.fromkeys(comes, OlderRest(since=position.sequence)))
+        return SnapshotAnswer(position.place, comes, refused)
 
     def left(self) -> OlderLeft:
         """See `left_of`."""
@@ -132,7 +205,8 @@ class SnapshotSource:
         self._source.stored(position)
 
     def close(self) -> None:
-        self._reader.close()
+        if self._opened is not None:
+            self._opened.close()
         self._source.close()
 
     def _brought(self) -> Iterator[Item]:
@@ -144,7 +218,10 @@ class SnapshotSource:
             assert self._chunk is not None
             if self._reader.standing() < self._chunk.high:
                 return
-            yield from self._sent(self._chunk)
+            if self._chunk.is_exact and self._reader.standing() > self._chunk.high:
+                self._chunk = None
+            else:
+                yield from self._sent(self._chunk)
 
     def _reads(self) -> bool:
         """Steps 2 and 3: whether there is a chunk now."""
@@ -165,11 +242,17 @@ class SnapshotSource:
 
     def _sent(self, chunk: Chunk) -> Iterator[Item]:
         """Step 5."""
-        sequence = self._reader.numbered()
+        sequence, since = self._reader.numbered(), self._rest[chunk.table].since
         if chunk.rows:
             yield OlderPart(chunk.of._replace(sequence=sequence), chunk.rows)
-        for number, message in enumerate(chunk.whole or ()):
-            yield message._replace(gtid="", sequence=sequence, xoffset=number, commit=number == chunk.size() - 1)
+        messages = [*(chunk.whole or ())]
+        if since and chunk.rest is None and chunk.is_there:
+            messages.append(completed(chunk.table, since, self._clock.wall_ms() // 1000))
+            sequence = self._reader.numbered() if chunk.rows else sequence  # a part is a transaction of its own
+        elif since and chunk.rest is None:
+            log.warning("%s is gone, or is not InnoDB's: what a target has of it stays.", chunk.table)
+        for number, message in enumerate(messages):
+            yield message._replace(gtid="", sequence=sequence, xoffset=number, commit=number == len(messages) - 1)
         if chunk.rest is None:
             del self._rest[chunk.table]
         else:

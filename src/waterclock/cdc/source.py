@@ -106,9 +106,17 @@ class SourceMark(Enum):
     QUIET = "quiet"
 
 
+class TablesRenewed(NamedTuple):
+    """Tables have other rows than their names had: they are to come again, behind the sequence `since`. It stands before
+    the end of its transaction; behind that the source is made anew of its position."""
+
+    tables: tuple[str, ...]
+    since: int
+
+
 Record = MaxwellMessage | DeadLetter
 # what is said of a table's columns comes before the first change that has them, and is no record: it has no number
-Item = Record | OlderPart | TableSchema | ColumnsAltered | SourceMark
+Item = Record | OlderPart | TableSchema | ColumnsAltered | TablesRenewed | SourceMark
 
 
 class Source(Protocol):

@@ -14,6 +14,8 @@ Rule 5: the position that is read is the writer's own if it is there: `sequence`
 Rule 6: an update that changed the key is read as two changes: the old row goes, the new one comes.
 Rule 7: numbers keep their digits: one with a point is read as a Decimal.
 Rule 8: a row that compiled code has written (`Written`) makes its message itself: the same bytes as the plain code's here.
+Rule 9: where a table's rows have come once more, behind the sequence `since`, a row that has no later position is gone: it
+        is read as a truncate at that place. Maxwell's own word for the end of a table says nothing of rows.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
 
 INSERT, UPDATE, DELETE, TRUNCATE = "insert", "update", "delete", "truncate"
+COMPLETE = "bootstrap-complete"  # a table's older rows have come; ours says which rows are gone
 NULL, JSON_NULL = "null", " null"  # SQL's and JSON's: the same to who reads JSON, kept apart until it is written
 NO_NUMBERS = frozenset({'"NaN"', '"Infinity"', '"-Infinity"'})  # numbers that JSON has not
 _NO_TYPES = ColumnTypes()
@@ -156,12 +159,14 @@ def changes(message: Message) -> Iterator[RowChange]:
     if message.value is None:
         return
     fields = fields_of(message.value, "Maxwell")
-    if fields.get("type") in _OTHERS:
+    if fields.get("type") in _OTHERS and "sequence" not in fields:
         return
     if not isinstance(fields.get("database"), str) or not isinstance(fields.get("table"), str):
         raise Unreadable(f"The message at offset {message.offset} names no database and table, so it is not Maxwell's.")
     operation, data = _OPERATIONS.get(str(fields.get("type"))), fields.get("data")
     table, position = f"{fields['database']}.{fields['table']}", _position(fields, message.offset)
+    if fields.get("type") == COMPLETE and isinstance(data, dict):
+        operation, position = "truncate", (int(data["since"]), _LAST)  # rule 9
     if operation == "truncate":
         yield RowChange(table, operation, {}, position, {})
         return

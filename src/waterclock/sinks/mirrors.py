@@ -125,9 +125,8 @@ def positions_table(types: Sequence[str]) -> Table:
 def reduced(changes: pa.Table) -> Iterator[TableChanges]:
     """The changes of a batch by table, in the order of their names, one row a key."""
     columns = [changes.column(name).to_pylist() for name in CHANGES.names]
-    rows = sorted(
-        map(PackedChange._make, zip(*columns, strict=True)), key=lambda row: (row.table, row.key, row.position)
-    )
+    packed = map(PackedChange._make, zip(*columns, strict=True))
+    rows = sorted(packed, key=lambda row: (row.table, row.key, row.position))
     for table, of_table in groupby(rows, key=lambda row: row.table):
         made = TableChanges(table)
         for key, of_key in groupby(of_table, key=lambda row: row.key):
@@ -213,7 +212,7 @@ def newer_rows(changed: TableChanges, known: Mapping[str, str], form: Form, trun
     def renewed(row: ReducedRow) -> ReducedRow:
         if row.gone or row.key not in known or row.key not in some:
             return row
-        floor = max(known[row.key], truncated, changed.truncated)
+        floor = max(known[row.key], truncated)  # not of this batch: a row that came again may lack columns
         newer = [change for change in some[row.key] if change[3] > floor]
         return _reduced_row(row.key, newer) if newer else row
 
@@ -289,10 +288,11 @@ def statements(
 
 
 def _truncate(place: MirroringDatabase, positions: str, changed: TableChanges) -> None:
-    """Rows whose position is smaller go; what comes later with a smaller one is to find the truncate's."""
+    """Rows whose position is smaller go, but those that the batch changes later; what comes later finds the truncate's."""
     table = literal(changed.table)
     older = f"table_name = {table} AND position < '{changed.truncated}' AND key <> '{_TRUNCATE}' AND NOT deleted"
-    keys = [key for (key,) in place.run(f"SELECT key FROM {positions} WHERE {older}")]
+    newer = {row.key for row in changed.rows if row.position > changed.truncated}
+    keys = [key for (key,) in place.run(f"SELECT key FROM {positions} WHERE {older}") if key not in newer]
     if keys:
         form = place.form(changed.table)
         assert form is not None

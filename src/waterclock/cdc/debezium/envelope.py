@@ -19,7 +19,7 @@ from typing import NamedTuple
 from waterclock.cdc.debezium.schema import described
 from waterclock.cdc.debezium.values import ColumnForm, Modes, column_form
 from waterclock.cdc.form import KafkaMessage
-from waterclock.changes.maxwell import DELETE, INSERT, NULL, TRUNCATE, UPDATE, MaxwellMessage, quoted
+from waterclock.changes.maxwell import COMPLETE, DELETE, INSERT, NULL, TRUNCATE, UPDATE, MaxwellMessage, quoted
 from waterclock.changes.sql_types import ColumnTypes
 from waterclock.errors import Unreadable
 
@@ -62,7 +62,15 @@ class DebeziumForm:
         self._said: set[tuple[str, str, str]] = set()
 
     def messages(self, change: MaxwellMessage) -> Iterator[KafkaMessage]:
-        """The key, the value, and where they go if there is no key to say it."""
+        """The key, the value, and where they go if there is no key to say it; none for the end of a table's older rows."""
+        if change.type == COMPLETE:
+            log.warning(
+                "%s.%s has come again. Rows that are gone from the source stay where they are: Debezium's form has no word "
+                "for it (--form maxwell has).",
+                change.database,
+                change.table,
+            )
+            return
         form = self._form(change)
         key, chosen = None, zlib.crc32(f"{change.database}.{change.table}".encode())
         if change.key and change.type != TRUNCATE:

@@ -24,8 +24,10 @@ from waterclock.errors import UsageError
 class Change:
     """A change of one row.
 
-    `type` is insert, update, delete or truncate; `table` is `database.table`, of PostgreSQL `schema.table`; `transaction`
-    the GTID, of PostgreSQL the commit's LSN; `position` orders the changes of a source, whatever was restarted between.
+    `type` is insert, update, delete or truncate; bootstrap-insert, an older row; or bootstrap-complete: rows of the table
+    of which no change has a sequence above data["since"] are gone. `table` is `database.table`, of PostgreSQL
+    `schema.table`; `transaction` the GTID, of PostgreSQL the commit's LSN; `position`, (sequence, number), orders the
+    changes of a source, whatever was restarted between.
     """
 
     def __init__(self, message: MaxwellMessage) -> None:

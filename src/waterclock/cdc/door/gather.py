@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark
+from waterclock.cdc.snapshot import renew
+from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark, TablesRenewed
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, Unreadable, WaterclockError
@@ -50,6 +51,7 @@ class BatchReader:
         self, source: Source, clock: Clock, bounds: Bounds, rows: int, end: str | None, ended: Callable[[], bool]
     ) -> None:
         self._source, self._clock, self._bounds, self._end, self._ended = source, clock, bounds, end, ended
+        self.is_renewed = False  # whether it ended because the source is to be made anew
         self._rows = rows  # records of the open transaction: those that are committed, and those in hand
         self._records: list[Record] = []
         self._whole = 0  # so many of them are of whole transactions
@@ -65,9 +67,9 @@ class BatchReader:
                 if item in (SourceMark.COMMITTED, SourceMark.MOVED):
                     self._rows, self._whole, self._position = 0, len(self._records), self._source.position()
                     last = self._end is not None and self._source.reached(self._end)
-                    if last or self._is_due():
+                    if last or self.is_renewed or self._is_due():
                         yield self._taken()
-                    if last:
+                    if last or self.is_renewed:
                         return
                 elif item is SourceMark.QUIET:
                     if self._position is not None and (self._whole or self._is_time_to_move()):
@@ -77,6 +79,9 @@ class BatchReader:
                         yield from self._record(message)
                 elif isinstance(item, MaxwellMessage | DeadLetter):  # a table's schema is no change
                     yield from self._record(item)
+                elif isinstance(item, TablesRenewed):
+                    renew(self._source, item)
+                    self.is_renewed = True
                 if self._ended():
                     return
         except (Unreadable, ConnectionLost) as error:

@@ -237,10 +237,11 @@ class ChangeStream:
                     yield agreed
                 assert self._source is not None
                 source, rows = self._source, self._at.rows
-                yield from BatchReader(
-                    source, self._clock, self._bounds, rows, self._end, self._closing.is_set
-                ).batches()
-                return
+                reader = BatchReader(source, self._clock, self._bounds, rows, self._end, self._closing.is_set)
+                yield from reader.batches()
+                if not reader.is_renewed:
+                    return
+                continue
             except (ConnectionLost, EnvironmentMissing) as error:
                 if self._at != before:
                     backoff.succeeded()

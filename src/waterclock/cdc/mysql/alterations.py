@@ -53,7 +53,7 @@ def altered_columns(text: str) -> ColumnAlteration:
     """
     renamed: dict[str, str] = {}
     added: list[ColumnSchema] = []
-    for clause in _clauses(text):
+    for clause in clauses(text):
         if found := _CHANGE.match(clause) or _RENAME.match(clause):
             former, new = _plain(found[1]), _plain(found[2])
             if former != new:
@@ -68,7 +68,7 @@ def altered_columns(text: str) -> ColumnAlteration:
     return ColumnAlteration(renamed, tuple(added))
 
 
-def _clauses(text: str) -> Iterator[str]:
+def clauses(text: str) -> Iterator[str]:
     """The first one begins with ALTER TABLE and the table's name, which go."""
     name = rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s*(?:IF\s+EXISTS\s*)?{_PART}(?:\s*\.\s*{_PART})?\s*"
     head = re.match(name + r"(?:(?:NO)?WAIT\b\s*\d*\s*)?", text, re.IGNORECASE)

@@ -16,6 +16,7 @@ import struct
 import zlib
 from typing import NamedTuple
 
+from waterclock.cdc.mysql.alterations import clauses
 from waterclock.errors import Unreadable
 
 QUERY, STOP, ROTATE, FORMAT_DESCRIPTION, XID, TABLE_MAP = 2, 3, 4, 15, 16, 19
@@ -118,6 +119,9 @@ _PARTITION = re.compile(
     r"|\bDROP\s+SYSTEM\s+VERSIONING\b|\AALTER\s+(?:ONLINE\s+)*IGNORE\b",  # its history goes; what is there twice goes
     re.IGNORECASE | re.DOTALL,
 )
+_RENAMES = re.compile(r"RENAME\s+TABLES?\b\s*(?:IF\s+EXISTS\s*)?", re.IGNORECASE)
+_RENAME = re.compile(rf"{_NAME}\s*(?:(?:NO)?WAIT\b\s*\d*\s*)?\bTO\b\s*{_NAME}", re.IGNORECASE)
+_RENAME_TO = re.compile(rf"RENAME\b(?!\s+(?:COLUMN|INDEX|KEY)\b)\s*(?:TO\b|AS\b|=)?\s*{_NAME}\s*\Z", re.IGNORECASE)
 _OTHER = re.compile(rf"\b(?:WITH|TO|CONVERT)\s+TABLE\s*{_NAME}", re.IGNORECASE)
 _QUOTED = re.compile(r"""`[^`]*`|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 # CREATE TABLE ... SELECT; in row format the server writes the columns in its place (VALUES LESS THAN is of partitions)
@@ -200,6 +204,20 @@ class Statement(NamedTuple):
         """The table of an ALTER TABLE."""
         return self._table(_ALTER.match(self.text))
 
+    def renamed(self) -> list[tuple[tuple[str, str] | None, tuple[str, str] | None]]:
+        """Former and new name of each table that it renamed, one after the other; None for one that is not certain.
+
+        >>> Statement("shop", "rename table t to _t_del, `_t_gho` to t").renamed()[1]
+        (('shop', '_t_gho'), ('shop', 't'))
+        >>> Statement("shop", "alter table t add c int, rename old.t").renamed()
+        [(('shop', 't'), ('old', 't'))]
+        """
+        if head := _RENAMES.match(self.text):
+            pairs = _RENAME.finditer(self.text, head.end())
+            return [(self._table(pair), self._table(pair, 3)) for pair in pairs] or [(None, None)]
+        to = filter(None, map(_RENAME_TO.match, clauses(self.text))) if self.altered() else ()
+        return [(self.altered(), self._table(found)) for found in to]
+
     def moved(self) -> list[tuple[str, str] | None]:
         """The tables of which rows went, or came, as a whole and without the binlog; None for one that is not certain.
 
@@ -210,10 +228,10 @@ class Statement(NamedTuple):
             return []
         return [self.altered(), *map(self._table, _OTHER.finditer(self.text))]
 
-    def _table(self, match: re.Match[str] | None) -> tuple[str, str] | None:
+    def _table(self, match: re.Match[str] | None, group: int = 1) -> tuple[str, str] | None:
         if not match:
             return None
-        first, second = (_plain(match[1]), _plain(match[2] or ""))
+        first, second = (_plain(match[group]), _plain(match[group + 1] or ""))
         if _NO_UTF8 in first + second:  # of a client with another character set than UTF-8
             return None
         names = (first, second) if second else (self.database, first)

@@ -13,6 +13,8 @@ Rule 3: the catalog is asked behind the read, while the read keeps everybody fro
 Rule 4: what has no views or no order is refused in a sentence: other engines than InnoDB, tables with system versioning.
 Rule 5: the rest of a chunk that is cut is not waited for: its connection is ended, and another one made.
 Rule 6: rows are written once rule 3 says that they are what was asked for (fetched.py).
+Rule 7: no transaction need end at the view's place: a binlog that was begun anew has its head there. The reader says when
+        it stands behind such events too. A chunk that it has passed is read again.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from waterclock.cdc.mysql.file_place import file_number
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.mysql.selected import SelectedTable, beyond, escaped, selected
 from waterclock.cdc.mysql.server import MySqlLogin, refused
+from waterclock.cdc.mysql.server import tables as every_table
 from waterclock.cdc.mysql.wire import Connection
 from waterclock.cdc.part import by_key
 from waterclock.cdc.position import MariaGtidList
@@ -75,6 +78,9 @@ class BinlogChunks:
     def saw(self, record: Record, chunk: Chunk | None) -> None:
         """Nothing to do: all that the reader gives out before it stands at the view's place is in the view."""
 
+    def there(self) -> list[str]:
+        return [f"{database}.{table}" for database, table in every_table(self._reader.questions) if table]
+
     def look(self, tables: Iterable[str]) -> dict[str, int]:
         for table in tables:
             self._planned(table)
@@ -92,7 +98,7 @@ class BinlogChunks:
         if plan is None:
             plan = self._plans[table] = self._planned(table)
         if not plan.columns:  # it is gone, and the log has said so or will; or it has no rows
-            return Chunk(table, {}, None, self.standing())
+            return Chunk(table, {}, None, self.standing(), is_there=False)
         try:
             return self._read(table, plan, rest, rows)
         except pymysql.MySQLError as error:
@@ -142,12 +148,12 @@ class BinlogChunks:
             raise Unreadable(f"An older row of {table}: {refusal} {_REMEDY}") from None
         of = self._message(table, plan)
         if not plan.key:
-            return Chunk(table, {}, None, high, whole=whole(of, written))
+            return Chunk(table, {}, None, high, whole=whole(of, written), is_exact=True)
         by_keys = by_key(of, written)
         if not found.is_cut and found.count < rows:
-            return Chunk(table, by_keys, None, high, of=of)
+            return Chunk(table, by_keys, None, high, of=of, is_exact=True)
         last = tuple(column.kept(value) for column, value in zip(plan.key, behind, strict=True))
-        return Chunk(table, by_keys, rest._replace(after=last, upto=upto), high, found.is_cut, of)
+        return Chunk(table, by_keys, rest._replace(after=last, upto=upto), high, found.is_cut, of, is_exact=True)
 
     def _accepted(self) -> Standing | None:
         """Rule 1: the view's place; None if the reader has given out what lies behind it."""

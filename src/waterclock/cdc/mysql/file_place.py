@@ -11,6 +11,7 @@ from __future__ import annotations
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.binlog import BinlogEvent
 
+_HALF = 1 << 31
 _MADE_UP = 0x20  # a flag of an event's header: it stands in no file
 
 
@@ -44,9 +45,11 @@ class FilePlace:
             self._move(event.body, event.end)
         elif event.end and not event.flags & _MADE_UP:
             end, (file, before) = event.end, self.at
-            while end < before:  # an event has 32 bits for it, and a large transaction makes a file of any size
+            # an event has 32 bits for it, and a large transaction makes a file of any size; one that is a little smaller
+            # lies before a place that the server told
+            while before - end > _HALF:
                 end += 1 << 32
-            self.at = (file, end)
+            self.at = (file, max(before, end))
 
     def _move(self, name: bytes, offset: int) -> None:
         if self._name_bytes:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.agreement import WHEN_NEEDED, Terms, agreed
+from waterclock.cdc.agreement import NEVER, WHEN_NEEDED, Terms, agreed
 from waterclock.cdc.held import EVERY, Held
+from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.beginning import began, older
 from waterclock.cdc.mysql.catalog import ServerCatalog
 from waterclock.cdc.mysql.file_place import FilePlace
@@ -37,6 +38,8 @@ from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFil
 from waterclock.errors import ConnectionLost, UsageError, unstopped
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
+# of no transaction: a view of the server may have its place behind one, and a chunk is to be sent there (chunks.py)
+_HEADS = {binlog.ROTATE, binlog.FORMAT_DESCRIPTION, binlog.MARIA_GTID_LIST, binlog.MARIA_CHECKPOINT, binlog.STOP}
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
 
 
@@ -90,8 +93,9 @@ class BinlogReader:
             described, place = self._described(questions, position, wanted, overrides)
             lowers, held = self.server.lowers_names, self._agreed(questions, position, wanted, terms or Terms())
             begun = position._replace(held=held)
+            renews = self.server.maria and terms is not None and terms.snapshot != NEVER
             self._transactions = Transactions(
-                place, begun, described, wanted, skip=skip, lowers=lowers, refusal=refusal
+                place, begun, described, wanted, skip=skip, lowers=lowers, refusal=refusal, renews=renews
             )
             self._stream = self._opened.enter_context(
                 closing(BinlogStream(login, str(place), self.server.maria, queries))
@@ -149,6 +153,8 @@ class BinlogReader:
             self._silences = 0
             self.file_place.passed(event)
             yield from self._transactions.take(event)
+            if event.kind in _HEADS and event.end and self._transactions.is_between():
+                yield SourceMark.MOVED
 
     def position(self) -> Position:
         return self._transactions.position()

@@ -7,13 +7,16 @@ Rule 3: what would lose rows is refused: statements that write, prepared (XA) tr
         that cannot be read. `refusal` says whether that ends the capture or is put aside. What shows only at a
         transaction's end that its rows are none ends it always: they were given out. The GTID can be left out (--skip).
 Rule 4: the place moves at the commit, never before.
+Rule 5: a table that gets another one's name has other rows than a target has of that name: all of it comes again, and what
+        is not in it goes (snapshot.py). So with a table that takes the place of one that is put away (gh-ost, pt-osc); the
+        one that is put away does not come. Without a snapshot the rows are told of.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 from uuid import UUID
 
@@ -23,7 +26,7 @@ from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, TablePlan, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
 from waterclock.cdc.schemas import ColumnsAltered
-from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, stop
+from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, TablesRenewed, stop
 from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
@@ -44,6 +47,13 @@ _REMEDIES = {
     binlog.MARIA_ENCRYPTION: "an encrypted binlog file: read it from the server, not from its files",
 }
 
+Table = tuple[str, str]
+_RENAMED = "%s was renamed to %s (transaction %s). %s To have all of a table again: waterclock cdc snapshot."
+_LATER = {
+    True: "Of its rows from before a target has none under the new name; its changes come.",
+    False: "The new name is not asked for: its changes do not come any more.",
+}
+
 
 class Transactions:
     """Takes events one by one. `place` is moved along; `position()` says what may be stored after a COMMITTED."""
@@ -58,8 +68,9 @@ class Transactions:
         skip: frozenset[str] = frozenset(),
         lowers: bool = False,
         refusal: Refusal = stop,
+        renews: bool = False,
     ) -> None:
-        self._place = place
+        self._place, self._renews = place, renews
         self._tables = tables
         self._wanted = wanted
         self._skip = skip
@@ -68,9 +79,7 @@ class Transactions:
         self._sequence = self._settled = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._gtid = ""
-        self._open = False
-        self._skipping = False
-        self._prepares = False
+        self._open = self._skipping = self._prepares = False
         self._xoffset = self._given = 0  # records of the open transaction: read, and given out
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
@@ -268,13 +277,35 @@ class Transactions:
             )
         elif emptied is None and found.word == "TRUNCATE":
             refused = f"the statement {found.text[:80]!r}, whose table is not certain"
+        elif any(None in pair for pair in found.renamed()):
+            refused = f"the statement {found.text[:80]!r}, whose tables are not certain"
         if refused:
             yield from self._put_aside(event, self._sentence(refused))
         elif emptied and self._wanted(*emptied):
             database, table = emptied
             where = (database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False)
             self._held = MaxwellMessage(*where, (), {}, None, None)
+        elif found.changes():
+            yield from self._renamed(found.renamed())
         yield from self._commit()
+
+    def _renamed(self, pairs: Iterable[tuple[Table | None, Table | None]]) -> Iterator[Item]:
+        """Rule 5."""
+        whose: dict[Table, Table] = {}  # names that were given -> the former ones of these rows
+        for former, new in pairs:
+            assert former is not None
+            assert new is not None
+            whose[new] = whose.pop(former, former)
+        formers = set(whose.values())
+        comes = []
+        for new, former in whose.items():
+            is_put_away = former in whose and new not in formers
+            if self._wanted(*new) and not is_put_away and self._renews:
+                comes.append(".".join(new))
+            elif self._wanted(*new) or (self._wanted(*former) and former not in whose):
+                log.warning(_RENAMED, ".".join(former), ".".join(new), self._gtid, _LATER[self._wanted(*new)])
+        if comes:
+            yield TablesRenewed(tuple(comes), self._sequence)
 
     def _altered(self, found: Statement) -> Iterator[Item]:
         """What the next table map will not say."""

@@ -50,6 +50,7 @@ _KEY = (
     "and case %s when 'i' then i.indisreplident else i.indisprimary end "
     "and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts order by array_position(i.indkey::int2[], a.attnum)"
 )
+_NAMES = "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s"
 _PUBLISHED = "select to_jsonb(t) from pg_publication_tables t where pubname = %s and schemaname = %s and tablename = %s"
 _REMEDY = "Leave it out (--tables) and copy it by hand, or begin without what is older (--snapshot never)."
 
@@ -104,6 +105,10 @@ class SlotChunks:
         else:
             chunk.rows.pop(record.as_key(), None)
 
+    def there(self) -> list[str]:
+        with errors_of_postgres(self._slot):
+            return [name for (name,) in self._asking.execute(_NAMES, (self._slot.publication,)).fetchall()]
+
     def look(self, tables: Iterable[str]) -> dict[str, int]:
         sizes = {}
         with errors_of_postgres(self._slot):
@@ -124,7 +129,7 @@ class SlotChunks:
             try:
                 return self._read(table, rest, rows)
             except psycopg.errors.UndefinedTable:  # it is gone, and the log says what of it
-                return Chunk(table, {}, None, self.standing())
+                return Chunk(table, {}, None, self.standing(), is_there=False)
             except psycopg.errors.InsufficientPrivilege as error:
                 raise UsageError(
                     f"The older rows of {table} may not be read: {unstopped(error)}. GRANT SELECT on it. A "

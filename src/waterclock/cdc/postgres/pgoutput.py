@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.catalog import AT_ONCE, SMALL, LargeValues, TableCatalog
 from waterclock.cdc.postgres.rows import UNTOUCHED, Relation, Row, described, is_whole, row_at, touched
-from waterclock.cdc.source import DeadLetter, Item, Refusal, SourceMark, stop
+from waterclock.cdc.source import DeadLetter, Item, Refusal, SourceMark, TablesRenewed, stop
 from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
@@ -44,7 +44,8 @@ def lsn_number(text: str) -> int:
 
 class Decoder:
     """Takes messages one by one; `skip` names transactions that are left out, by their commit's LSN; `refusal` says what
-    is done about a row that cannot be read; `unknown` why a table's rows must not be passed on, "" if they may."""
+    is done about a row that cannot be read; `unknown` why a table's rows must not be passed on, "" if they may; `renews`:
+    whether a table that is met under another name is to come again."""
 
     def __init__(
         self,
@@ -55,13 +56,14 @@ class Decoder:
         skip: frozenset[str] = frozenset(),
         refusal: Refusal = stop,
         unknown: Callable[[str, str], str] = lambda schema, table: "",
+        renews: bool = False,
     ) -> None:
         self.lsn = lsn_number(position.place)
         self.xid = 0  # of the transaction in hand, or of the last one: 32 of its 64 bits
         self.is_inside = False  # between a transaction's beginning and its commit
         self._settled = self._sequence = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
-        self._unknown = unknown
+        self._unknown, self._renews = unknown, renews
         self._wanted = wanted
         self._catalog = catalog
         self._skip = skip
@@ -163,9 +165,12 @@ class Decoder:
             except Unreadable as reason:
                 key, unsure = (), str(reason)
             relation = relation._replace(types=self._catalog.types_of(relation))
+        former = self._relations.get(relation.number, relation)
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
         self._unshown.add(relation.number)
-        return iter(())
+        name = relation.schema, relation.table
+        if self._renews and (former.schema, former.table) != name and self._wanted(*name) and not self._passed:
+            yield TablesRenewed((".".join(name),), self._sequence - 1)  # this transaction has changes of it
 
     def _row_change(self, message: bytes) -> Iterator[Item]:
         number = int.from_bytes(message[1:5], "big")

@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from waterclock.cdc.agreement import FROM_NOW, Terms, agreed
+from waterclock.cdc.agreement import FROM_NOW, NEVER, Terms, agreed
 from waterclock.cdc.held import Held
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.beginning import older_rows
@@ -70,7 +70,13 @@ class SlotReader:
             self._before = position.held
             begun = self._skipped(position._replace(held=self._agreed(position, wanted)))
             self._decoding = Decoder(
-                begun, wanted, TableCatalog(self._asking), skip=skip, refusal=refusal, unknown=self._unknown
+                begun,
+                wanted,
+                TableCatalog(self._asking),
+                skip=skip,
+                refusal=refusal,
+                unknown=self._unknown,
+                renews=self._terms.snapshot != NEVER,
             )
             self._streamed = opened.enter_context(closing(StreamedTransactions()))
             self._stream = opened.enter_context(closing(ReplicationStream(slot, begun.place, clock)))

@@ -259,7 +259,8 @@ def _truncated(changed: TableChanges, known: Known, before: str) -> tuple[dict[s
     at = changed.truncated
     if at <= before:
         return {}, {}
-    keys = [key for key, (position, deleted) in known.items() if key != _TRUNCATE and not deleted and position < at]
+    newer = {_TRUNCATE, *(row.key for row in changed.rows if row.position > at)}  # their changes may keep columns
+    keys = [key for key, (position, deleted) in known.items() if key not in newer and not deleted and position < at]
     gone = {key: ReducedRow(key, at, True, True, as_values(key)) for key in keys}
     return gone, {_TRUNCATE: (at, True), **dict.fromkeys(keys, (at, True))}
 
