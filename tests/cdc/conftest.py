@@ -37,8 +37,11 @@ def slot(logical: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Re
     name = "d" + format(hash(request.node.name) & 0xFFFFFFFF, "x")
     run(logical.url(), f"create database {name}")
     yield ReplicationSlot(logical.url(database=name), name, name)
-    dropped = f"select pg_drop_replication_slot('{name}') from pg_replication_slots where slot_name = '{name}'"
-    run(logical.url(), dropped, f"drop database {name} with (force)")
+    # the server may still have to notice that who read it is gone
+    of_slot = f"from pg_replication_slots where slot_name = '{name}'"
+    ended = f"select pg_terminate_backend(active_pid, 10000) {of_slot} and active"
+    dropped = f"select pg_drop_replication_slot('{name}') {of_slot}"
+    run(logical.url(), ended, dropped, f"drop database {name} with (force)")
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,8 @@ def test_those_of_mariadb(mariadb: MariaServer, broker: Broker, database: str) -
     statements = re.fullmatch(r'mariadb -e "(.*)"', allows)
     assert statements is not None
     mariadb.run("drop user if exists reader", *statements[1].split("; "))
-    assert captured(captures, mariadb.port, broker, database) == [1, 2]
+    # where the log does not reach back to the server's beginning, rows come as older ones and as the log has them
+    assert {*captured(captures, mariadb.port, broker, database)} == {1, 2}
 
 
 @pytest.mark.postgres

@@ -354,6 +354,7 @@ def test_binlogs_that_are_purged_under_a_snapshot_take_nothing_from_it_and_those
     command += ["--to", f"kafka://{broker.bootstrap}/{database}", "--from", "now", "--snapshot", "initial"]
     monkeypatch.setattr(snapshot, "FIRST_ROWS", 200)
     monkeypatch.setattr(snapshot, "MOST_ROWS", 200)
+    monkeypatch.setattr(snapshot, "LEAST_ROWS", 200)
     read, numbers = BinlogChunks.read, iter(range(1, 99))
 
     def purged(self: BinlogChunks, table: str, rest: OlderRest, rows: int) -> Chunk | None:

@@ -93,11 +93,15 @@ class Promises:
     # In the end
 
     def missing(self, found: Found) -> list[Place]:
-        """What has not been dealt with yet."""
+        """What has not been dealt with, or answered, yet."""
         cancelled = {place for places in found.cancelled_by().values() for place in places}
         done = {**found.delivered, **found.dead, **dict.fromkeys(cancelled)}
-        without_end = [place for place in found.requests if place not in done]
-        return [p for p in without_end if found.requests[p].action != "cancel" or p not in found.replies]
+        return [
+            place
+            for place, what in found.requests.items()
+            if (what.action != "cancel" and place not in done)
+            or (what.action != "schedule" and not what.is_bad and place not in found.replies)
+        ]
 
     def check(self, found: Found) -> None:
         self._check_each(found)

@@ -227,11 +227,14 @@ def test_a_bucket_that_cascades_is_seen_and_nothing_sticks_out_of_40_columns() -
 # The command
 
 
+ALONE = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}  # as a shell has it
+
+
 class Terminal:
     """The command in a terminal of 40 columns."""
 
     def __init__(self, address: str, **environment: str) -> None:
-        self._process, self._fd = self._begun(address, {**os.environ, "TERM": "xterm-256color", **environment})
+        self._process, self._fd = self._begun(address, {**ALONE, "TERM": "xterm-256color", **environment})
         self.text = ""
 
     def _begun(self, address: str, environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
