@@ -40,7 +40,7 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
         "        elif self._inside and self._publisher.uncommitted >= MOST:\n"
         "            self._commit(self._source.position())\n"),),
     "capture-part-miscounted": ((LOOP, "_replace(rows=self._rows, inside", "_replace(rows=self._rows + 1, inside"),),
-    "capture-part-forgotten": ((LOOP, "self._count, position.rows)", "self._count)"),),
+    "capture-part-forgotten": ((LOOP, "self._count, position.rows, requests)", "self._count, 0, requests)"),),
     "capture-pause-within": ((
         LOOP, "if self._moved and not self._inside and not may_wait:", "if self._moved and not may_wait:"),),
     "capture-stored-early": ((

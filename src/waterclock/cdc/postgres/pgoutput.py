@@ -64,10 +64,8 @@ class Decoder:
         self._settled = self._sequence = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
         self._unknown, self._renews = unknown, renews
-        self._wanted = wanted
-        self._catalog = catalog
-        self._skip = skip
-        self._refusal = refusal
+        self._wanted, self._catalog = wanted, catalog
+        self._skip, self._refusal = skip, refusal
         self._relations: dict[int, Relation] = {}
         self._brought: set[int] = set()  # those that are wanted
         self._xoffset = 0
