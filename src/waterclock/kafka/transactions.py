@@ -106,13 +106,12 @@ class TransactionalProducer:
         on_delivery: OnDelivery | None = None,
     ) -> None:
         """Step 3; waits while as much is on its way as librdkafka may hold."""
+        more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": on_delivery}
+        if headers:
+            more["headers"] = headers if isinstance(headers, list) else list(headers)
         while True:
-            try:  # named, the arguments would cost as much again
-                if headers:
-                    given = headers if isinstance(headers, list) else list(headers)
-                    self.producer.produce(topic, value, key, partition, None, on_delivery, timestamp_ms, given)
-                else:
-                    self.producer.produce(topic, value, key, partition, None, on_delivery, timestamp_ms)
+            try:
+                self.producer.produce(topic, value, key, partition, timestamp=timestamp_ms, **more)
                 break
             except BufferError:
                 self._serve(0.1)

@@ -39,7 +39,7 @@ def drawn(panel: Panel, width: int) -> list[str]:
     """Its lines, of `width` columns at most.
 
     >>> drawn(Panel("Levels", ("level", ">timers", ""), [("1", "12", Bar(0.5))]), 30)
-    ['Levels', 'level  timers', '1          12  ██████░░░░░░░']
+    ['Levels', 'level  timers', '1          12  ████████░░░░░░░']
     """
     heads, rows, drop = list(panel.heads), [list(row) for row in panel.rows], list(panel.drop)
     while drop and _wide(heads, rows) > width:
