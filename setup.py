@@ -12,6 +12,7 @@ Everything else about the package stands in pyproject.toml.
 """
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,8 @@ if not any(flag.startswith("-fsanitize=") for flag in ASKED):
     OPTIONS.append("-O3")  # a sanitizer's build keeps the level that it asks for: at this one it takes twice the time
 if not any(flag.startswith("-g") for flag in ASKED):
     OPTIONS.append("-g0")  # Python's flags ask for what a debugger needs: nine tenths of a file, a third of the time
+# nor the names of functions inside a module: an eighth of a file; only GNU's linker is known to take this
+STRIPPED = ["-Wl,-s"] if sys.platform == "linux" and "-g0" in OPTIONS else []
 BESIDE = [f"waterclock.{name}" for name in find_packages(include=["examples*", "bench*"])]
 
 
@@ -94,6 +97,7 @@ def compiled(module: str, source: str, *others: str, language: str = "c") -> Ext
         depends=[f"{folder}/{other}" for other in others],
         include_dirs=["src"],
         extra_compile_args=flags,
+        extra_link_args=STRIPPED,
         language=language,
         optional=True,
     )
