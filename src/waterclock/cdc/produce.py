@@ -55,7 +55,7 @@ from waterclock.cdc.stored import last_position
 from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost, UsageError, WaterclockError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
@@ -157,7 +157,7 @@ class CaptureTopics:
             )
         if state not in self._there:
             self._admin.make(state, 1, COMPACTED)
-        elif (policy := self._admin.settings(state)["cleanup.policy"]) != "compact":
+        elif (policy := self._settings(state)["cleanup.policy"]) != "compact":
             # without its position a capture would begin again
             raise UsageError(
                 f"The topic {state} keeps the capture's position and has cleanup.policy={policy}, so it would forget it. "
@@ -196,9 +196,18 @@ class CaptureTopics:
     def limit(self, topic: str) -> int:
         """How many bytes a batch for a topic may have: a segment takes none that is larger than it."""
         if topic not in self._limits:
-            settings = self._admin.settings(topic)
+            settings = self._settings(topic)
             self._limits[topic] = min(int(settings[name]) for name in _LIMITS if name in settings)
         return self._limits[topic]
+
+    def _settings(self, topic: str) -> dict[str, str]:
+        """Of a topic that was there. EnvironmentMissing if it is not: the next pass makes it."""
+        try:
+            return self._admin.settings(topic)
+        except UsageError as refusal:
+            if topic in self._admin.topics():
+                raise
+            raise EnvironmentMissing(f"{refusal} It was there: another broker leads, which never had it.") from None
 
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"
