@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,23 @@ SETUP = Path(__file__).parents[1] / "setup.py"
 
 
 @pytest.mark.parametrize(
-    ("asked", "options"),
+    ("asked", "options", "is_stripped"),
     [
-        ("", ["-ffp-contract=off", "-O3", "-g0"]),
-        ("-O2 -pipe", ["-ffp-contract=off", "-O3", "-g0"]),
-        ("-g", ["-ffp-contract=off", "-O3"]),
-        ("-fsanitize=address,undefined -O1 -g1", ["-ffp-contract=off"]),
+        ("", ["-ffp-contract=off", "-O3", "-g0"], True),
+        ("-O2 -pipe", ["-ffp-contract=off", "-O3", "-g0"], True),
+        ("-g", ["-ffp-contract=off", "-O3"], False),
+        ("-fsanitize=address,undefined -O1 -g1", ["-ffp-contract=off"], False),
     ],
 )
 def test_a_build_for_the_sanitizers_keeps_the_level_that_it_asks_for(
-    monkeypatch: pytest.MonkeyPatch, asked: str, options: list[str]
+    monkeypatch: pytest.MonkeyPatch, asked: str, options: list[str], is_stripped: bool
 ) -> None:
-    """-O3 stood behind its -O1: the build took twice the time, and what a sanitizer looks for was optimized away."""
+    """-O3 stood behind its -O1: the build took twice the time, and what a sanitizer looks for was optimized away.
+
+    Who asks for a debugger's lines keeps the names of functions, too.
+    """
     monkeypatch.setenv("CFLAGS", asked)
-    names: dict[str, Any] = {"os": os}
+    names: dict[str, Any] = {"os": os, "sys": sys}
     tree = ast.parse(SETUP.read_text(encoding="utf-8"))
     begin, end = (
         next(n for n, each in enumerate(tree.body) if ast.unparse(each).startswith(name))
@@ -34,6 +38,7 @@ def test_a_build_for_the_sanitizers_keeps_the_level_that_it_asks_for(
     )
     exec(compile(ast.Module(tree.body[begin:end], []), "setup.py", "exec"), names)
     assert names["OPTIONS"] == options
+    assert names["STRIPPED"] == (["-Wl,-s"] if is_stripped and sys.platform == "linux" else [])
 
 
 def test_what_cython_has_made_is_kept_until_a_source_is_younger_or_cython_another(tmp_path: Path) -> None:
