@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from tests.web.reading import get
 from tests.web.test_commands import process
 from waterclock import cli
+from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.web.console import sources as module
 from waterclock.web.console.console import SILENCES, Console
 from waterclock.web.console.sources import Door, OwnProcess, Seen
 from waterclock.web.dial import Dial
 from waterclock.web.option import open_server
+from waterclock.web.record import plain
 from waterclock.web.server import NoSuchPage, PageServer
 
 
@@ -71,13 +74,15 @@ def pieces(*sources: Any) -> Iterator[str]:
 
 def test_who_connects_is_told_all_and_then_what_has_changed() -> None:
     source = Fixed()
-    source.says = Seen({"command": "broker"}, {"timers": {"levels": [{"3": 2}]}}, heard=1)
+    record = {"command": "cdc", "statistics": plain(CaptureStatistics(changes=1_200))}
+    source.says = Seen(record, {"timers": {"levels": [{"3": 2}]}}, heard=1)
     stream = pieces(source)
-    whole = {"at": 0, "name": "127.0.0.1:1", "changes": False, "record": {"command": "broker"}, "why": "", "heard": 1}
+    whole = {"at": 0, "name": "127.0.0.1:1", "changes": False, "record": record, "why": "", "heard": 1, "panels": ANY}
     dials = {"at": 0, "dials": {"timers": {"levels": [{"3": 2}]}}}
     first = next(stream)
     assert first.startswith("retry: 1000\n\n")
     assert events(first) == [("source", whole), ("dials", dials)]
+    assert events(first)[0][1]["panels"][0]["figures"][1] == ["1,200", "changes in Kafka"]
     assert next(stream) == ""
     source.says = source.says._replace(dials={})
     assert events(next(stream)) == [("dials", {"at": 0, "dials": {}})]
