@@ -35,7 +35,7 @@ class Look(NamedTuple):
         return None if self.over_s <= 0 or grown < 0 else grown / self.over_s
 
 
-class Watched:
+class History:
     """The last two records of a process."""
 
     def __init__(self) -> None:

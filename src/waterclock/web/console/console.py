@@ -26,7 +26,7 @@ from waterclock.clock import SystemClock
 from waterclock.errors import unstopped
 from waterclock.web.console.sources import CHANGES, Seen, Source
 from waterclock.web.panel import for_page
-from waterclock.web.panels import Watched
+from waterclock.web.panels import History
 from waterclock.web.server import GUARDED, HTML, JSON, NoSuchPage, Page
 
 SILENCES: Final = 25  # pieces without news before a comment
@@ -50,7 +50,7 @@ class Console:
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources, self._clock = sources, SystemClock()
-        self._watched = [Watched() for _ in sources]
+        self._histories = [History() for _ in sources]
 
     @property
     def below(self) -> dict[str, Callable[[str], Page]]:
@@ -109,10 +109,10 @@ class Console:
             seen = source.seen()
         except Exception as error:  # rule 3
             seen = Seen(why=unstopped(error))
-        self._watched[at].hear(seen, self._clock.monotonic_s())
+        self._histories[at].hear(seen, self._clock.monotonic_s())
         own: dict[str, Any] = {"at": at, "name": source.name, "changes": source.may_change, **seen._asdict()}
         del own["dials"]
-        own["panels"] = [for_page(each) for each in self._watched[at].panels()]
+        own["panels"] = [for_page(each) for each in self._histories[at].panels()]
         return [("source", json.dumps(own)), ("dials", json.dumps({"at": at, "dials": seen.dials or {}}))]
 
 

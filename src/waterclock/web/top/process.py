@@ -14,7 +14,7 @@ from waterclock.clock import WallClock
 from waterclock.errors import unstopped
 from waterclock.web.console.sources import Seen, Source
 from waterclock.web.panel import Panel, span
-from waterclock.web.panels import Watched, wheels_of
+from waterclock.web.panels import History, wheels_of
 from waterclock.web.server import NoSuchPage
 
 DUE: Final = 10
@@ -27,7 +27,7 @@ class Process:
     def __init__(self, source: Source, clock: WallClock) -> None:
         self._source, self._clock = source, clock
         self.seen = Seen(why="it was not asked yet")
-        self._watched = Watched()
+        self._history = History()
         self._asked_s = -DUE_EVERY_S
         self.due: Mapping[str, Any] | None = None
         self._due_ms = 0  # when it was answered
@@ -36,7 +36,7 @@ class Process:
     def look(self) -> None:
         """See what is new."""
         seen, now_s = self._source.seen(), self._clock.monotonic_s()
-        self._watched.hear(seen, now_s)
+        self._history.hear(seen, now_s)
         self.seen = seen
         is_relay = seen.record is not None and seen.record["command"] == "relay"
         if is_relay and not seen.why and now_s - self._asked_s >= DUE_EVERY_S:
@@ -63,11 +63,11 @@ class Process:
         """Rule 1; empty of one that answers."""
         if not self.seen.why:
             return ""
-        heard_s, now_s = self._watched.heard_s, self._clock.monotonic_s()
+        heard_s, now_s = self._history.heard_s, self._clock.monotonic_s()
         since_ms = 1000 * round(now_s - heard_s) if heard_s is not None else 0
         return f"is away{f' for {span(since_ms)}' if since_ms else ''}: {self.seen.why}"
 
     def panels(self) -> list[Panel]:
         """Those of its wheels, and of what it says."""
-        found = wheels_of(self.seen.dials or {}) + self._watched.panels(self.due, self._due_ms)
+        found = wheels_of(self.seen.dials or {}) + self._history.panels(self.due, self._due_ms)
         return [*found, Panel("Due next", note=self._why_not)] if self._why_not else found
