@@ -85,7 +85,7 @@ def _levels(name: str, dial: Record) -> Panel:
 
 def _relay(looked: Look) -> list[Panel]:
     now = looked.now
-    keys, waits, letters = now.get("fullest", {}), now.get("waits", ()), now.get("letters", ())
+    keys, waits = now.get("fullest", {}), now.get("waits", ())
     most = max(keys.values(), default=1)
     return [
         _partitions(now), _due(looked), Panel("Due in the week ahead", id="strip"), _lateness(now),
@@ -94,10 +94,14 @@ def _relay(looked: Look) -> list[Panel]:
         Panel("Due, and not delivered", ("topic", ">messages", "why", "keys"),
               [(one["target"], count(one["pending"]), Chip(one["why"], "bad"), _by_key(one["keys"])) for one in waits],
               drop=("keys",), id="waits"),
-        Panel("The last dead letters", ("put aside", "request", "why", "value"),
-              [(Moment(one["at_ms"]), one["request"], one["reason"], one["value"]) for one in letters],
-              drop=("put aside", "value"), id="letters"),
+        _letters(now),
     ]  # fmt: skip
+
+
+def _letters(now: Record) -> Panel:
+    rows = [(Moment(one["at_ms"]), one["place"], one["reason"], one["value"]) for one in now.get("letters", ())]
+    heads, drop = ("put aside", "from", "why", "value"), ("put aside", "value")
+    return Panel("The last dead letters", heads, rows, drop=drop, id="letters")
 
 
 def _by_key(counts: Mapping[str, int]) -> str:
@@ -239,6 +243,7 @@ def _pipeline(looked: Look) -> list[Panel]:
         Panel("Counts over all runs", (" ", ">"), totals, id="counts", width=4),
         Panel("Partitions that hold the watermark back", ("partition", ">watermark behind now"), marks, id="watermarks",
               say="The watermark is that of the partition which is furthest behind; what waits for its order waits too."),
+        _letters(now),
     ]  # fmt: skip
 
 
@@ -250,7 +255,7 @@ def _capture(looked: Look) -> list[Panel]:
     ]  # fmt: skip
     where = f"up to {now['place'] or 'no place yet'}"
     note = f"{count(now['transactions'])} transactions, {count(now['breaks'])} breaks survived; {where}"
-    return [Panel("Capture", note=note, id="capture", width=6, figures=figures, lines=[changes])]
+    return [Panel("Capture", note=note, id="capture", width=6, figures=figures, lines=[changes]), _letters(now)]
 
 
 def _program(looked: Look) -> list[Panel]:

@@ -30,10 +30,11 @@ from waterclock.broker.statistics import GroupLag
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import SystemClock
 from waterclock.errors import pip_install
-from waterclock.relay.statistics import DueMessage, DueStatistics, LetterStatistics, WaitStatistics
+from waterclock.relay.statistics import DueMessage, DueStatistics, WaitStatistics
 from waterclock.streaming.statistics import Phase, PipelineStatistics
 from waterclock.web.console.sources import Door, OwnProcess, Source
 from waterclock.web.dial import dial_of
+from waterclock.web.letters import LetterStatistics
 from waterclock.web.option import open_server
 from waterclock.web.top.drawing import drawn
 from waterclock.web.top.process import Process
@@ -133,6 +134,9 @@ def test_whose_messages_wait_and_what_is_behind_is_shown() -> None:
         lagging = replace(broker.statistics(), lags={"mailer": GroupLag("Stable", 2, 3, 1_200)})
     assert re.search(r"\nmailer +Stable +2 +3 +1,200(\n|$)", looked_at(OwnProcess("broker", lambda: lagging, dict)))
     pipeline = PipelineStatistics("orders", watermarks={"t/2": None, "t/0": 4_000_000}, now_us=9_000_000)
+    for command, record in (("run", pipeline), ("cdc", CaptureStatistics())):
+        text = looked_at(OwnProcess(command, lambda record=record: replace(record, letters=letters), dict))  # type: ignore[misc]
+        assert re.search(r"\n1970-01-01 \S+ +delays-0-7  no due time  x·\[2J$", text)
     assert re.search(r"\nt/2 +nothing read yet\nt/0 +5 s$", looked_at(OwnProcess("run", lambda: pipeline, dict)))
 
 
