@@ -326,6 +326,7 @@ def test_a_message_is_changed_once_it_is_confirmed_and_the_answer_is_the_relays(
         ):
             page.get_by_label(f"{name} cart-17").click()
             page.keyboard.press("Escape")
+            page.locator("dialog").wait_for(state="detached")
             page.get_by_label(f"{name} cart-17").click()
             page.locator("dialog button[type=submit]").click()
             page.locator("dialog").get_by_text(answer).wait_for()

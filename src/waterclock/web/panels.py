@@ -1,7 +1,7 @@
 """What a process says of itself, as panels by its command: which values, where they stand in its statistics, in what unit.
 
 Rule 1: the page and the terminal draw these. A panel that has nothing to show is made all the same: the page keeps its
-        place. `DUE` and STRIP are filled by the page, which asks the relay itself.
+        place. What is due next and the week ahead are filled by the page.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def _relay(looked: Look) -> list[Panel]:
     now = looked.now
     keys, waits = now.get("fullest", {}), now.get("waits", ())
     most = max(keys.values(), default=1)
+    due = Panel("Due next", id="due") if looked.due is None else due_of(looked.due, looked.due_ms)
     return [
-        _partitions(now), _due(looked), Panel("Due in the week ahead", id="strip"), _lateness(now),
+        _partitions(now), due, Panel("Due in the week ahead", id="strip"), _lateness(now),
         Panel("Fullest keys", ("key", ">messages", ""), [(key, count(n), Bar(n / most)) for key, n in keys.items()],
               id="fullest", width=6, say="Of the messages that are near. It is looked at every 5 seconds."),
         Panel("Due, and not delivered", ("topic", ">messages", "why", "keys"),
@@ -130,19 +131,19 @@ def _partitions(now: Record) -> Panel:
     return Panel("Partitions", heads, rows, drop=("next due", ">near", ""), id="partitions", width=7, say=say)
 
 
-def _due(looked: Look) -> Panel:
-    if looked.due is None:
-        return Panel("Due next", id="due")
-    rows = []
-    for one in looked.due["messages"]:
-        late = looked.due_ms - one["due_ms"]
-        waits = one["why"] or ("the next turn" if late > 0 else "its time; recurs" if one["recurs"] else "its time")
+def due_of(answer: Record, now_ms: int) -> Panel:
+    """What a relay answered at `now_ms` of what is due next."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in answer["messages"]:
+        late = now_ms - one["due_ms"]
+        waits = "the next turn" if late > 0 else "its time; recurs" if one["recurs"] else "its time"
         within = f"{span(late)} late" if late > 0 else span(-late)
-        rows.append((within, Moment(one["due_ms"]), one["target"], one["id"], one["key"], one["origin"], waits))
-    known, note = looked.due["known_to_ms"], "" if rows else "Nothing is pending."
+        named = one["target"], one["id"], one["key"], one["origin"]
+        rows.append((Moment(one["due_ms"]), within, *named, Chip(one["why"], "bad") if one["why"] else waits))
+    known, note = answer["known_to_ms"], "" if rows else "Nothing is pending."
     if known is not None:
         note = f"What is due from {moment(known)} on was too much to look through."
-    heads = (">in", "due", "topic", "id", "key", "request", "waits for")
+    heads = ("due", ">in", "topic", "id", "key", "request", "waits for")
     return Panel("Due next", heads, rows, note, ("request", "key", "due", "topic"), "due")
 
 

@@ -1,7 +1,8 @@
 """The console of some sources: the files of its page, and the stream that feeds it. Where they are served is server.py's.
 
     /console/           the page; /console/NAME its other files
-    /console/ask/AT/PATH/TEXT   what the process of that number has at `/PATH/TEXT`, of the pages ASKED
+    /console/ask/AT/PATH/TEXT   what the process of that number has at `/PATH/TEXT`, of the pages ASKED; what is due as a
+                                panel too
     POST /console/change/AT     has the process of that number do what the body says, if it may
     /console/events     the stream, for as long as the page is open:
 
@@ -26,7 +27,7 @@ from waterclock.clock import SystemClock
 from waterclock.errors import unstopped
 from waterclock.web.console.sources import CHANGES, Seen, Source
 from waterclock.web.panel import for_page
-from waterclock.web.panels import History
+from waterclock.web.panels import History, due_of
 from waterclock.web.server import GUARDED, HTML, JSON, NoSuchPage, Page
 
 SILENCES: Final = 25  # pieces without news before a comment
@@ -84,7 +85,10 @@ class Console:
     def _ask(self, at: int, path: str, text: str) -> Page:
         if path not in ASKED or at >= len(self._sources):
             raise NoSuchPage(f"the console asks no process number {at} for /{path}/")
-        return JSON, json.dumps(self._sources[at].ask(path, text))
+        found: Any = self._sources[at].ask(path, text)
+        if path == "due":
+            found = {**found, "panel": for_page(due_of(found, self._clock.wall_ms()))}
+        return JSON, json.dumps(found)
 
     def _pieces(self) -> Iterator[str]:
         """Rules 1 and 2."""

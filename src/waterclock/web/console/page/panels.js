@@ -11,8 +11,7 @@ export function draw(section, panel, source) {
   if (panel.figures.length) put(section, ".row", h("div.row", null, ...panel.figures.map(each => figure(...each))));
   if (panel.lines.length) chart(section, source, panel);
   const words = panel.is_stacked ? stacked(section, panel.rows) : [];
-  const rows = panel.rows.map(row => row.map(cell => typeof cell === "string" ? cell : cellOf(cell)));
-  if (panel.heads.length && !panel.is_stacked) fill(section.querySelector("table") ?? section.appendChild(h("table")), panel.heads, rows);
+  if (panel.heads.length && !panel.is_stacked) fill(section.querySelector("table") ?? section.appendChild(h("table")), panel.heads, cellsOf(panel));
   if (panel.note) tip(section, panel.note, ...words);
 }
 
@@ -26,10 +25,8 @@ const KINDS = {
   moment,
 };
 
-function cellOf(cell) {
-  const [[kind, of]] = Object.entries(cell);
-  return KINDS[kind](...of);
-}
+const cellOf = cell => Object.entries(cell).map(([kind, of]) => KINDS[kind](...of))[0];
+const cellsOf = ({rows}) => rows.map(row => row.map(cell => typeof cell === "string" ? cell : cellOf(cell)));
 
 /** One bar of the parts in the rows; what each is. */
 function stacked(section, rows) {
@@ -94,16 +91,11 @@ async function askDue(section, source) {
   }
 }
 
-function showDue(section, {messages, known_to_ms}, source) {
-  const now = Date.now();
-  fill(section.querySelector("table"), ["due", ">in", "topic", "id", "key", "request", "waits for", ...(source.changes ? ["by hand"] : [])], messages.map(one => [
-    moment(one.due_ms), one.due_ms < now ? `${span(now - one.due_ms)} late` : span(one.due_ms - now), one.target, one.id, one.key, one.origin,
-    one.why ? h("span.chip.bad", null, one.why) : one.due_ms < now ? "the next turn" : one.recurs ? "its time; recurs" : "its time",
-    ...(source.changes ? [actions(section.dataset.at, one, () => askDue(section, source))] : []),
-  ]));
+function showDue(section, {panel, messages}, source) {
+  const buttons = one => source.changes ? [actions(section.dataset.at, one, () => askDue(section, source))] : [];
+  fill(section.querySelector("table"), [...panel.heads, ...(source.changes ? ["by hand"] : [])], cellsOf(panel).map((row, n) => [...row, ...buttons(messages[n])]));
   const all = source.record.statistics.spans.reduce((sum, one) => sum + one.pending, 0);
-  section.querySelector(".tip").textContent = known_to_ms ? `What is due from ${moment(known_to_ms)} on was too much to look through.`
-    : messages.length ? `The next ${messages.length} of ${count(Math.max(all, messages.length))}.` : "Nothing is pending.";
+  section.querySelector(".tip").textContent = panel.note || `The next ${messages.length} of ${count(Math.max(all, messages.length))}.`;
 }
 
 function showFound(section, messages, id) {
