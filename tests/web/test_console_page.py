@@ -260,13 +260,15 @@ def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_narrow_page_has_nothing_that_sticks_out(browser: Any, scheme: str) -> None:
     with ExitStack() as stack, Broker() as broker:
-        url = served(stack, Shown(RELAY).source, OwnProcess("broker", broker.statistics, broker.dials))
+        pipeline = OwnProcess("run", lambda: PipelineStatistics("orders", totals={"events": 12}), dict)
+        url = served(stack, Shown(RELAY).source, OwnProcess("broker", broker.statistics, broker.dials), pipeline)
         page, wrong = window(browser, 360, color_scheme=scheme)
         page.goto(url)
         panel(page, "broker").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         widths = page.locator("main > section:visible").evaluate_all("all => all.map(one => one.offsetWidth)")
         assert set(widths) == {340}
+        assert panel(page, "counts").locator("td:visible").all_inner_texts() == ["events", "12"]
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(14, 20, 19)"
         assert (dark, wrong) == (scheme == "dark", [])
         page.close()

@@ -10,10 +10,10 @@ export function h(name, own, ...inner) {
   return made;
 }
 
-/** Rows for a table: the head as names, those with a leading > are numbers; cells are texts or elements. */
+/** Rows for a table: the head as names, those with a leading > are numbers, an empty one is of bars; cells are texts or elements. */
 export function fill(table, head, rows) {
   const right = head.map(name => name.startsWith(">"));
-  const cells = (tag, row) => row.map((cell, n) => h(right[n] ? `${tag}.n` : head[n].trim() === "" ? `${tag}.wide` : tag, null, cell));
+  const cells = (tag, row) => row.map((cell, n) => h(right[n] ? `${tag}.n` : head[n] === "" ? `${tag}.wide` : tag, null, cell));
   const names = head.map(name => name.replace(">", ""));
   table.replaceChildren(h("tr", null, ...cells("th", names)), ...rows.map(row => h("tr", null, ...cells("td", row))));
 }
