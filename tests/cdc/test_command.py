@@ -208,7 +208,7 @@ def test_a_capture_is_asked_for_its_statistics_over_http_while_it_runs(
         started.send_signal(signal.SIGINT)
         out, err = started.communicate(timeout=30)
     assert (found["command"], found["statistics"]["changes"]) == ("cdc", len(expected)), err
-    figures = {"changes", "transactions", "commits", "breaks", "place", "dead_letters"}
+    figures = {"changes", "transactions", "commits", "breaks", "place", "dead_letters", "letters"}
     assert found["statistics"].keys() == figures | {"older_rows", "older_tables_left", "older_rows_left"}
     for name in ("changes", "transactions", "commits", "breaks", "dead_letters"):
         sample = (f"waterclock_capture_{name}_total", {"capture": "till"}, float(found["statistics"][name]))

@@ -23,6 +23,7 @@ from waterclock.cdc.source import DeadLetter, SourceMark, put_aside
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker
+from waterclock.web.letters import HIDDEN, shortened
 
 pytestmark = pytest.mark.mariadb
 BAD = "x'8fa2a1'"  # of no character in ujis
@@ -78,7 +79,7 @@ def test_a_record_that_is_put_aside_is_in_a_topic_of_its_own(
     for count in (1, 0):
         assert cli.main(command) == 0
         told = json.loads(capsys.readouterr().out)
-        assert (told["dead_letters"], told["changes"]) == (count, 7 * count)
+        assert (told["dead_letters"], told["changes"], len(told["letters"])) == (count, 7 * count, count)
     assert ids(broker, database) == [1, 2, 3, 4, 8, 6, 7]
     ((key, value),) = committed(broker, f"{database}.aside")[0]
     letter = json.loads(value)
@@ -86,6 +87,24 @@ def test_a_record_that_is_put_aside_is_in_a_topic_of_its_own(
     assert (letter["xoffset"], letter["data"]) == (2, {"id": 5, "c": "j6Kh"})
     assert "does not know" in letter["reason"]
     assert b"\x8f\xa2\xa1" in b64decode(letter["record"])
+
+
+def test_the_last_ones_are_in_the_statistics_with_their_values_or_without(
+    mariadb: MariaServer, broker: Broker, database: str, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = f"mysql://root@127.0.0.1:{mariadb.port}/{database}"
+    told = []
+    for topic, more in ((database, ()), (f"{database}.h", ("--hide-values",))):
+        to = ("--to", f"kafka://{broker.bootstrap}/{topic}", "--dead-letters", f"{topic}.aside", "--from", table)
+        assert cli.main(["cdc", source, *to, "--once", "--json", *more]) == 0
+        told += json.loads(capsys.readouterr().out)["letters"]
+    shown, hidden = told
+    (aside,) = [json.loads(value) for _, value in committed(broker, f"{database}.aside")[0]]
+    assert shown["place"] == f"{database}.t {aside['gtid']} 2"
+    assert (shown["at_ms"], shown["reason"]) == (1000 * aside["ts"], aside["reason"])
+    assert shown["value"] == shortened(b64decode(aside["record"]))
+    assert hidden == {**shown, "reason": hidden["reason"], "value": HIDDEN}
+    assert "does not know" in hidden["reason"]
 
 
 def test_a_transaction_in_parts_is_put_aside_once_whatever_breaks(

@@ -103,6 +103,28 @@ def test_a_table_that_is_missing_is_named_with_what_makes_it(shop: Shop, delays:
         delays.send("t", "a", delay="3 s", db=connection)
 
 
+@pytest.mark.parametrize("wrong", [17, 1.5, {"order": 17}, ["a"]])
+def test_a_value_or_a_key_that_is_neither_text_nor_bytes_is_refused_before_the_database_hears_of_it(
+    delays: Delays, wrong: Any
+) -> None:
+    said = f"must be a text, bytes or None, got .* of type {type(wrong).__name__}$"
+    with pytest.raises(TypeError, match=f"^value {said}"):
+        delays.send("t", wrong, delay="3 s", db=object())
+    with pytest.raises(TypeError, match=f"^value {said}"):
+        delays.replace("x", "t", wrong, delay="3 s", db=object())
+    with pytest.raises(TypeError, match=f"^key {said}"):
+        delays.cancel("x", key=wrong, db=object())
+    with pytest.raises(TypeError, match=f"^value {said}"):
+        asyncio.run(AsyncDelays(clock=CLOCK).send("t", wrong, delay="3 s", db=object()))
+
+
+def test_whatever_has_bytes_is_written_as_bytes(made: Shop, delays: Delays) -> None:
+    with made.connected() as connection:
+        delays.send("t", memoryview(b"view"), delay="3 s", key=bytearray(b"k"), db=connection)  # type: ignore[arg-type]
+        connection.commit()
+    assert [(key, value) for _, key, value, _ in stored(made)] == [(b"k", b"view")]
+
+
 def test_what_is_no_connection_is_refused(delays: Delays) -> None:
     with pytest.raises(TypeError, match="db must be a connection of psycopg or PyMySQL"):
         delays.send("t", "a", delay="3 s", db=sqlite3.connect(":memory:"))
@@ -138,23 +160,21 @@ def test_a_session_of_sqlalchemy_has_it_in_its_transaction(made: Shop, delays: D
     assert [value for _, _, value, _ in stored(made)] == [b"session", b"connection"]
 
 
-@pytest.mark.postgres
-def test_djangos_connection_has_it_in_an_atomic_block(postgres: PostgresShop, delays: Delays) -> None:
+def test_djangos_connection_has_it_in_an_atomic_block(made: Shop, delays: Delays) -> None:
     pytest.importorskip("django")
     from django.db import transaction
-    from django.db.backends.postgresql.base import DatabaseWrapper
 
     from tests.outbox.djangos import connected
 
-    with connected(DatabaseWrapper, postgres.conninfo) as connection:
+    with connected(made) as connection:
         with pytest.raises(UsageError, match=r"transaction\.atomic"):
             delays.send("t", "alone", delay="3 s", db=connection)
         with transaction.atomic():
-            delays.send("t", "atomic", delay="3 s", db=connection)
+            assert delays.send("t", "atomic", delay="3 s", db=connection).offset > 0
         with transaction.atomic():
             delays.send("t", "never", delay="3 s", db=connection)
             transaction.set_rollback(True)
-    assert [value for _, _, value, _ in stored(postgres)] == [b"atomic"]
+    assert [value for _, _, value, _ in stored(made)] == [b"atomic"]
 
 
 @pytest.mark.postgres

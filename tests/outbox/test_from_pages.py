@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cdc.postgres import run
-from tests.outbox.taking import PostgresShop
+from tests.outbox.taking import MariaShop, Shop
 from tests.samples import all_blocks
 from waterclock.outbox.table import OutboxTable
 from waterclock.relay import Delays
@@ -25,8 +24,6 @@ from waterclock.relay import Delays
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES: Final = ("from-celery", "from-polled-table", "from-apscheduler")
 NOT_RUN: Final = "$ python bench/celery_eta.py"  # what it prints is bench/results/celery.txt
-
-pytestmark = pytest.mark.postgres
 
 
 def plain(page: str) -> list[str]:
@@ -41,20 +38,23 @@ BLOCKS: Final = {page: [each for each in plain(page) if NOT_RUN not in each] for
 
 
 @pytest.fixture
-def postgres(postgres_shop: PostgresShop) -> PostgresShop:
-    OutboxTable(postgres_shop.url, "delays", "any").make()
-    run(postgres_shop.conninfo, "create table orders (id int primary key)")
-    run(postgres_shop.conninfo, "create table task (id serial, due_ms bigint, payload text)")
-    return postgres_shop
+def ordered(shop: Shop) -> Shop:
+    """A database with the tables of the pages."""
+    OutboxTable(shop.url, "delays", "any").make()
+    with shop.connected() as connection:
+        for columns in ("orders (id int primary key)", "task (id serial, due_ms bigint, payload text)"):
+            connection.cursor().execute(f"create table {columns}")
+        connection.commit()
+    return shop
 
 
-def rows(shop: PostgresShop, asked: str) -> list[tuple[Any, ...]]:
+def rows(shop: Shop, asked: str) -> list[tuple[Any, ...]]:
     with shop.connected() as connection, connection.cursor() as cursor:
         cursor.execute(asked)
         return list(cursor.fetchall())
 
 
-def messages(shop: PostgresShop) -> list[tuple[bytes, str]]:
+def messages(shop: Shop) -> list[tuple[bytes, str]]:
     """What the outbox has: value and topic."""
     found = rows(shop, "select message_value, headers from waterclock_outbox order by number")
     return [(bytes(value), dict(json.loads(headers))["deliver-to"]) for value, headers in found]
@@ -74,11 +74,10 @@ def test_the_figures_of_celerys_page_are_those_that_were_measured() -> None:
     assert all(line in measured.splitlines() for line in shown)
 
 
-def test_from_celery(postgres: PostgresShop) -> None:
+def test_from_celery(ordered: Shop) -> None:
     celery = pytest.importorskip("celery", reason="celery is not installed")
     pytest.importorskip("django", reason="django is not installed")
     from django.db import transaction
-    from django.db.backends.postgresql.base import DatabaseWrapper
 
     from tests.outbox.djangos import connected
 
@@ -93,8 +92,9 @@ def test_from_celery(postgres: PostgresShop) -> None:
             return int(there.default_channel.queue_declare("celery", passive=True).message_count)
 
     before, after = BLOCKS["from-celery"]
-    with connected(DatabaseWrapper, postgres.conninfo) as connection, app.connection() as there:
+    with connected(ordered) as connection, app.connection() as there:
         there.default_channel.queue_declare("celery")
+        there.default_channel.queue_purge("celery")  # a queue in memory is the process's
         numbers = iter(range(17, 20))
 
         def save() -> None:
@@ -104,24 +104,24 @@ def test_from_celery(postgres: PostgresShop) -> None:
         order = SimpleNamespace(save=save, id=0)
         names = {"transaction": transaction, "order": order, "remind": remind, "connection": connection}
         exec(before, {**names})
-        assert (waiting(), messages(postgres)) == (1, [])
+        assert (waiting(), messages(ordered)) == (1, [])
         exec(after, {**names, "delays": Delays(None)})
         with transaction.atomic():
             exec(after, {**names, "delays": Delays(None)})
             transaction.set_rollback(True)
-    assert messages(postgres) == [(b"18", "reminders")]
-    assert rows(postgres, "select id from orders") == [(17,), (18,)]
+    assert messages(ordered) == [(b"18", "reminders")]
+    assert rows(ordered, "select id from orders") == [(17,), (18,)]
 
 
-def test_from_a_polled_table(postgres: PostgresShop) -> None:
+def test_from_a_polled_table(ordered: Shop) -> None:
     (before,) = BLOCKS["from-polled-table"]  # after it: order.py, which tests/test_how_to.py runs
-    with postgres.connected() as db:
+    with ordered.connected() as db:
         exec(before, {"db": db, "cursor": db.cursor(), "due_ms": 1_900_000_000_000})
-    assert rows(postgres, "select due_ms, payload from task") == [(1_900_000_000_000, "remind 17")]
-    assert rows(postgres, "select id from orders") == [(17,)]
+    assert rows(ordered, "select due_ms, payload from task") == [(1_900_000_000_000, "remind 17")]
+    assert rows(ordered, "select id from orders") == [(17,)]
 
 
-def test_from_apscheduler(postgres: PostgresShop) -> None:
+def test_from_apscheduler(ordered: Shop) -> None:
     background = pytest.importorskip("apscheduler.schedulers.background", reason="apscheduler is not installed")
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed")
     from sqlalchemy.orm import DeclarativeBase, Session
@@ -133,7 +133,8 @@ def test_from_apscheduler(postgres: PostgresShop) -> None:
         __tablename__ = "orders"
         id = sqlalchemy.Column(sqlalchemy.Integer, primary_key=True)
 
-    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=postgres.opened)
+    driver = "mysql+pymysql" if isinstance(ordered, MariaShop) else "postgresql+psycopg"
+    engine = sqlalchemy.create_engine(f"{driver}://", creator=ordered.opened)
     before, after = BLOCKS["from-apscheduler"]
     scheduler, tomorrow = background.BackgroundScheduler(timezone=UTC), datetime.now(UTC) + timedelta(days=1)
     scheduler.start()
@@ -160,5 +161,5 @@ def test_from_apscheduler(postgres: PostgresShop) -> None:
     finally:
         scheduler.shutdown(wait=False)
         engine.dispose()
-    assert messages(postgres) == [(b"18", "reminders")]
-    assert rows(postgres, "select id from orders") == [(17,), (18,)]
+    assert messages(ordered) == [(b"18", "reminders")]
+    assert rows(ordered, "select id from orders") == [(17,), (18,)]

@@ -11,11 +11,12 @@ from waterclock.broker import Error
 from waterclock.clock import ManualClock
 from waterclock.relay.owner.pace import Doubts
 from waterclock.relay.relay import Relay
-from waterclock.relay.statistics import HIDDEN, LETTERS, Counts, LetterStatistics, RelayStatistics
+from waterclock.relay.statistics import Counts, RelayStatistics
 from waterclock.relay.watching import fullest as module
 from waterclock.relay.watching.due_next import due_next
 from waterclock.relay.watching.fullest import EVERY_S, Fullest
 from waterclock.relay.wire.letters import Letter
+from waterclock.web.letters import HIDDEN, LETTERS, LetterStatistics
 
 
 def looked(relay: Relay, hides: bool = False) -> RelayStatistics:
@@ -77,7 +78,7 @@ def test_a_letter_stands_in_the_statistics_with_its_reason(world: World) -> None
     letters = relay.statistics().letters
     assert sorted(one.value for one in letters) == ["0", "1", "2"]
     assert all(one.reason.startswith(f"{refusing} does not take it: ") for one in letters)
-    assert all(one.request.startswith(f"{world.topic}-0-") for one in letters)
+    assert all(one.place.startswith(f"{world.topic}-0-") for one in letters)
 
 
 def test_the_last_letters_are_kept_and_a_word_hides_what_somebody_sent() -> None:

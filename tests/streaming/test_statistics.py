@@ -21,6 +21,7 @@ from waterclock.spark.pipeline import configured
 from waterclock.streaming import frames
 from waterclock.streaming.statistics import Gatherer, Phase, PipelineStatistics, prometheus
 from waterclock.streaming.toml.config import load
+from waterclock.web.letters import LETTERS, LetterStatistics
 
 HOUR_US = 3_600_000_000
 
@@ -64,6 +65,26 @@ def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gatherin
     took(gathering, 7, 5)
     seen = gathering.seen("files", unknown)
     assert (seen.events, seen.batches, seen.batch_id) == (105, 1, 7)
+
+
+def test_the_last_dead_letters_are_kept_the_newest_first_and_no_more_than_so_many(
+    gathering: Gatherer, clock: ManualClock
+) -> None:
+    def put_aside(batch_id: int, *lines: int | None) -> None:
+        rows = [
+            {"file": "a.jsonl", "line": n, "reason": f"bad {n}", "text": None if n is None else "x" * n} for n in lines
+        ]
+        dead = pa.Table.from_pylist(rows, frames.DEAD_SCHEMA)
+        gathering.took(batch_id, {}, {}, (None, None), {}, dead=dead)
+
+    put_aside(0, *range(50))
+    put_aside(1, 90, None)
+    put_aside(2)
+    letters = gathering.seen("files", unknown).letters
+    assert len(letters) == LETTERS
+    assert letters[0] == LetterStatistics("a.jsonl", clock.wall_ms(), "bad None", "")
+    assert letters[1] == LetterStatistics("a.jsonl 90", clock.wall_ms(), "bad 90", f"{'x' * 79}…")
+    assert [one.place for one in letters[2:]] == [f"a.jsonl {n}" for n in range(49, 31, -1)]
 
 
 def test_a_batch_that_ends_while_the_source_is_asked_is_in_none_of_the_figures(gathering: Gatherer) -> None:

@@ -8,17 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from tests.web.reading import get
 from tests.web.test_commands import process
 from waterclock import cli
+from waterclock.cdc.statistics import CaptureStatistics
+from waterclock.relay.statistics import DueMessage, DueStatistics
 from waterclock.web.console import sources as module
 from waterclock.web.console.console import SILENCES, Console
 from waterclock.web.console.sources import Door, OwnProcess, Seen
 from waterclock.web.dial import Dial
 from waterclock.web.option import open_server
+from waterclock.web.record import plain
 from waterclock.web.server import NoSuchPage, PageServer
 
 
@@ -71,13 +75,15 @@ def pieces(*sources: Any) -> Iterator[str]:
 
 def test_who_connects_is_told_all_and_then_what_has_changed() -> None:
     source = Fixed()
-    source.says = Seen({"command": "broker"}, {"timers": {"levels": [{"3": 2}]}}, heard=1)
+    record = {"command": "cdc", "statistics": plain(CaptureStatistics(changes=1_200))}
+    source.says = Seen(record, {"timers": {"levels": [{"3": 2}]}}, heard=1)
     stream = pieces(source)
-    whole = {"at": 0, "name": "127.0.0.1:1", "changes": False, "record": {"command": "broker"}, "why": "", "heard": 1}
+    whole = {"at": 0, "name": "127.0.0.1:1", "changes": False, "record": record, "why": "", "heard": 1, "panels": ANY}
     dials = {"at": 0, "dials": {"timers": {"levels": [{"3": 2}]}}}
     first = next(stream)
     assert first.startswith("retry: 1000\n\n")
     assert events(first) == [("source", whole), ("dials", dials)]
+    assert events(first)[0][1]["panels"][0]["figures"][1] == ["1,200", "changes in Kafka"]
     assert next(stream) == ""
     source.says = source.says._replace(dials={})
     assert events(next(stream)) == [("dials", {"at": 0, "dials": {}})]
@@ -126,13 +132,24 @@ def test_each_file_of_the_page_is_served_with_its_kind_and_nothing_else_is() -> 
 
 @pytest.mark.parametrize(
     ("path", "answer"),
-    [("0/due/20", (200, '["due", "20"]')), ("0/ids/a%2Fb%20%C3%A9", (200, '["ids", "a/b \\u00e9"]')),
+    [("0/ids/a%2Fb%20%C3%A9", (200, '["ids", "a/b \\u00e9"]')),
      ("1/due/20", (404, "the console asks no process number 1 for /due/\n")),
      ("0/series/", (404, "the console asks no process number 0 for /series/\n"))],
 )  # fmt: skip
 def test_a_process_is_asked_for_the_pages_that_the_console_shows_alone(path: str, answer: tuple[int, str]) -> None:
     with PageServer({}, 0, Console([Fixed()]).below) as server:
         assert get(f"{server.url}/console/ask/{path}")[:2] == answer
+
+
+def test_what_is_due_next_comes_as_a_panel_too() -> None:
+    due = DueStatistics((DueMessage("delays-0-7", 1_000, "mails", "cart-17", "ann", "it is paused"),), 5_000)
+    source = OwnProcess("relay", dict, dict, {"/due/": lambda most: due if most == "20" else None})
+    with PageServer({}, 0, Console([source]).below) as server:
+        found = json.loads(get(f"{server.url}/console/ask/0/due/20")[1])
+    assert {name: found[name] for name in ("messages", "known_to_ms")} == plain(due)
+    (row,) = found["panel"]["rows"]
+    assert row[0] == {"moment": [1_000]}
+    assert row[2:] == ["mails", "cart-17", "ann", "delays-0-7", {"chip": ["it is paused", "bad"]}]
 
 
 def test_this_process_and_another_one_are_asked_alike() -> None:

@@ -15,11 +15,11 @@ from tests.browser import chromium, window
 from waterclock import ManualClock, Timer
 from waterclock.broker import Broker
 from waterclock.broker.statistics import GroupLag
+from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.errors import UsageError
 from waterclock.relay.statistics import (
     DueMessage,
     DueStatistics,
-    LetterStatistics,
     MessageStatistics,
     PartitionStatistics,
     RelayStatistics,
@@ -30,6 +30,7 @@ from waterclock.streaming.statistics import PipelineStatistics
 from waterclock.web.console.console import Console
 from waterclock.web.console.sources import Door, OwnProcess, Source
 from waterclock.web.dial import dial_of
+from waterclock.web.letters import LetterStatistics
 from waterclock.web.option import open_server
 from waterclock.web.server import PageServer
 
@@ -229,10 +230,15 @@ def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(
     waits = (WaitStatistics("mails", 3, "mails does not take it: not authorized", {"ann": 2, "bob": 1}),)
     letters = (LetterStatistics("delays-0-7", 1_000, "no due time", "<b>x</b>"),)
     shown = Shown(replace(RELAY, fullest={"ann": 4, "bob": 2}, waits=waits, letters=letters))
-    pipeline = PipelineStatistics("orders", watermarks={"t/2": None, "t/0": 4_000_000}, now_us=9_000_000)
+    pipeline = PipelineStatistics(
+        "orders", watermarks={"t/2": None, "t/0": 4_000_000}, now_us=9_000_000,
+        letters=(LetterStatistics("a.jsonl 7", 1_000, "it is no JSON", "{"),),
+    )  # fmt: skip
+    capture = CaptureStatistics(letters=(LetterStatistics("shop.t 0-1-7 2", 1_000, "unknown bytes", "\\x8f"),))
     with ExitStack() as stack, Broker() as broker:
         lagging = replace(broker.statistics(), lags={"mailer": GroupLag("Stable", 2, 3, 1_200)})
-        others = OwnProcess("broker", lambda: lagging, dict), OwnProcess("run", lambda: pipeline, dict)
+        others = [OwnProcess("broker", lambda: lagging, dict), OwnProcess("run", lambda: pipeline, dict)]
+        others += [OwnProcess("cdc", lambda: capture, dict)]
         page, wrong = window(browser, 1280)
         page.goto(served(stack, shown.source, *others))
         panel(page, "lags").wait_for()
@@ -241,10 +247,12 @@ def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(
         assert rows(panel(page, "watermarks").locator("table")) == [["t/2", "nothing read yet"], ["t/0", "5 s"]]
         assert rows(panel(page, "fullest").locator("table")) == [["ann", "4", ""], ["bob", "2", ""]]
         assert rows(panel(page, "waits").locator("table")) == [["mails", "3", waits[0].why, "ann: 2, bob: 1"]]
-        assert rows(panel(page, "letters").locator("table"))[0][1:] == ["delays-0-7", "no due time", "<b>x</b>"]
+        for at, letter in ((0, letters[0]), (2, pipeline.letters[0]), (3, capture.letters[0])):
+            shown_of = rows(page.locator(f"[data-panel=letters][data-at='{at}'] table"))
+            assert [row[1:] for row in shown_of] == [[letter.place, letter.reason, letter.value]]
         shown.statistics = RELAY
         for name in ("fullest", "waits", "letters"):
-            panel(page, name).wait_for(state="hidden")
+            page.locator(f"[data-panel={name}][data-at='0']").wait_for(state="hidden")
         assert wrong == []
         page.close()
 
@@ -252,13 +260,15 @@ def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_narrow_page_has_nothing_that_sticks_out(browser: Any, scheme: str) -> None:
     with ExitStack() as stack, Broker() as broker:
-        url = served(stack, Shown(RELAY).source, OwnProcess("broker", broker.statistics, broker.dials))
+        pipeline = OwnProcess("run", lambda: PipelineStatistics("orders", totals={"events": 12}), dict)
+        url = served(stack, Shown(RELAY).source, OwnProcess("broker", broker.statistics, broker.dials), pipeline)
         page, wrong = window(browser, 360, color_scheme=scheme)
         page.goto(url)
         panel(page, "broker").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         widths = page.locator("main > section:visible").evaluate_all("all => all.map(one => one.offsetWidth)")
         assert set(widths) == {340}
+        assert panel(page, "counts").locator("td:visible").all_inner_texts() == ["events", "12"]
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(14, 20, 19)"
         assert (dark, wrong) == (scheme == "dark", [])
         page.close()
@@ -318,6 +328,7 @@ def test_a_message_is_changed_once_it_is_confirmed_and_the_answer_is_the_relays(
         ):
             page.get_by_label(f"{name} cart-17").click()
             page.keyboard.press("Escape")
+            page.locator("dialog").wait_for(state="detached")
             page.get_by_label(f"{name} cart-17").click()
             page.locator("dialog button[type=submit]").click()
             page.locator("dialog").get_by_text(answer).wait_for()

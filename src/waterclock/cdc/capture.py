@@ -40,6 +40,7 @@ from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
 from waterclock.kafka.patience import Backoff
 from waterclock.signals import StopSignal
+from waterclock.web.letters import LETTERS, LetterStatistics, newest, shortened
 from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
@@ -172,6 +173,7 @@ class Capture:
             breaks=now.breaks,
             dead_letters=now.dead_letters + more.dead_letters,
             older_rows=now.older_rows + more.older_rows,
+            letters=newest(more.letters, now.letters),
         )
         self._report(self._statistics)
 
@@ -304,6 +306,10 @@ class _Pass:
         if letters:
             log.warning("%s put aside, unreadable; the last: %s", counted(len(letters), "record"), letters[-1].reason)
         left = left_of(self._source)
-        self._count(
-            CaptureStatistics(changes, transactions, 1, 0, position.place, len(letters), older, left.tables, left.rows)
-        )
+        counts = changes, transactions, 1, 0, position.place, len(letters), older, left.tables, left.rows
+        self._count(CaptureStatistics(*counts, tuple(_shown(each) for each in letters[-LETTERS:])))
+
+
+def _shown(letter: DeadLetter) -> LetterStatistics:
+    place = f"{letter.database}.{letter.table} {letter.gtid} {letter.xoffset}".lstrip(". ")
+    return LetterStatistics(place, 1000 * letter.ts, letter.reason, shortened(letter.record))

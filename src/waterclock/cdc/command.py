@@ -59,7 +59,7 @@ def add_to(parser: ArgumentParser) -> None:
     client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
     parser.add_argument("--kafka-config", metavar="FILE", help=client)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
-    for more in (form.add_to, option.add_to, _add_databases):
+    for more in (form.add_to, option.add_to, option.add_hidden, _add_databases):
         more(parser)
 
 
@@ -145,7 +145,8 @@ def _captured(arguments: Namespace) -> int:
     publisher = partial(Publisher, target, name, given, clock, written)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
-    shows = "cdc", capture.statistics, partial(prometheus, name)
+    statistics = option.hiding(capture.statistics) if arguments.hide_values else capture.statistics
+    shows = "cdc", statistics, partial(prometheus, name)
     with heard(), option.open_server(arguments.metrics, *shows, console=arguments.console):
         waits, refused = bool(arguments.tables) and not arguments.once, False
         origins.say_what_is_missing(origin, waits, lambda said: print(f"waterclock: {said}", file=sys.stderr))
@@ -157,7 +158,7 @@ def _captured(arguments: Namespace) -> int:
             raise
         finally:
             if not refused:
-                shown.end(capture.statistics())
+                shown.end(statistics())
     return 0
 
 

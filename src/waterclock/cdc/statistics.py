@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from waterclock.web.letters import LetterStatistics
 from waterclock.web.record import counter, gauge, page
 
 
@@ -41,6 +42,7 @@ class CaptureStatistics:
         default=0,
         metadata=gauge("older_rows_left", "Older rows that are still to come, by the estimates of the source."),
     )
+    letters: tuple[LetterStatistics, ...] = ()  # the last ones
 
 
 def prometheus(capture: str, statistics: CaptureStatistics) -> str:

@@ -3,7 +3,6 @@ field says how it is shown to Prometheus; the site's reference has a table of th
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,11 @@ import numpy as np
 
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.letters import Letter, Reply
+from waterclock.web.letters import LETTERS, LetterStatistics, shortened
 from waterclock.web.record import LABEL, Each, counter, gauge, page, summary
 
 # upper edges of the histogram
 LATENESS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 60_000, 3_600_000)
-LETTERS: Final = 20
-SHOWN: Final = 80  # characters
-HIDDEN: Final = "hidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +147,6 @@ class DueStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterStatistics:
-    """One of the last dead letters: where its request stands, when it was put aside, why, and how its value begins."""
-
-    request: str
-    at_ms: int
-    reason: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
 class WaitStatistics:
     """Messages that are due for a topic, and are not delivered; `keys`: those of the first ones, the fullest first."""
 
@@ -232,16 +219,6 @@ def prometheus(statistics: RelayStatistics) -> str:
     return page(statistics, "relay_")
 
 
-def shortened(text: bytes) -> str:
-    """How somebody's bytes begin, as text.
-
-    >>> shortened(b"caf\\xff"), len(shortened(b"x" * 1000))
-    ('caf\\\\xff', 80)
-    """
-    found = text[:SHOWN].decode("utf-8", "backslashreplace")
-    return found if len(found) <= SHOWN and len(text) <= SHOWN else f"{found[: SHOWN - 1]}…"
-
-
 class Counts:
     """What the turns of all partitions add up to; with `hides_values` no letter shows what somebody sent."""
 
@@ -261,10 +238,8 @@ class Counts:
     ) -> None:
         """A turn was committed at `now_ms`, of the input's partition `place`, TOPIC-PARTITION."""
         for letter in letters[-LETTERS:]:
-            reason, value = letter.reason, shortened(letter.value or b"")
-            if self._hides_values:
-                reason, value = re.sub(r"([\"']).*\1", "…", reason, flags=re.S), HIDDEN
-            self.letters.appendleft(LetterStatistics(f"{place}-{letter.offset}", now_ms, reason, value))
+            shown = LetterStatistics(f"{place}-{letter.offset}", now_ms, letter.reason, shortened(letter.value or b""))
+            self.letters.appendleft(shown.hidden() if self._hides_values else shown)
         self.turns += 1
         self.delivered += len(dues)
         self.dead_letters += len(letters)

@@ -25,6 +25,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--master", type=master, metavar="URL", help="run on a cluster: spark://HOST:7077 or yarn")
     option.add_to(parser)
+    option.add_hidden(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     pipeline = configured(config)
     try:
         pipeline.check()
-        shown = arguments.metrics, "run", pipeline.statistics, prometheus
+        statistics = option.hiding(pipeline.statistics) if arguments.hide_values else pipeline.statistics
+        shown = arguments.metrics, "run", statistics, prometheus
         server = option.open_server(*shown, console=arguments.console)
         with server, Bar(config.name, quiet=arguments.json) as bar:
             session = session or begin(pipeline.buckets)

@@ -308,7 +308,7 @@ class Pipeline:
             phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
             slowest = next((some for frame in taken if (some := frames.note(frame, "watermarks"))), None)
             times = made.watermark_us, newest
-            self._gathering.took(batch_id, written.counters, self._totals, times, phases, slowest)
+            self._gathering.took(batch_id, written.counters, self._totals, times, phases, slowest, made.dead_letters)
         if self._report is not None:
             done, found = self._stream.progress(self._totals)
             self._report(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))

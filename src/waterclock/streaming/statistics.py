@@ -15,10 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waterclock.clock import WallClock
+from waterclock.web.letters import LETTERS, LetterStatistics, newest, shortened
 from waterclock.web.record import LABEL, Each, Shown, counter, gauge, page, summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WINDOW_S = 60.0
 BehindOf = Callable[[Mapping[str, int] | None], Mapping[str, int] | None]  # the sink's totals -> what no batch took
@@ -128,6 +132,7 @@ class PipelineStatistics:
     phases: Mapping[str, Phase] | None = field(default=None, metadata={"": Each("phase")})
     # by TOPIC/PARTITION, those furthest behind, which hold back the others; None of one of which nothing was read
     watermarks: Mapping[str, int | None] | None = None
+    letters: tuple[LetterStatistics, ...] = ()  # the last ones of this run
 
     def count(self, name: str) -> int:
         """One of the totals; 0 if nothing of it was counted."""
@@ -232,6 +237,7 @@ class _Taken:
     recent: Recent = ()
     phases: Mapping[str, Phase] = field(default_factory=dict)
     watermarks: Mapping[str, int | None] | None = None
+    letters: tuple[LetterStatistics, ...] = ()
 
     def within(self, now_s: float) -> Recent:
         return tuple(each for each in self.recent if now_s - each[0] < WINDOW_S)
@@ -263,9 +269,10 @@ class Gatherer:
         times: tuple[int | None, int | None],
         phases: Mapping[str, float],
         watermarks: Mapping[str, int | None] | None = None,
+        dead: pa.Table | None = None,
     ) -> None:
-        """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase, and the
-        watermarks of the partitions that are furthest behind, None if it says nothing of them."""
+        """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase, the
+        watermarks of the partitions that are furthest behind, None if it says nothing of them; its dead letters."""
         now_s, before = self._clock.monotonic_s(), self._taken
         self._taken = _Taken(
             before.batches + 1,
@@ -276,6 +283,7 @@ class Gatherer:
             (*before.within(now_s), (now_s, counters.get("events", 0), counters.get("results", 0))),
             _added(before.phases, phases),
             before.watermarks if watermarks is None else watermarks,
+            before.letters if dead is None else newest(_letters(dead, self._clock.wall_ms()), before.letters),
         )
 
     def heard(self, progress: Any) -> None:
@@ -297,8 +305,20 @@ class Gatherer:
             self._pipeline, taken.batches, taken.batch_id, taken.totals,
             events / over_s if over_s else None, results / over_s if over_s else None,
             taken.watermark_us, taken.newest_us, self._clock.wall_ms() * 1000, unit, behind, *self._state,
-            {**self._sparks, **taken.phases}, taken.watermarks,
+            {**self._sparks, **taken.phases}, taken.watermarks, taken.letters,
         )  # fmt: skip
+
+
+def _letters(dead: pa.Table, now_ms: int) -> list[LetterStatistics]:
+    """The last of a batch's."""
+    rows = dead.slice(max(0, dead.num_rows - LETTERS)).to_pylist()
+    return [
+        LetterStatistics(
+            row["file"] if row["line"] is None else f"{row['file']} {row['line']}", now_ms, row["reason"],
+            shortened((row["text"] or "").encode()),
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 def _later(before: int | None, moment: int | None) -> int | None:

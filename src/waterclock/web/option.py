@@ -34,6 +34,19 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--console", action="store_true", help=live)
 
 
+def add_hidden(parser: argparse.ArgumentParser) -> None:
+    """The option of those that have dead letters: `hiding` does it."""
+    hidden = "show nobody's values in the statistics and on their page: those of the last dead letters"
+    parser.add_argument("--hide-values", action="store_true", help=hidden)
+
+
+def hiding(statistics: Callable[[], T]) -> Callable[[], T]:
+    """The same statistics, which have `letters`, with nobody's values in them."""
+    from waterclock.web.letters import without_values
+
+    return lambda: without_values(statistics())
+
+
 def open_server(
     port: int | None,
     command: str,

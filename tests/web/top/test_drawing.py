@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.web.top.drawing import Bar, Panel, columns, drawn
+from waterclock.web.panel import Bar, Panel
+from waterclock.web.top.drawing import columns, drawn
 
 PANEL = Panel(
     "Due next", (">in", "due", "topic", "id", ""), [("3 s", "2026-01-01 00:00:00", "mails", "cart-17", Bar(0.25))],
@@ -41,4 +42,5 @@ def test_a_text_of_somebody_else_moves_nothing_beside_it() -> None:
 )
 def test_no_line_is_wider_than_is_asked_for(rows: list[tuple[str, float, str]], note: str, width: int) -> None:
     panel = Panel("title", ("id", "", ">value"), [(a, Bar(b), c) for a, b, c in rows], note, ("id",))
-    assert max(columns(line) for line in drawn(panel, width)) <= width
+    assert max(map(columns, drawn(panel, width)), default=0) <= width
+    assert bool(drawn(panel, width)) == bool(rows or note)

@@ -67,7 +67,7 @@ class OutboxRow(NamedTuple):
         headers: Sequence[Header],
         now_ms: int,
     ) -> OutboxRow:
-        """Rule 3.
+        """Rule 3. TypeError for a key or a value that is neither text nor bytes: each driver takes others, each its own.
 
         >>> OutboxRow.made("delays", None, "k", None, [("deliver-to", b"t"), ("delay", b"500")], 1_000).headers
         [('deliver-to', b't'), ('deliver-at', b'1500')]
@@ -75,7 +75,7 @@ class OutboxRow(NamedTuple):
         due = [
             (AT, str(int(text or b"0") + now_ms).encode()) if name == DELAY else (name, text) for name, text in headers
         ]
-        return cls(relay, place, _bytes(key), _bytes(value), due)
+        return cls(relay, place, _bytes("key", key), _bytes("value", value), due)
 
 
 def headers_text(headers: Sequence[Header]) -> str:
@@ -213,5 +213,9 @@ def _say_if_missing(error: Exception, kind: str) -> None:
         said = said.__cause__
 
 
-def _bytes(text: str | bytes | None) -> bytes | None:
-    return text.encode() if isinstance(text, str) else text
+def _bytes(name: str, given: object) -> bytes | None:
+    if isinstance(given, str):
+        return given.encode()
+    if given is None or isinstance(given, bytes | bytearray | memoryview):
+        return None if given is None else bytes(given)
+    raise TypeError(f"{name} must be a text, bytes or None, got {given!r} of type {type(given).__name__}")

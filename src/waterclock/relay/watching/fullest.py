@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from waterclock.clock import Clock
 from waterclock.relay.owner.owner import Owner
-from waterclock.relay.statistics import HIDDEN, RelayStatistics, WaitStatistics, shortened
+from waterclock.relay.statistics import RelayStatistics, WaitStatistics
 from waterclock.relay.store import StoreDamaged, unpack
 from waterclock.relay.store.rows import Array
+from waterclock.web.letters import HIDDEN, shortened
 
 LOOKED: Final = 500
 MOST: Final = 10

@@ -1,11 +1,12 @@
 """The console of some sources: the files of its page, and the stream that feeds it. Where they are served is server.py's.
 
     /console/           the page; /console/NAME its other files
-    /console/ask/AT/PATH/TEXT   what the process of that number has at `/PATH/TEXT`, of the pages ASKED
+    /console/ask/AT/PATH/TEXT   what the process of that number has at `/PATH/TEXT`, of the pages ASKED; what is due as a
+                                panel too
     POST /console/change/AT     has the process of that number do what the body says, if it may
     /console/events     the stream, for as long as the page is open:
 
-    event: source       a process, at most once a second: {"at": 0, "name": "127.0.0.1:9400", "why": "", ...}
+    event: source       a process, at most once a second: {"at": 0, "name": "127.0.0.1:9400", "panels": [...], ...}
     event: dials        its wheels, whenever one is not as it was: {"at": 0, "dials": {"delays-0": {...}}}
 
 Rule 1: who connects, or connects again, is told all; after that what has changed, and nothing if nothing has.
@@ -22,8 +23,11 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
+from waterclock.clock import SystemClock
 from waterclock.errors import unstopped
 from waterclock.web.console.sources import CHANGES, Seen, Source
+from waterclock.web.panel import for_page
+from waterclock.web.panels import History, due_of
 from waterclock.web.server import GUARDED, HTML, JSON, NoSuchPage, Page
 
 SILENCES: Final = 25  # pieces without news before a comment
@@ -46,7 +50,8 @@ class Console:
     """What a `PageServer` needs to show these sources."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = sources
+        self._sources, self._clock = sources, SystemClock()
+        self._histories = [History() for _ in sources]
 
     @property
     def below(self) -> dict[str, Callable[[str], Page]]:
@@ -80,7 +85,10 @@ class Console:
     def _ask(self, at: int, path: str, text: str) -> Page:
         if path not in ASKED or at >= len(self._sources):
             raise NoSuchPage(f"the console asks no process number {at} for /{path}/")
-        return JSON, json.dumps(self._sources[at].ask(path, text))
+        found: Any = self._sources[at].ask(path, text)
+        if path == "due":
+            found = {**found, "panel": for_page(due_of(found, self._clock.wall_ms()))}
+        return JSON, json.dumps(found)
 
     def _pieces(self) -> Iterator[str]:
         """Rules 1 and 2."""
@@ -89,7 +97,7 @@ class Console:
         piece = "retry: 1000\n\n"
         while True:
             for at, source in enumerate(self._sources):
-                for event, told in _told(at, source):
+                for event, told in self._told(at, source):
                     if sent.get((event, at)) != told:
                         sent[event, at] = told
                         piece += f"event: {event}\ndata: {told}\n\n"
@@ -98,6 +106,18 @@ class Console:
                 piece, silent = ": nothing new\n\n", 0
             yield piece
             piece = ""
+
+    def _told(self, at: int, source: Source) -> list[tuple[str, str]]:
+        """The events about a source, as it is now."""
+        try:
+            seen = source.seen()
+        except Exception as error:  # rule 3
+            seen = Seen(why=unstopped(error))
+        self._histories[at].hear(seen, self._clock.monotonic_s())
+        own: dict[str, Any] = {"at": at, "name": source.name, "changes": source.may_change, **seen._asdict()}
+        del own["dials"]
+        own["panels"] = [for_page(each) for each in self._histories[at].panels()]
+        return [("source", json.dumps(own)), ("dials", json.dumps({"at": at, "dials": seen.dials or {}}))]
 
 
 def page_file(name: str) -> Page:
@@ -108,14 +128,3 @@ def page_file(name: str) -> Page:
 
 def _changed(source: Source, body: bytes) -> Page:
     return JSON, json.dumps(source.change(json.loads(body)))
-
-
-def _told(at: int, source: Source) -> list[tuple[str, str]]:
-    """The events about a source, as it is now."""
-    try:
-        seen = source.seen()
-    except Exception as error:  # rule 3
-        seen = Seen(why=unstopped(error))
-    own: dict[str, Any] = {"at": at, "name": source.name, "changes": source.may_change, **seen._asdict()}
-    del own["dials"]
-    return [("source", json.dumps(own)), ("dials", json.dumps({"at": at, "dials": seen.dials or {}}))]

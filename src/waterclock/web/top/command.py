@@ -74,7 +74,7 @@ def _as_text(processes: Sequence[Process]) -> str:
     width = shutil.get_terminal_size((120, 24)).columns
     blocks = []
     for each in processes:
-        tables = ["\n".join(drawn(panel, width)) for panel in each.panels()]
+        tables = ["\n".join(lines) for panel in each.panels() if (lines := drawn(panel, width))]
         blocks.append("\n\n".join([f"{each.name} {each.state}".rstrip(), *tables]))
     text = "\n\n".join(blocks)
     try:

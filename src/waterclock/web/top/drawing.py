@@ -8,69 +8,63 @@ Rule 2: a text of somebody else's (a key, an id, a reason) stays within its cell
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from unicodedata import category, east_asian_width
+
+from waterclock.web.panel import Bar, Cell, Moment, Panel, moment
 
 BAR: Final = 20
 NARROWEST: Final = 4
-
-
-class Bar(NamedTuple):
-    """A share of a whole, from 0 to 1."""
-
-    share: float
-
-
-Cell = str | Bar
-
-
-class Panel(NamedTuple):
-    """A table with its title: a head that begins with `>` is of numbers, an empty one of bars. `drop`: heads that may
-    go where it is narrow, the first one first."""
-
-    title: str
-    heads: Sequence[str] = ()
-    rows: Sequence[Sequence[Cell]] = ()
-    note: str = ""
-    drop: Sequence[str] = ()
+Row = list[str | Bar]
 
 
 def drawn(panel: Panel, width: int) -> list[str]:
-    """Its lines, of `width` columns at most.
+    """Its lines, of `width` columns at most; none of a panel that has nothing to show.
 
     >>> drawn(Panel("Levels", ("level", ">timers", ""), [("1", "12", Bar(0.5))]), 30)
     ['Levels', 'level  timers', '1          12  ████████░░░░░░░']
     """
-    heads, rows, drop = list(panel.heads), [list(row) for row in panel.rows], list(panel.drop)
-    while drop and _wide(heads, rows) > width:
+    figures = _table((" ", ">"), [(of, value) for value, of in panel.figures], (), width)
+    table = _table(panel.heads, panel.rows, panel.drop, width)
+    note = _wrapped(panel.note, width) if panel.note else []
+    return [cut(line, width) for line in (panel.title, *figures, *table, *note)] if figures or table or note else []
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], drop: Sequence[str], width: int) -> list[str]:
+    """The lines of the rows, below their heads if these have names."""
+    if not rows:
+        return []
+    heads, left, drop = list(heads), [[_text(cell) for cell in row] for row in rows], list(drop)
+    while drop and _wide(heads, left) > width:
         if drop[0] in heads:
             at = heads.index(drop[0])
-            heads, rows = heads[:at] + heads[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
+            heads, left = heads[:at] + heads[at + 1 :], [row[:at] + row[at + 1 :] for row in left]
         del drop[0]
-    widths = _widths(heads, rows)
+    widths = _widths(heads, left)
     for at, head in enumerate(heads):
         if head == "":
             widths[at] = max(NARROWEST, min(BAR, width - sum(widths) - 2 * len(widths) + 2))
-    lines = (
-        [_line(heads, [head.lstrip(">") for head in heads], widths)]
-        if rows and any(head.strip(" >") for head in heads)
-        else []
-    )
-    lines += [_line(heads, row, widths) for row in rows]
-    return [cut(line, width) for line in (panel.title, *lines, *(_wrapped(panel.note, width) if panel.note else ()))]
+    names: list[Row] = [[head.lstrip(">") for head in heads]] if any(head.strip(" >") for head in heads) else []
+    return [_line(heads, row, widths) for row in [*names, *left]]
 
 
-def _widths(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[int]:
+def _text(cell: Cell) -> str | Bar:
+    if isinstance(cell, str | Bar):
+        return cell
+    return moment(cell.ms) if isinstance(cell, Moment) else cell.text
+
+
+def _widths(heads: Sequence[str], rows: Sequence[Row]) -> list[int]:
     """Of each column; a bar takes what is left."""
     texts = [[head.lstrip(">"), *(row[at] for row in rows)] for at, head in enumerate(heads)]
     return [max(columns(_plain(text)) for text in each if isinstance(text, str)) for each in texts]
 
 
-def _wide(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> int:
-    return sum(_widths(heads, rows)) + 2 * len(heads) - 2 + NARROWEST * (("" in heads) and bool(rows))
+def _wide(heads: Sequence[str], rows: Sequence[Row]) -> int:
+    return sum(_widths(heads, rows)) + 2 * len(heads) - 2 + NARROWEST * ("" in heads)
 
 
-def _line(heads: Sequence[str], cells: Sequence[Cell], widths: Sequence[int]) -> str:
+def _line(heads: Sequence[str], cells: Row, widths: Sequence[int]) -> str:
     made = []
     for head, cell, width in zip(heads, cells, widths, strict=True):
         if isinstance(cell, Bar):

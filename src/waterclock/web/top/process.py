@@ -13,10 +13,11 @@ from typing import Any, Final
 from waterclock.clock import WallClock
 from waterclock.errors import unstopped
 from waterclock.web.console.sources import Seen, Source
+from waterclock.web.panel import Panel, span
+from waterclock.web.panels import History, wheels_of
 from waterclock.web.server import NoSuchPage
-from waterclock.web.top.drawing import Panel
-from waterclock.web.top.panels import DUE, Look, panels_of, span, wheels_of
 
+DUE: Final = 10
 DUE_EVERY_S: Final = 2.0
 
 
@@ -26,7 +27,7 @@ class Process:
     def __init__(self, source: Source, clock: WallClock) -> None:
         self._source, self._clock = source, clock
         self.seen = Seen(why="it was not asked yet")
-        self._heard: list[tuple[Mapping[str, Any], float]] = []  # the last two records, and when each came
+        self._history = History()
         self._asked_s = -DUE_EVERY_S
         self.due: Mapping[str, Any] | None = None
         self._due_ms = 0  # when it was answered
@@ -35,8 +36,7 @@ class Process:
     def look(self) -> None:
         """See what is new."""
         seen, now_s = self._source.seen(), self._clock.monotonic_s()
-        if seen.record is not None and seen.heard != self.seen.heard:
-            self._heard = [*self._heard[-1:], (seen.record["statistics"], now_s)]
+        self._history.hear(seen, now_s)
         self.seen = seen
         is_relay = seen.record is not None and seen.record["command"] == "relay"
         if is_relay and not seen.why and now_s - self._asked_s >= DUE_EVERY_S:
@@ -63,18 +63,11 @@ class Process:
         """Rule 1; empty of one that answers."""
         if not self.seen.why:
             return ""
-        since_ms = 1000 * round(self._clock.monotonic_s() - self._heard[-1][1]) if self._heard else 0
+        heard_s, now_s = self._history.heard_s, self._clock.monotonic_s()
+        since_ms = 1000 * round(now_s - heard_s) if heard_s is not None else 0
         return f"is away{f' for {span(since_ms)}' if since_ms else ''}: {self.seen.why}"
 
     def panels(self) -> list[Panel]:
-        """What it says, as far as it could be read."""
-        heard, record = self._heard, self.seen.record
-        if not heard or record is None:
-            return []
-        over_s = heard[-1][1] - heard[0][1]
-        looked = Look(record["command"], heard[-1][0], heard[0][0], over_s, self.due, self._due_ms)
-        try:
-            found = wheels_of(self.seen.dials or {}) + panels_of(looked)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            found = [Panel("Statistics", note=f"They are those of another version of waterclock ({unstopped(error)}).")]
+        """Those of its wheels, and of what it says."""
+        found = wheels_of(self.seen.dials or {}) + self._history.panels(self.due, self._due_ms)
         return [*found, Panel("Due next", note=self._why_not)] if self._why_not else found

@@ -87,9 +87,8 @@ def _body(processes: Sequence[Process], width: int) -> Text:
     body = Text(no_wrap=True)
     for each in processes:
         for panel in each.panels():
-            title, *lines = drawn(panel, width)
-            body.append(f"\n{title}\n", "bold")
-            body.append("".join(f"{line}\n" for line in lines))
+            for number, line in enumerate(drawn(panel, width)):
+                body.append(f"{line}\n" if number else f"\n{line}\n", "" if number else "bold")
     body.highlight_regex("█+", "cyan")
     return body
 

@@ -1,18 +1,18 @@
 // The console: what the stream says of each process, which of them is looked at, and the sections that show it.
 
 import {Dial, levels} from "./dial.js";
-import {PANELS, noted} from "./panels.js";
+import {draw, hasMore} from "./panels.js";
 import {fill, h} from "./parts.js";
 
 const KEPT_MS = 300000;
 const by = id => document.getElementById(id);
-const sources = [];  // {name, why, record, at, before, beforeAt, history, dials}
+const sources = [];  // {name, why, changes, record, panels, at, history, dials}
 const panels = new Map();  // "AT ID" -> its section
 const dial = new Dial(by("dial"));
 let chosen = location.hash.slice(1) || "all", wheel = null;
 
 function sourceAt(at) {
-  return sources[at] ??= {name: "", why: "", record: null, at: 0, before: null, beforeAt: 0, history: [], dials: {}};
+  return sources[at] ??= {name: "", why: "", record: null, panels: [], at: 0, history: [], dials: {}};
 }
 
 /** What a process is called: by its command and what it serves. */
@@ -26,8 +26,8 @@ function heard(event) {
   const told = JSON.parse(event.data), source = sourceAt(told.at), now = Date.now();
   Object.assign(source, {name: told.name, why: told.why, changes: told.changes});
   if (told.record && !told.why && told.heard !== source.heard) {
-    Object.assign(source, {heard: told.heard, before: source.record, beforeAt: source.at, record: told.record, at: now});
-    source.history.push(noted(source));
+    Object.assign(source, {heard: told.heard, record: told.record, panels: told.panels, at: now});
+    source.history.push({at: now, lines: Object.fromEntries(told.panels.map(each => [each.id, each.lines]))});
     while (source.history[0].at < now - KEPT_MS) source.history.shift();
   }
   drawSources();
@@ -75,22 +75,22 @@ function old(age_s) {
 function drawPanels(at) {
   const source = sources[at];
   if (!source.record) return;
-  for (const panel of PANELS[source.record.command] ?? []) {
+  for (const panel of source.panels) {
     const key = `${at} ${panel.id}`;
     if (!panels.has(key)) {
       const title = h("h2", null, `${panel.title} `);
-      const made = h(`section.${panel.width}`, {}, title, h("p.say", {hidden: !panel.say}, panel.say ?? ""));
-      made.classList.toggle("beside", Boolean(panel.beside));
+      const made = h(`section.w${panel.width}`, {}, title, h("p.say", {hidden: !panel.say}, panel.say));
+      made.classList.toggle("beside", panel.width === 7);  // the wheel takes the other five columns
       made.dataset.panel = panel.id;
       made.dataset.at = at;
       by("levels").parentElement.append(made);
       panels.set(key, made);
     }
     const section = panels.get(key);
-    section.hidden = !shown(at) || Boolean(panel.when && !panel.when(source.record.statistics));
+    section.hidden = !shown(at) || !hasMore(panel);
     section.classList.toggle("away", Boolean(source.why));
     section.querySelector("h2").replaceChildren(`${panel.title} `, h("span.chip", null, called(source)), source.why ? h("span.chip.bad", null, `away: ${source.why}`) : old(source.record.statistics.age_s));
-    if (!section.hidden) panel.fill(section, source);
+    if (!section.hidden) draw(section, panel, source);
   }
   const beside = document.querySelectorAll("section.beside:not([hidden])").length;
   by("wheel").style.gridRow = `span ${Math.min(beside, 2) + 1}`;

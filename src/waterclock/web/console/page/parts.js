@@ -10,7 +10,7 @@ export function h(name, own, ...inner) {
   return made;
 }
 
-/** Rows for a table: the head as names, those with a leading > are numbers; cells are texts or elements. */
+/** Rows for a table: the head as names, those with a leading > are numbers, an empty one is of bars; cells are texts or elements. */
 export function fill(table, head, rows) {
   const right = head.map(name => name.startsWith(">"));
   const cells = (tag, row) => row.map((cell, n) => h(right[n] ? `${tag}.n` : head[n] === "" ? `${tag}.wide` : tag, null, cell));
@@ -29,7 +29,6 @@ export function bar(whole, ...shares) {
 
 const NUMBERS = new Intl.NumberFormat("en");
 export const count = value => value === null || value === undefined ? "–" : NUMBERS.format(Math.round(value));
-export const rate = value => value === null ? "–" : value < 10 ? value.toFixed(1) : count(value);
 
 /** A length of time for people, of milliseconds. */
 export function span(ms) {
@@ -37,20 +36,14 @@ export function span(ms) {
   const units = [[31557600000, "y"], [86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"], [1, "ms"]];
   const [size, unit] = units.find(([size]) => Math.abs(ms) >= size) ?? [1, "ms"];
   const value = ms / size;
-  return `${value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toPrecision(2)} ${unit}`;
-}
-
-export function bytes(value) {
-  if (value === null || value === undefined) return "–";
-  const unit = ["B", "kB", "MB", "GB", "TB"].findIndex((_, n, all) => value < 1000 ** (n + 1) || n === all.length - 1);
-  return `${(value / 1000 ** unit).toPrecision(3).replace(/\.0+$/, "")} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
+  return `${value >= 99.5 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toPrecision(2)} ${unit}`;
 }
 
 /** A moment, of ms since 1970, in the browser's own time zone. */
 export const moment = ms => ms === null || ms === undefined ? "–" : new Date(ms).toLocaleString("sv");
 
 /** A number with what it is, in large. */
-export const figure = (value, unit, id) => h("div", null, h("div.big", {"data-id": id}, value), h("span.unit", null, unit));
+export const figure = (value, unit) => h("div", null, h("div.big", null, value), h("span.unit", null, unit));
 
 export const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const water = alpha => `hsl(${css("--water")} / ${alpha})`;
