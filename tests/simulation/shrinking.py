@@ -2,8 +2,8 @@
 
 1. What cannot matter goes: the seconds behind the problem, their faults, and those that hit nothing.
 2. Delta debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input, 2002), the largest cuts first:
-   a few workloads, clients, faults or sizes alone; without a quarter of them, an eighth, one.
-3. The time: its last part, its first part, all of it faster. Then what is tried costs less.
+   none of a group, one or half of it alone; without a quarter of it, an eighth, one. Workloads first: fewer cost less.
+3. Half of the seconds, the last ones or the first ones; all faults in half of the time.
 And again, with more salts, until nothing more can go.
 
 Rule 1: what is left has the same kind of problem. It need not be the same event: where something is left out, all that
@@ -25,10 +25,12 @@ from waterclock.simulation import install
 from waterclock.simulation.world import NS
 
 Item = tuple[str, object]
-SALTS = (2, 6, 18)
+SALTS = (1, 4, 16)
 """How many are tried: the more, the less is left to cut."""
 FEW = 8
 """Steps that are few enough."""
+LEAST_S = 0.2
+"""Seconds of faults."""
 SWEPT_S = 2
 """CPU seconds of histories whose garbage lies about at most."""
 
@@ -61,11 +63,9 @@ class Search:
 
     def round(self) -> None:
         self.needless()
-        for group in ("workloads", "clients"):
+        for group in ("workloads", "clients", "sizes", "faults"):
             self.cut(group)
         self.hasten()
-        for group in ("faults", "sizes"):
-            self.cut(group)
 
     def needless(self) -> None:
         """What came behind the problem, and what hit nothing."""
@@ -77,19 +77,13 @@ class Search:
             self.tries(self.plan.but(faults=kept, seconds=seconds), 1 + len(self.plan.faults) - len(kept))
 
     def hasten(self) -> None:
-        for parts, part in ((8, 7), (8, 0), (4, 3), (4, 0), (2, 1), (2, 0)):
-            seconds = max(0.2, round(self.plan.seconds / parts, 2))
-            first_ns = round(part * seconds * NS)
-            faults = [replace(one, at_ns=one.at_ns - first_ns) for one in self.plan.faults if one.at_ns >= first_ns]
-            self.tries(
-                self.plan.but(seconds=seconds, faults=tuple(one for one in faults if one.at_ns < seconds * NS)), 4
-            )
-        faster = tuple(replace(one, at_ns=one.at_ns // 2) for one in self.plan.faults)
-        self.tries(self.plan.but(seconds=max(0.2, round(self.plan.seconds / 2, 2)), faults=faster), 2)
+        while self.plan.seconds > LEAST_S and any(self.tries(*halved) for halved in halves_of_time(self.plan)):
+            pass
 
     def cut(self, group: str) -> None:
         """Parts of a group alone, then all without parts of it."""
-        while any(self.tries(without(self.plan, gone), len(gone)) for gone in all_but_parts(self.items(group))):
+        single = group in ("workloads", "clients")  # one alone is soon tried
+        while any(self.tries(without(self.plan, gone), len(gone)) for gone in all_but(self.items(group), single)):
             pass
         items = self.items(group)
         for size in halves(len(items)):
@@ -130,7 +124,7 @@ class Search:
         if failed:
             self.plan, self.one = plan, one
             if "stalled" not in self.kinds:
-                self.peace_s = min(self.peace_s, 10 + 2 * (one.world.now - one.peace_ns) / NS)
+                self.peace_s = min(self.peace_s, 5 + 1.25 * (one.world.now - one.peace_ns) / NS)
         if time.process_time() > self.swept_s + SWEPT_S:
             install.sweep()
             self.swept_s = time.process_time()
@@ -155,10 +149,22 @@ def without(plan: Plan, gone: Sequence[Item]) -> Plan:
     )
 
 
-def all_but_parts(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """All of them; then all but an eighth, but a quarter, but half of them."""
+def halves_of_time(plan: Plan) -> Iterator[tuple[Plan, int]]:
+    """In half of the seconds, and how many steps that takes away: the last half, the first half, all of it faster."""
+    half_ns, faults = round(plan.seconds * NS / 2), plan.faults
+    for kept in (
+        [replace(one, at_ns=one.at_ns - half_ns) for one in faults if one.at_ns >= half_ns],
+        [one for one in faults if one.at_ns < half_ns],
+        [replace(one, at_ns=one.at_ns // 2) for one in faults],
+    ):
+        seconds = max(LEAST_S, round(plan.seconds / 2, 2))
+        yield plan.but(seconds=seconds, faults=tuple(kept)), 1 + len(faults) - len(kept)
+
+
+def all_but(items: Sequence[Item], single: bool) -> Iterator[list[Item]]:
+    """All of them; all but one, if singles are asked for; all but half of them."""
     yield [*items]
-    for size in reversed(halves(len(items))[:3]):
+    for size in (*([1] if single else []), *halves(len(items))[:1]):
         for part in parts(items, size):
             yield [item for item in items if item not in part]
 
