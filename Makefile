@@ -28,6 +28,8 @@ MINUTES_OF_TEST := 0.5
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
 MINUTES_OF_TEST_LONG := 3
 MINUTES_OF_TEST_SERVERS := 2
+# of its other slower tests, as MINUTES_OF_TEST: each has its turn within three days
+MINUTES_BESIDE_SERVERS := 3
 MINUTES_OF_TABLES := 0.25
 
 # once, before several processes want them at the same time
@@ -63,6 +65,7 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
 	@$(BIN)/python -c "$(JARS)"
 	@BROKERS=ours,apache CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_SERVERS)} \
+	  TEST_MINUTES=$${TEST_MINUTES:-$(if $(ARGS),all,$(MINUTES_BESIDE_SERVERS))} \
 	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers $(SIDE_BY_SIDE) 2 \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
 	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
