@@ -57,9 +57,12 @@ class Plan:
         return stream(self.seed, name)
 
     @property
-    def size(self) -> int:
-        """How much there is to tell: what shrinking makes smaller."""
-        return len(self.faults) + len(self.workloads) + len(self.knobs)
+    def sizes(self) -> dict[str, object]:
+        """What is not as usual: knobs, settings, values and speeds."""
+        usual = knobs.defaults(self.pair)
+        settings = {name: text for name, text in self.settings.items() if usual.get(name) != text}
+        words = {name: getattr(self, name) for name, word in knobs.USUAL.items() if getattr(self, name) != word}
+        return {**self.knobs, **settings, **words}
 
     def but(self, **changes: Any) -> Plan:
         return replace(self, **changes)

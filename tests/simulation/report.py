@@ -6,7 +6,7 @@ import io
 import re
 from itertools import groupby
 
-from tests.simulation import knobs, universe
+from tests.simulation import universe
 from tests.simulation.plan import Plan
 from tests.simulation.strike import Struck
 from tests.simulation.universe import Universe
@@ -30,7 +30,7 @@ def of(plan: Plan, path: str, plant: str | None = None) -> str:
     return "\n".join((
         f"seed {plan.seed}, {'a pair' if plan.pair else 'one broker'}, {plan.seconds} s of faults, workloads "
         f"{', '.join(plan.workloads)}{', without ' + ', '.join(plan.absent) if plan.absent else ''}",
-        f"sizes: {', '.join(_sizes(plan)) or 'the usual'}",
+        f"sizes: {', '.join(f'{name} {size}' for name, size in plan.sizes.items()) or 'the usual'}",
         f"steps: {steps(one)}, of faults, workloads, clients and sizes",
         "broken:", *(f"  {kind}: {story[:240]}" for kind, story in one.world.problems[:3]),
         "faults:", *(_fault(one, struck) for struck in one.struck),
@@ -41,14 +41,7 @@ def of(plan: Plan, path: str, plant: str | None = None) -> str:
 
 def steps(one: Universe) -> int:
     """How much there is to understand."""
-    return len(one.plan.faults) + len(one.plan.workloads) + len(one.working) + len(_sizes(one.plan))
-
-
-def _sizes(plan: Plan) -> list[str]:
-    usual = knobs.defaults(plan.pair)
-    given = {**plan.knobs, **{name: value for name, value in plan.settings.items() if usual.get(name) != value}}
-    words = {name: getattr(plan, name) for name, word in knobs.USUAL.items() if getattr(plan, name) != word}
-    return [f"{name} {value}" for name, value in {**given, **words}.items()]
+    return len(one.plan.faults) + len(one.plan.workloads) + len(one.working) + len(one.plan.sizes)
 
 
 def _fault(one: Universe, struck: Struck) -> str:

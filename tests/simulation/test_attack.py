@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ pytest.importorskip("greenlet")
 pytest.importorskip("kio")
 
 from tests.simulation.attack import BLOCK, LONG, SHORT, Sort, broken, deal, sum_of
+from tests.simulation.test_seeds import simulated
 
 
 def told(first: int, name: str = "short", **more: Any) -> dict[str, Any]:
@@ -63,3 +66,11 @@ def test_a_violation_is_told_with_the_command_that_repeats_it() -> None:
         "    again: python -m tests.simulation 107 --seconds 1 --pair",
         "    its plan: a.json.107.plan.json; --shrink cuts it down",
     ]
+
+
+def test_the_attack_ends_with_its_time_each_block_behind_the_universe_that_it_runs(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    told = simulated("attack", "--short", "--minutes", "0", "--cores", "1", "--json", str(path))
+    assert told.returncode == 0, told.stdout + told.stderr
+    seeds = {name: sort["seeds"] for name, sort in json.loads(path.read_text())["sorts"].items()}
+    assert seeds == {"one broker, short": [[1_000_000, 1_000_000]], "a pair, short": [[2_000_000, 2_000_000]]}

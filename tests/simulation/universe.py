@@ -11,6 +11,7 @@ A universe is in peace for 200 s at most: who needs longer is stalled.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from random import Random
 from typing import IO, Any
@@ -55,6 +56,7 @@ class Universe:
         self.history = History(self.world)
         self.history.sources = {}
         self.quiet = self.verified = False
+        self.peace_s: float = PEACE_S
         self.working: dict[str, Client] = {}
         self.faults: dict[str, int] = {}
         self.struck: list[Struck] = []
@@ -149,7 +151,7 @@ class Universe:
         world.run(world.now + BEGINS_S * NS, lambda: self.began_ns > 0)
         world.run(world.now + round(self.plan.seconds * NS))
         self._make_peace()
-        world.run(world.now + PEACE_S * NS, lambda: self.verified)
+        world.run(world.now + round(self.peace_s * NS), lambda: self.verified)
         if not self.verified and not world.stop:
             world.problem("stalled", f"{self.left}, {[(node.name, node.up, node.leads) for node in self.nodes]}")
         world.log("end", sorted(self.faults.items()), self.history.acked, self.history.read)
@@ -198,11 +200,12 @@ class Universe:
         self.verified = True
 
 
-def run(plan: Plan, trace: IO[str] | None = None) -> Universe:
-    """Live a plan from its beginning to its end."""
+def run(plan: Plan, trace: IO[str] | None = None, sought: Collection[str] = (), peace_s: float = PEACE_S) -> Universe:
+    """Live a plan from its beginning to its end, or to its first problem of a kind that is sought."""
     from tests.simulation.damaged import Damaged  # a universe too
 
     universe = (Damaged if plan.damaged else Universe)(plan, trace)
+    universe.peace_s, universe.world.sought = peace_s, () if plan.damaged else sought  # damage is judged behind it all
     try:
         return universe.run()
     finally:

@@ -15,6 +15,7 @@ import errno
 import os
 import posixpath
 from collections.abc import Callable
+from typing import Any
 
 from waterclock.simulation.nodes import SECTOR, File, Folder, Names, Node, Resize, Write, copied, set_name, set_size
 from waterclock.simulation.power_cut import power_cut
@@ -56,15 +57,17 @@ class Disk:
 
     def walk(self, path: str | os.PathLike[str]) -> Node:
         """What a path names."""
-        here: Node = self.root
-        for part in os.fspath(path).split("/"):
-            if part:
-                if not isinstance(here, Folder):
-                    raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-                if part not in here.names:
-                    raise FileNotFoundError(errno.ENOENT, "no such file", path)
-                here = here.names[part]
-        return here
+        here: Any = self.root
+        try:
+            for part in os.fspath(path).split("/"):
+                if part:
+                    here = here.names[part]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path) from None
+        except AttributeError:
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", path) from None
+        found: Node = here
+        return found
 
     def file(self, path: str | os.PathLike[str]) -> File:
         """The file that a path names."""

@@ -17,7 +17,7 @@ import asyncio
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -67,6 +67,8 @@ class World:
         self.processes: list[Any] = []
         self.graveyard: list[Any] = []
         self.problems: list[tuple[str, str]] = []
+        self.sought: Collection[str] = ()
+        """Kinds of problems that end the history."""
         self.network: Any = None
         self._streams: dict[str, Random] = {}
         self.rng = self.stream("schedule")
@@ -132,6 +134,7 @@ class World:
         """A promise was broken."""
         self.log("PROBLEM", kind, story)
         self.problems.append((kind, str(story)))
+        self.stop = self.stop or kind in self.sought
 
     def wall_ms(self) -> int:
         """The date of the process that runs."""

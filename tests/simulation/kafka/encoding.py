@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+ONES = [bytes([one]) for one in range(0x80)]
 FORMS: dict[str, struct.Struct] = {}
 
 
@@ -34,6 +35,8 @@ def by_topic(rows: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def uvarint(value: int) -> bytes:
+    if 0 <= value < 0x80:  # mostly
+        return ONES[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -60,6 +63,8 @@ def compact_array(rows: Iterable[bytes] | None) -> bytes:
 
 def zigzag(data: bytes, at: int) -> tuple[int, int]:
     """A signed number at `at`, and where the next value is."""
+    if (one := data[at]) < 0x80:  # mostly
+        return (one >> 1) ^ -(one & 1), at + 1
     value = shift = 0
     while True:
         one = data[at]
