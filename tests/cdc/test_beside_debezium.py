@@ -108,7 +108,7 @@ class Engine:
                     mark()
                     time.sleep(0.5)
                 write()
-                _, said = process.communicate(timeout=600)
+                _, said = process.communicate(timeout=600 + ROWS // 500)
             finally:
                 process.kill()
         assert process.returncode == 0, said[-2000:]

@@ -5,6 +5,7 @@ Rule 1: a seed that fails is shrunk, its plan comes into `failed/`, and is run f
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -51,6 +52,18 @@ def test_what_failed_once_does_not_fail_again(path: Path) -> None:
 def test_a_seed_gives_the_same_history_whatever_hashes_are(kind: Sequence[str]) -> None:
     told = [simulated("7", "--seconds", "2", "--hash", *kind, hashes=hashes).stdout for hashes in ("1", "99")]
     assert [hash_of(one) for one in told] == [hash_of(told[0])] * 2
+
+
+def test_a_history_that_fails_is_cut_down_and_told_in_thirty_lines(tmp_path: Path) -> None:
+    small = str(tmp_path / "small.json")
+    found = simulated("1000", "40", "--until-found", "--plant", "ahead-unflushed", "--shrink", small)
+    story = found.stdout[found.stdout.index(", workloads") :].splitlines()[:-1]
+    plan = json.loads(Path(small).read_text())
+    assert len(plan["faults"]) + len(plan["workloads"]) <= 5
+    assert int(re.search(r"^steps: (\d+),", found.stdout, re.MULTILINE)[1]) < 30  # type: ignore[index]
+    assert len(story) <= 32
+    assert simulated("0", "--plan", small, "--plant", "ahead-unflushed").returncode == 1
+    assert simulated("0", "--plan", small).returncode == 0
 
 
 def test_a_long_history_that_fails_is_cut_down_and_told_in_thirty_lines(tmp_path: Path) -> None:
