@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.simulation import coverage
+from tests.simulation import coverage, warm
 
 BLOCK = 25
 
@@ -101,7 +102,8 @@ def run(sorts: Sequence[Sort], seed: int, cores: int, until_s: float) -> dict[st
     """Blocks of seeds until that moment."""
     deals, found = deal(sorts, seed), []
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.simulation.warm"])
+    context.set_forkserver_preload([warm.__name__])
+    os.environ[warm.FORKS] = "1"
     with ProcessPoolExecutor(cores, context, max_tasks_per_child=1) as pool:
         running = {pool.submit(block, *next(deals), until_s) for _ in range(2 * cores)}
         while running:

@@ -1,9 +1,15 @@
-"""Preloaded where processes of the attack are forked off: all is imported, and what the first use loads is there."""
+"""Preloaded where processes of the attack are forked off: all is imported, and what the first use loads is there.
+
+Rule 1: only there, where attack.py has set FORKS: a universe changes the process that it runs in, for good.
+"""
 
 from __future__ import annotations
 
+import os
+
 from tests.simulation import planting
 
+FORKS = "SIMULATION_FORKS"
 ROOMS = ("capture", "rules", "relay")
 
 
@@ -18,4 +24,5 @@ def use() -> None:
     install.settle()
 
 
-use()
+if FORKS in os.environ:
+    use()
