@@ -6,10 +6,11 @@ Rule 1: what needs Spark's Python or Arrow is imported as a universe begins that
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
+import os
 import shutil
 import tempfile
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from waterclock.simulation.world import MS, NS
 FAULTS = ("kill", "cut_power", "stop", "freeze", "cut_off")
 PATIENCE_NS = 150 * NS
 _MEMORY = Path("/dev/shm")
-_files: list[Path] = []  # the folder of this process
+_files: dict[int, Path] = {}  # the folder of each process: what is forked off has its own
 
 
 def spec_of(rng: Any) -> Spec:
@@ -215,13 +216,14 @@ def _add(results: dict[int, list[Out]], batch: int, row: Any) -> None:
 
 def _folder() -> Path:
     """An empty folder, in memory if that has a file system."""
-    if not _files:
+    process = os.getpid()
+    if process not in _files:
         made = Path(tempfile.mkdtemp(prefix="waterclock-rules-", dir=_MEMORY if _MEMORY.is_dir() else None))
-        _files.append(made)
-        atexit.register(shutil.rmtree, made, True)
-    for old in _files[0].iterdir():
+        _files[process] = made
+        Finalize(None, shutil.rmtree, (made, True), exitpriority=0)  # atexit is not heard where it was forked off
+    for old in _files[process].iterdir():
         old.unlink()
-    return _files[0]
+    return _files[process]
 
 
 async def begin(universe: Any) -> None:
