@@ -24,11 +24,11 @@ STEADY = MAKE_TARGET=$@ UNSTEADY=$(CURDIR)/tests/unsteady.txt $(CURDIR)/$(BIN)/p
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
 # the minutes of the slower tests in `make test`, where ARGS chooses none, in which they take turns (tests/turns.py)
-MINUTES_OF_TEST := 0.5
+MINUTES_OF_TEST := 1
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
 MINUTES_OF_TEST_LONG := 3
 MINUTES_OF_TEST_SERVERS := 2
-# of its other slower tests, as MINUTES_OF_TEST: each has its turn within three days
+# of its other slower tests, as MINUTES_OF_TEST: each has its turn within 3 days
 MINUTES_BESIDE_SERVERS := 3
 MINUTES_OF_TABLES := 0.25
 
