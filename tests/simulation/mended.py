@@ -194,6 +194,20 @@ MENDED: dict[str, Plant] = {
     "timeout-by-the-date": one(
         "transactions.ledger", "min(left_ms, record.timeout_ms) / 1000", "left_ms / 1000", "rules", workloads=("rules",)
     ),
+    "first-refusal-alone": one(
+        "log.producers",
+        "(self.sequence - sequence) % SEQUENCES < SEQUENCES // 2",
+        "self.sequence == sequence",
+        "pair",
+        workloads=("producers", "transactions", "readers"),
+    ),
+    "alone-shown": one(
+        "replication.leader",
+        "                    self._highs.restore(partition)\n                    self.replicas.lead(partition)",
+        "                    self.replicas.lead(partition)",
+        "pair",
+        workloads=("producers", "transactions", "readers"),
+    ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
         workloads=("lives",)

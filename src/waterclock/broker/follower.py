@@ -40,10 +40,12 @@ from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.net.outgoing import ClientConnection
 from waterclock.broker.replication.fetcher import ReplicaFetcher
+from waterclock.broker.replication.highs import EVERY_S, HIGH, all_of
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import FollowerReplica, open_journal
+from waterclock.broker.rhythm import Rhythm
 from waterclock.broker.security.access import Access, listener_for
 from waterclock.broker.security.authorizer import Authorizer, Rights
 from waterclock.broker.security.users import NAMESPACE as USERS_MADE
@@ -160,6 +162,7 @@ class Follower:
         self._task = self._loop.create_task(self.fetcher.run())
         self._task.add_done_callback(self._ended)
         self.scrub.begin(self.timer, self._scrub_after_s)
+        Rhythm(self.timer, EVERY_S, self.replica.keep_highs).wake()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Copying and a promotion end by themselves or by being cancelled; what else ended them ends the broker."""
@@ -211,8 +214,8 @@ class Follower:
         await self.replica.flush()  # 2
         epoch = self.replica.next_epoch()
         deposed = {"address": self._leader, "epoch": epoch}
-        known = {"epoch": epoch, "deposed": deposed}
-        known |= dict.fromkeys(("follows", "follower", "applied", "copied_from", "high"))
+        known = {"epoch": epoch, "deposed": deposed, HIGH: all_of(self.topics.partitions())}
+        known |= dict.fromkeys(("follows", "follower", "applied", "copied_from"))
         await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 3
         await self._loop.run_in_executor(None, self.replica.begin, epoch)  # 4
         if not self.over.done():
@@ -227,6 +230,7 @@ class Follower:
         """Stop copying, and close the files."""
         await self._leave()
         self._settle_logs()
+        self.replica.keep_highs()
         self._close()
 
     def _settle_logs(self) -> None:

@@ -10,7 +10,7 @@
     compaction (upkeep.py)                log.cleaner.backoff.ms                     news, while no log has anything closed
     idle producers (coordinator.py)       producer.id.expiration.check.interval.ms   news, while nobody is known
     groups' offsets (coordinator.py)      offsets.retention.check.interval.ms        a group is there
-    high watermarks (leader.py)           5 s                                        news
+    high watermarks (leader.py)           5 s                                        news; at a follower (follower.py) never
     a follower that lags (replicas.py)    half of replica.lag.time.max.ms            news, while there is no follower
     requests that wait long (waiting.py)  1 s                                        one waits
     silent connections (net/limits.py)    an eighth of connections.max.idle.ms       somebody connects

@@ -90,6 +90,24 @@ def test_of_two_batches_on_their_way_the_second_is_not_taken_where_the_first_is_
         assert sent(client, producer, 0, 1, 2) == [("NONE", 0), ("NONE", 1), ("NONE", 2)]
 
 
+@pytest.mark.parametrize("first", [3, SEQUENCES - 1])
+def test_one_that_was_sent_before_the_first_refusal_comes_first(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several batches on their way the broker led only from the second one on: that one was the first to be refused,
+    the first one came again, was out of order, those behind it were taken, and it was out of order for ever."""
+    with Broker() as broker, Client(broker.bootstrap) as client:
+        client.create("t")
+        producer = client.ready(None)
+        order = [(first + more) % SEQUENCES for more in range(4)]
+        for refused in (order[1], order[0]):
+            with monkeypatch.context() as patch:
+                refuse_one(broker, Error.NOT_ENOUGH_REPLICAS, patch)
+                assert sent(client, producer, refused) == [("NOT_ENOUGH_REPLICAS", -1)]
+            if refused == order[1]:
+                assert sent(client, producer, *order[2:]) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)] * 2
+        assert sent(client, producer, order[1]) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
+        assert sent(client, producer, *order) == [("NONE", offset) for offset in range(4)]
+
+
 def test_a_producer_that_gave_up_what_was_refused_goes_on_once_nothing_can_be_on_its_way_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,7 +9,7 @@
     the same             another                            OUT_OF_ORDER_SEQUENCE_NUMBER
     any                  no transaction, while one is open  INVALID_TXN_STATE
     of a producer nobody knows                              appended
-      ... whose first one was refused, and comes again      OUT_OF_ORDER_SEQUENCE_NUMBER, until that one has come
+      ... of which one was refused, for those behind it     OUT_OF_ORDER_SEQUENCE_NUMBER, until that one has come
 
 A marker with a newer epoch ends what is known of the older one's batches: the next sequence is 0. The answers to readers of
 committed records list which aborted transactions to pass over.
@@ -83,12 +83,16 @@ class Producer:
 
 @dataclass(slots=True)
 class AwaitedBatch:
-    """The first batch of a producer nobody knows, which was refused; and how many may have been on their way behind it."""
+    """The first batch that was refused of a producer nobody knows; and how many may have been on their way behind it."""
 
     epoch: int
     sequence: int
     last_timestamp: int
     behind: int = KEPT - 1  # no client has more batches on their way to a partition than are kept here
+
+    def is_not_before(self, sequence: int) -> bool:
+        """Whether the batch with this sequence is the same, or one that was sent before it."""
+        return (self.sequence - sequence) % SEQUENCES < SEQUENCES // 2
 
 
 class AbortedTransaction(NamedTuple):
@@ -127,7 +131,7 @@ class Producers:
 
     def _not_known(self, batch: Batch) -> Error:
         awaited = self._awaited.get(batch.producer_id)
-        if awaited is None or awaited.epoch != batch.producer_epoch or awaited.sequence == batch.sequence:
+        if awaited is None or awaited.epoch != batch.producer_epoch or awaited.is_not_before(batch.sequence):
             return Error.NONE
         awaited.behind -= 1
         if not awaited.behind:  # what comes after these was sent after the refusal was heard of
@@ -140,7 +144,7 @@ class Producers:
         if producer_id < 0 or producer_id in self.known:
             return
         awaited = self._awaited.get(producer_id)
-        if awaited is None or awaited.epoch < epoch or awaited.sequence == batch.sequence:
+        if awaited is None or awaited.epoch < epoch or awaited.is_not_before(batch.sequence):
             self._awaited[producer_id] = AwaitedBatch(epoch, batch.sequence, batch.max_timestamp)
 
     def appended(self, batch: Batch) -> None:

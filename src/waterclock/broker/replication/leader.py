@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.replication.highs import KeptHighs
 from waterclock.broker.replication.journal import TOPIC, Journal, copied, nobody_waits
 from waterclock.broker.replication.lease import AskingConnection
 from waterclock.broker.replication.replicas import Replicas
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 NAME: Final = re.compile(r"waterclock-follower@(.+)/([0-9a-f]{32})")
 NAMESPACE: Final = "self"
-HIGHS_EVERY_S: Final = 5.0
 JOURNAL_KEYS: Final = (TOPIC.encode(), uuid.uuid5(uuid.NAMESPACE_OID, TOPIC).bytes)  # by its name, and as if by an id
 SAYS: Final = {
     True: "fewer replicas are in sync than min.insync.replicas asks for: groups' offsets, transactions, topics and what "
@@ -93,7 +93,7 @@ class Leader:
         self.journal: Journal | None = None
         self._follower: KnownFollower | None = None
         self._coming: KnownFollower | None = None
-        self._highs: dict[str, int] = {}
+        self._highs = KeptHighs(store)
         self._stranger = ""
         self.refuses = False
         """Whether the last commit was refused by Rule 4."""
@@ -105,19 +105,24 @@ class Leader:
     def remember(self, partitions: Iterable[Partition]) -> None:
         """Go on with the follower of the last time, if there was one, or wait for the leader of before."""
         kept = self._store.load(NAMESPACE)
-        known, highs = kept.get("follower"), kept.get("high", {})
+        known = kept.get("follower")
         if known is None:
             if kept.get("deposed") is not None:
                 self.replicas.follower = self._identity.other  # it counts as a replica, and is not in sync
+                for partition in partitions:
+                    self._highs.restore(partition)
+                    self.replicas.lead(partition)
                 self._store.journal(self._commit)
                 # it stays on the list of brokers: clients that drop one from theirs may wait for it for minutes
                 self._identity.peer, self._identity.peer_at = self._identity.other, kept["deposed"]["address"]
             return
         self._attach(known["node"], KnownFollower(known["address"], known["id"]))
         for partition in partitions:
-            self.replicas.expect(partition, highs.get(key_of(partition), 0))
+            self._highs.restore(partition)
+            self.replicas.expect(partition)
         if self.journal is not None:
-            self.replicas.expect(self.journal.partition, 0)
+            self.journal.partition.high = self.journal.partition.start
+            self.replicas.expect(self.journal.partition)
             self.loading = True
             self.journal.when_copied(0, self._loaded)
             log.warning(
@@ -139,20 +144,8 @@ class Leader:
             deed()
 
     def keep_highs(self, partitions: Iterable[Partition]) -> float | None:
-        """Remember how far readers may read: after a restart nothing more is certain of the follower.
-
-        None if that is remembered, or there is no follower (rhythm.py).
-        """
-        highs = {key_of(partition): partition.high for partition in partitions}
-        if self._follower is None or highs == self._highs:
-            return None
-
-        def kept(done: bool) -> None:
-            if done:
-                self._highs = highs
-
-        self._store.put(NAMESPACE, "high", highs, kept)
-        return 0.0
+        """Remember how far readers may read; None if that is remembered, or there is no other broker (rhythm.py)."""
+        return None if self.replicas.follower is None else self._highs.keep(partitions)
 
     def journal_at(self, key: bytes, number: int) -> Partition | None:
         """The journal, for a follower that asks for it."""
@@ -238,10 +231,6 @@ class Leader:
     def statistics(self) -> ReplicationStatistics:
         """The follower's address and state."""
         return self.replicas.statistics(self._follower.address if self._follower is not None else "")
-
-
-def key_of(partition: Partition) -> str:
-    return f"{partition.topic}-{partition.number}"
 
 
 def id_of(store: Store) -> str:

@@ -22,6 +22,7 @@ from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import flush_files
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import Said, open_partition
+from waterclock.broker.replication.highs import KeptHighs
 from waterclock.broker.replication.journal import OWN, TOPIC, read
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
@@ -71,6 +72,9 @@ class FollowerReplica:
         self._identity = identity
         self.journal = journal
         self.applied: int | None = store.load("self").get("applied")
+        self._highs = KeptHighs(store)
+        for partition in topics.partitions():
+            self._highs.restore(partition)
         self.changed: Callable[[bool, Collection[str]], object] = lambda reset, namespaces: None
         """Hears of what was done to the store, once it is durable: whether everything was, and in which namespaces."""
         self._begin_reading()
@@ -101,6 +105,7 @@ class FollowerReplica:
     def replace(self, old: Partition, new: Partition) -> None:
         """A partition was cut and opened anew."""
         old.deleted = True  # for whoever holds it still
+        new.high = min(new.end, max(new.start, old.high))
         if old is self.journal:
             self.journal = new
             self._begin_reading()
@@ -167,6 +172,11 @@ class FollowerReplica:
             await asyncio.get_running_loop().run_in_executor(None, flush_files, every)
         for partition, end, files in work:
             partition.flushed(end, files)
+
+    def keep_highs(self) -> float:
+        """Remember how far the leader's readers may read: if this broker is promoted, its own may read as far."""
+        self._highs.keep(self.topics.partitions())
+        return 0.0  # the leader may say more at any time
 
     def next_epoch(self) -> int:
         """An epoch that no other leader has had: after all that are known here, and none that the other broker takes."""

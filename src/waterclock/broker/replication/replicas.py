@@ -74,11 +74,15 @@ class Replicas:
         self._states.clear()
         self.heard()
 
-    def expect(self, partition: Partition, high: int) -> None:
-        """After a start: the follower of before counts, and had everything before `high`."""
+    def expect(self, partition: Partition) -> None:
+        """After a start: the follower of before counts, and had everything before the high watermark."""
         self._ends[partition] = partition.end
-        partition.high = min(partition.end, max(partition.start, high))
         self._states[partition] = ReplicaState(partition.high, True, *self._as_seen(partition))
+
+    def lead(self, partition: Partition) -> None:
+        """After a promotion: the leader of before does not count yet, nor is it sure that it has more than is known."""
+        self._ends[partition] = partition.end
+        self.raise_high(partition)
 
     def heard(self) -> None:
         """The follower has asked for something."""
