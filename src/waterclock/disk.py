@@ -25,13 +25,25 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial
 from itertools import count
-from typing import IO, Any
+from typing import IO, Any, Final
 from weakref import WeakSet
 from zlib import crc32
 
 from waterclock.outside import fcntl, open_file, os
 
 AnyPath = str | os.PathLike[str]
+BOOT: Final = "/proc/sys/kernel/random/boot_id"
+
+
+def boot() -> str | None:
+    """A name of this start of the machine, which no other start has; None where that is not known.
+
+    What a process wrote and did not flush is there for as long as the machine goes on.
+    """
+    with suppress(OSError), open_file(BOOT, "rb") as file:
+        return str(file.read().decode()).strip()
+    return None
+
 
 # Names and whole files
 

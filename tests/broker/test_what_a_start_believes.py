@@ -21,6 +21,7 @@ pytest.importorskip("crc32c")
 from tests.broker.raw_client import RawClient
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.folder import inventory
 from waterclock.broker.store import Entry
 
 STOPPED, KILLED = "stopped", "killed"
@@ -171,3 +172,17 @@ def test_clients_see_what_they_saw_or_somebody_is_told(
         assert seen == expected or told, f"{file}, {what}, {how}: {caplog.text}"
         assert logs(data) == before, f"{file}, {what}, {how}: {caplog.text}"
     assert done >= 4 or file.startswith("write-ahead") or file == "clean-stop"
+
+
+@pytest.mark.parametrize("name", ["another", None])
+def test_a_start_knows_whether_the_machine_was_started_anew(
+    name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that is not known it may have been."""
+    found = []
+    for start in range(3):
+        if start == 2:
+            monkeypatch.setattr(inventory, "boot", lambda: name)
+        with Broker(tmp_path) as broker:
+            found.append(broker.inside._data.stop.rebooted)
+    assert found == [True, False, True]

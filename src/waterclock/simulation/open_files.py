@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import IO, Any, Final
 
+from waterclock.disk import BOOT
 from waterclock.simulation.calls import AnyPath, Path, file_of, machine, me, of
 from waterclock.simulation.files import OS, Os
 from waterclock.simulation.world import DeadProcess, world
@@ -77,6 +78,8 @@ def open_file(
     newline: str | None = None, closefd: bool = True, opener: Callable[[Any, int], int] | None = None,
 ) -> IO[Any]:  # fmt: skip
     """`open`."""
+    if path == BOOT:
+        return io.BytesIO(f"{machine().name} {machine().cuts}".encode())
     kind = mode.replace("b", "").replace("t", "")
     raw: Any = RawFile((opener or OS.open)(path, FLAGS[kind]), kind in ("r", "r+", "w+"), kind != "r")
     if kind == "a":

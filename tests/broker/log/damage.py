@@ -44,10 +44,10 @@ class View(NamedTuple):
     every: dict[int, Any]
 
 
-def opened(data: Path, settings: TopicSettings, name: str = "log") -> Partition:
+def opened(data: Path, settings: TopicSettings, name: str = "log", *, rebooted: bool = False) -> Partition:
     """The partition in the data folder `data`, held against the mark if there is one, which is removed then."""
     stop, folder = CleanStop(str(data)), str(data / name)
-    partition = open_partition("t", 0, folder, settings, Said(stop.take(folder), stop.ends.get(folder), 0))
+    partition = open_partition("t", 0, folder, settings, Said(stop.take(folder), stop.ends.get(folder), 0, rebooted))
     stop.remove()
     return partition
 

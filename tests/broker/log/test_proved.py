@@ -300,3 +300,23 @@ def test_a_segment_behind_a_hole_is_set_aside(data: Path, caplog: pytest.LogCapt
     assert offsets(opened(data, SETTINGS)) == list(range(49))
     assert path(data, 50, "log.unknown").read_bytes() == behind
     assert "what came before it is not there" in caplog.text
+
+
+def test_the_end_before_a_segment_without_an_index_is_torn_only_if_the_machine_was_started_anew(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A power cut may keep the name of a new segment's log, and lose that of its index, which was made before it."""
+    os.truncate(path(data, 18), path(data, 18).stat().st_size - 3)
+    path(data, 36, "index").unlink()
+    with pytest.raises(LogDamaged, match=rf"{18:020}\.log"):
+        opened(data, SETTINGS)
+    assert offsets(opened(data, SETTINGS, rebooted=True)) == [*range(35)]
+    assert f"{18:020}.log was cut at byte" in caplog.text
+    assert f"{36:020}.log lies in" in caplog.text
+
+
+def test_a_segment_whose_index_is_gone_is_whole_after_any_start(data: Path) -> None:
+    for base in (0, 18, 36):
+        path(data, base, "index").unlink()
+    for rebooted in (True, False):
+        assert offsets(opened(data, SETTINGS, rebooted=rebooted)) == [*range(50)]

@@ -43,7 +43,7 @@ from waterclock.broker.log.replay import replay
 from waterclock.broker.log.segment import LABEL
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.store import NAME
-from waterclock.disk import FolderLock, WithoutLocks, flush_folder, make_folder
+from waterclock.disk import FolderLock, WithoutLocks, boot, flush_folder, make_folder
 from waterclock.errors import UsageError
 from waterclock.outside import os, shutil, uuid
 
@@ -245,6 +245,7 @@ def has_records(folder: str) -> bool:
 
 
 RUN: Final = "run"
+BOOT: Final = "boot"
 
 
 class DataFolder:
@@ -258,7 +259,7 @@ class DataFolder:
         opened.callback(self.lock.release)
         self.store = opened.enter_context(closing(Store(folder, soon)))  # 2
         self._run = last_run(self.store)
-        self.stop = CleanStop(folder, self._run)  # 3
+        self.stop = CleanStop(folder, self._run, rebooted=is_rebooted(self.store))  # 3
         removed = {ending_of(UUID(one)) for one in self.store.load(DELETED)}
         self._replayed = replay(folder, self._run, stopped=self.stop.holds, removed=removed)  # 4
         Inventory(folder, self.store, self.stop, copied).take()  # 5
@@ -274,7 +275,7 @@ class DataFolder:
         self._replayed.finish()
         run = uuid.uuid4().int & 0xFFFF_FFFF_FFFF_FFFF
         try:
-            self.store.commit_at_once(Entry("self", RUN, f"{run:016x}"))
+            self.store.commit_at_once(Entry("self", RUN, f"{run:016x}"), Entry("self", BOOT, boot()))
         except OSError as error:
             run = self._run or 0
             log.warning("%s. The run that begins goes by the number of the last one", error)
@@ -288,6 +289,12 @@ def last_run(store: Store) -> int | None:
     if kept is None or store.damaged or store.number < store.latest:
         return None
     return int(kept, 16)
+
+
+def is_rebooted(store: Store) -> bool:
+    """Whether the machine may have lost, since the last run, what had not come to its disk."""
+    kept = store.load("self").get(BOOT)
+    return kept is None or kept != boot()
 
 
 def locked(folder: str) -> FolderLock:

@@ -378,7 +378,7 @@ class Topics:
     def _open(self, topic: Topic, number: int, opened: OpenPartition = open_partition) -> Partition:
         folder = os.path.join(self.folder, folder_of(topic.name, topic.id, number))
         named = None if self._named is None else self._named(topic.name, topic.id, number, folder)
-        said = Said(self._stop.take(folder), self._stop.ends.get(folder), named)
+        said = Said(self._stop.take(folder), self._stop.ends.get(folder), named, self._stop.rebooted)
         partition = opened(topic.name, number, folder, topic.settings, said)
         partition.do = self._do
         return partition

@@ -57,9 +57,13 @@ class StopMark(NamedTuple):
 
 
 class CleanStop:
-    """The mark in the data folder `folder`, which is read when it is made; `run` is the last run, if that is known."""
+    """The mark in the data folder `folder`, which is read when it is made; `run` is the last run, if that is known.
 
-    def __init__(self, folder: str, run: int | None = None) -> None:
+    `rebooted`: the machine may have been started anew since.
+    """
+
+    def __init__(self, folder: str, run: int | None = None, rebooted: bool = False) -> None:
+        self.rebooted = rebooted
         self._folder, self._path = folder, os.path.join(folder, NAME)
         self.run: int | None = None
         """The present run, which the next mark will name."""

@@ -11,7 +11,7 @@
     a snapshot                          to its offset
     a row of a segment's index          its batch, and every segment before
     a segment whose index is not empty  every segment before
-    a segment without any index         the same (segment.py, rule 4)
+    a segment without any index         the same (segment.py, rule 4), if the machine was not started anew since
 
 Rule 1: what was durable is never cut off. Damage there is said with the file, the byte and the ways on.
 Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process. What is proved durable
@@ -51,11 +51,13 @@ log = logging.getLogger("waterclock.broker")
 
 class Said(NamedTuple):
     """What is known of a partition outside of its folder, each None if it is not: what the mark of the last clean stop says
-    of it, where it ended by any mark, and the largest offset that is named elsewhere (None: this is a copy)."""
+    of it, where it ended by any mark, the largest offset that is named elsewhere (None: this is a copy), and whether the
+    machine may have lost what had not come to its disk."""
 
     left: LeftBehind | None = None
     stopped_at: int | None = None
     named: int | None = None
+    rebooted: bool = False
 
 
 def open_partition(
@@ -165,7 +167,8 @@ class Recovery:
             return len(segments) - 1
         for number in range(len(segments) - 1, 0, -1):
             index = segments[number].path + ".index"
-            never_flushed = os.path.exists(index) and not os.path.getsize(index)
+            # a power cut may take its name, and leave that of the log, which was made after it
+            never_flushed = not os.path.getsize(index) if os.path.exists(index) else self._said.rebooted
             if self._proved > segments[number].base or not never_flushed:
                 return number
         return 0

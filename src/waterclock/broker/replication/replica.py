@@ -45,7 +45,7 @@ def open_journal(folder: str, settings: Settings, stop: CleanStop) -> Partition:
     own = TopicSettings(settings, {"retention.ms": "-1", "max.message.bytes": str(1 << 30)})
     path = os.path.join(folder, JOURNAL)
     make_folder(path)
-    return open_partition(TOPIC, 0, path, own, Said(stop.take(path)))
+    return open_partition(TOPIC, 0, path, own, Said(stop.take(path), rebooted=stop.rebooted))
 
 
 class NoRoom(WaterclockError):

@@ -32,7 +32,7 @@ from typing import Any
 from uuid import uuid4
 
 from waterclock.clock import Clock, SystemClock
-from waterclock.disk import FolderLock, WithoutLocks
+from waterclock.disk import FolderLock, WithoutLocks, boot
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.sinks.ledger import Epoch
 from waterclock.streaming.places.hadoop import HadoopPath
@@ -189,8 +189,8 @@ def _read(file: HadoopPath) -> dict[str, Any]:
 def _machine() -> str | None:
     """A name of this start of this machine, and of its set of process ids, that no other has; None if that is not known."""
     with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        start = boot()
+        return None if start is None else f"{start} {os.readlink('/proc/self/ns/pid')}"
     return None
 
 
