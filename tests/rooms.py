@@ -135,7 +135,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "named_offsets": {"groups", "replication", "store", "transactions"},
     "core": {"api", "flusher", "folder", "groups", "log", "named_offsets", "net", "replication", "rhythm", "security",
              "settings", "statistics", "store", "transactions", "upkeep", "worker"},
-    "follower": {"api", "folder", "log", "net", "replication", "security", "settings", "statistics", "store", "upkeep",
+    "follower": {"api", "folder", "log", "net", "replication", "rhythm", "security", "settings", "statistics", "store", "upkeep",
                  "wire", "worker"},
     "roles": {"core", "follower", "net", "replication", "security", "settings", "store"},
     "broker": {"api", "core", "follower", "roles", "security", "settings", "statistics", "wire"},

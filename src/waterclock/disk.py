@@ -25,14 +25,13 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial
 from itertools import count
-from typing import IO, Any, Final
+from typing import IO, Any
 from weakref import WeakSet
 from zlib import crc32
 
-from waterclock.outside import fcntl, open_file, os
+from waterclock.outside import BOOT, fcntl, open_file, os
 
 AnyPath = str | os.PathLike[str]
-BOOT: Final = "/proc/sys/kernel/random/boot_id"
 
 
 def boot() -> str | None:

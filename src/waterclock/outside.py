@@ -19,6 +19,8 @@ import uuid as uuid
 from asyncio import open_connection as open_connection
 from concurrent import futures as futures
 
+BOOT = "/proc/sys/kernel/random/boot_id"
+"""A file with the name of this start of the machine, where there is a Linux."""
 open_file = builtins.open
 """`open`, as Python has it."""
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import IO, Any, Final
 
-from waterclock.disk import BOOT
+from waterclock.outside import BOOT
 from waterclock.simulation.calls import AnyPath, Path, file_of, machine, me, of
 from waterclock.simulation.files import OS, Os
 from waterclock.simulation.world import DeadProcess, world
