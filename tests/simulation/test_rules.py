@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -51,3 +54,30 @@ def test_what_is_planted_in_a_pipeline_is_found(plant: str) -> None:
 def test_a_seed_that_failed_does_not_fail_again(seed: str, more: list[str]) -> None:
     found = run(seed, "--seconds", "0", *more)
     assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize(("port", "controller", "is_asked"), [(1, 7, True), (2, 7, False), (1, -1, False)])
+def test_the_simulated_client_asks_the_controller_alone_what_a_topic_is(
+    monkeypatch: pytest.MonkeyPatch, port: int, controller: int, is_asked: bool
+) -> None:
+    """As librdkafka does; who is no controller is left for another."""
+    from tests.simulation.confluent import admin
+
+    async def said(*asked: Any) -> Any:
+        return SimpleNamespace(brokers=[SimpleNamespace(node_id=7, host="h", port=1)], controller_id=controller)
+
+    async def topics(*asked: Any) -> Any:
+        return {"t": SimpleNamespace(error_code=0, topic_id="id", partitions=[])}
+
+    closed = list[bool]()
+    link = SimpleNamespace(address=("h", port), close=lambda: closed.append(True))
+    client = admin.AdminClient.__new__(admin.AdminClient)
+    client._controls, client._kafka = None, SimpleNamespace(connection=lambda: link)
+    monkeypatch.setattr(admin, "metadata", said)
+    monkeypatch.setattr(admin, "topics", topics)
+    if is_asked:
+        assert asyncio.run(client._describe("t")).topic_id == "id"
+    else:
+        with pytest.raises(admin.Gone, match="not the controller"):
+            asyncio.run(client._describe("t"))
+    assert closed == [] if is_asked else [True]

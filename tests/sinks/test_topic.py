@@ -76,6 +76,7 @@ def test_a_topic_that_is_deleted_while_the_pipeline_runs_ends_it_although_the_br
 ) -> None:
     # the next batch went into the new one after five minutes, and not a word was said
     monkeypatch.setattr("waterclock.sinks.topic.topic._TRANSACTION", {"transaction.timeout.ms": 2_000})
+    monkeypatch.setattr("waterclock.kafka.admin._MADE_WITHIN_S", 0.5)
     with closing(store.sink()) as sink:
         sink.open(SCHEMA)
         apply_once(sink, batch(0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from secrets import token_hex
@@ -12,8 +12,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.sinks.stores import SCHEMA, TopicStore, batch, everything, of_batches, results
-from waterclock.errors import SinkLost
+from waterclock.errors import EnvironmentMissing, SinkLost, UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.sinks import TopicSink, apply_once
+from waterclock.sinks.ledger import Epoch
 from waterclock.testing import Broker
 
 
@@ -97,3 +99,83 @@ def test_what_a_segment_does_not_take_is_put_aside(store: TopicStore) -> None:
         sink.open(SCHEMA)
         assert apply_once(sink, replace(batch(0), results=pa.Table.from_pylist(rows, schema=SCHEMA))) is True
     assert [row["event_n"] for _, row in store.records()] == [0, *range(2, 100)]
+
+
+def test_a_broker_that_has_just_begun_to_follow_does_not_say_that_topics_are_gone(
+    store: TopicStore, sink: TopicSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any broker lists topics; who leads is asked for their ids."""
+    apply_once(sink, batch(0))
+    sink.rollback()
+    sink._let_go()
+    monkeypatch.setattr(Admin, "topics", lambda admin: {})
+    assert apply_once(sink, batch(1)) is True
+
+
+@pytest.mark.parametrize("part", ["", "_dead_letters", "_batches"])
+def test_the_remedies_that_are_named_for_a_topic_that_is_gone_are_ways_on(
+    store: TopicStore, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr("waterclock.kafka.admin._MADE_WITHIN_S", 0.5)
+    table, letters, batches = (store.named("results") + each for each in ("", "_dead_letters", "_batches"))
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0))
+        store.admin().remove([table + part])
+        sink._let_go()
+        with pytest.raises(
+            UsageError, match=r"another broker leads that never had it.*Start over with --fresh"
+        ) as told:
+            apply_once(sink, batch(1))
+    if part == "_batches":  # nobody knows any more what was written last, or whose the others are
+        assert f"delete '{table}' and '{letters}' before" in str(told.value)
+        store.admin().remove([table, letters])
+    else:
+        assert "make the topic again, and the same command goes on" in str(told.value)
+        store.admin().make(table + part, 1)
+        with closing(store.sink()) as again:
+            again.open(SCHEMA)
+            assert apply_once(again, batch(1)) is True
+    with closing(store.sink()) as fresh:
+        fresh.remove()
+        fresh.open(SCHEMA)
+        assert fresh.last_applied() is None
+        assert apply_once(fresh, batch(0)) is True
+    assert everything(store) == of_batches(0)
+    assert batches in store.admin().topics()
+
+
+def meet_others_behind(meet: Callable[..., None], store: TopicStore, is_made: bool) -> Callable[..., None]:
+    """`meet`, and behind its first call another topic of results, or none, as after a leader that had just made it."""
+
+    def met(sink: TopicSink, admin: Admin) -> None:
+        meet(sink, admin)
+        if not met.__dict__.setdefault("done", False):
+            met.__dict__["done"] = True
+            store.admin().remove([store.named("results")])
+            if is_made:
+                store.admin().make(store.named("results"), 1)
+
+    return met
+
+
+def test_before_anything_was_written_another_topic_of_the_name_is_as_good(
+    store: TopicStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TopicSink, "_meet", meet_others_behind(TopicSink._meet, store, is_made=True))
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        sink.fence(Epoch("lineage", 1))
+        assert apply_once(sink, batch(0)) is True
+    assert everything(store) == of_batches(0)
+
+
+def test_one_that_is_gone_before_anything_was_written_ends_the_start_and_the_next_one_makes_it(
+    store: TopicStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TopicSink, "_meet", meet_others_behind(TopicSink._meet, store, is_made=False))
+    with closing(store.sink()) as sink:
+        with pytest.raises(EnvironmentMissing, match="another broker leads, which never had it"):
+            sink.open(SCHEMA)
+        sink.open(SCHEMA)
+        assert apply_once(sink, batch(0)) is True

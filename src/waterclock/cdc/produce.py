@@ -55,8 +55,8 @@ from waterclock.cdc.stored import last_position
 from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
-from waterclock.kafka.admin import Admin
+from waterclock.errors import ConnectionLost, UsageError, WaterclockError
+from waterclock.kafka.admin import Admin, TopicGone
 from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.patience import CALL_S
@@ -204,10 +204,8 @@ class CaptureTopics:
         """Of a topic that was there. EnvironmentMissing if it is not: the next pass makes it."""
         try:
             return self._admin.settings(topic)
-        except UsageError as refusal:
-            if topic in self._admin.topics():
-                raise
-            raise EnvironmentMissing(f"{refusal} It was there: another broker leads, which never had it.") from None
+        except TopicGone as gone:
+            raise gone.outage() from None
 
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"

@@ -2,6 +2,8 @@
 
 Rule 1: a topic that is there is never changed.
 Rule 2: one that was made just now may not be known everywhere yet: who asks for it gets it a moment later.
+Rule 3: `topics` is what any broker knows: one that has just begun to follow may lack some. That one is gone is said by who
+        leads alone: librdkafka asks the controller for ids and settings.
 """
 
 from __future__ import annotations
@@ -20,6 +22,16 @@ from waterclock.kafka.errors import is_refusal, words_of
 from waterclock.kafka.patience import AGAIN_AFTER_S, CALL_S, Backoff, patiently
 
 T = TypeVar("T")
+
+
+class TopicGone(UsageError):
+    """There is no such topic, by the word of who leads."""
+
+    def outage(self) -> EnvironmentMissing:
+        """The same of a topic that was there just now, and that nothing depends on: the next start makes it."""
+        return EnvironmentMissing(f"{self} It was there: another broker leads, which never had it.")
+
+
 _PATIENCE_S = 30.0
 _MADE_WITHIN_S = 5.0
 # While a question waits for a controller that is known and away, two threads of librdkafka 2.16 spin, and use up a
@@ -85,15 +97,26 @@ class Admin:
             backoff.sleep()
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""
+        """The id of a topic: one that is made again under the same name has another. TopicGone if it is not there,
+        UsageError if Kafka does not say."""
         try:
             described = self._once_known(lambda: self.client.describe_topics(TopicCollection([topic]))[topic].result())
         except KafkaException as error:
             raise _error_of(f"Kafka does not describe the topic {topic}", error) from None
         return str(described.topic_id)
 
+    def gone(self, ids: Mapping[str, str]) -> list[str]:
+        """Those of the topics that are not there any more, or are others under their names; errors as of `topic_id`."""
+        return [topic for topic, id in ids.items() if not self._is_still(topic, id)]
+
+    def _is_still(self, topic: str, id: str) -> bool:
+        try:
+            return self.topic_id(topic) == id
+        except TopicGone:
+            return False
+
     def settings(self, topic: str) -> dict[str, str]:
-        """The settings of a topic, as Kafka names them; UsageError if Kafka does not show them."""
+        """The settings of a topic, as Kafka names them; TopicGone and UsageError as for its id."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
             entries = self._once_known(lambda: self.client.describe_configs([resource])[resource].result())
@@ -110,5 +133,8 @@ class Admin:
 
 def _error_of(what: str, raised: KafkaException) -> WaterclockError:
     """A refusal is the user's to mend; a broker that went away meanwhile is there again, or is not."""
-    passing = raised.args[0].code() in _AWAY
-    return (EnvironmentMissing if passing else UsageError)(f"{what}: {words_of(raised)}.")
+    code = raised.args[0].code()
+    kind = (
+        EnvironmentMissing if code in _AWAY else TopicGone if code == KafkaError.UNKNOWN_TOPIC_OR_PART else UsageError
+    )
+    return kind(f"{what}: {words_of(raised)}.")

@@ -155,6 +155,11 @@ def flat_schema(results: pa.Schema) -> pa.Schema:
     return pa.schema([*own, *(field.with_name(f"event_{field.name}") for field in event)])
 
 
+def columns_of(results: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """Name and type of the columns that a table of results has."""
+    return tuple((field.name, str(field.type)) for field in flat_schema(results))
+
+
 def chosen_schema(results: pa.Schema, names: Sequence[str]) -> pa.Schema:
     """The columns `names` of flattened results, in their order; UsageError if results have none of that name."""
     there = flat_schema(results)

@@ -1,4 +1,7 @@
-"""Questions about topics and groups, as `AdminClient` answers them: futures by what was asked."""
+"""Questions about topics and groups, as `AdminClient` answers them: futures by what was asked.
+
+Rule 1: librdkafka asks the controller for what it makes and describes of topics, and any broker for their list.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from tests.simulation.confluent.requests import (
     Kafka,
     ask,
     error,
+    metadata,
     ms,
     offset_of,
     raised,
@@ -66,6 +70,17 @@ class AdminClient:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._process = me()
         self._kafka = Kafka(self._process, world().network, self._process.where)
+        self._controls: Any = None  # the connection to the controller
+
+    async def _to_controller(self) -> None:
+        """Rule 1."""
+        if (here := self._kafka.connection()) is self._controls:
+            return
+        said = await metadata(self._kafka, [])
+        if here.address not in {(one.host, one.port) for one in said.brokers if one.node_id == said.controller_id}:
+            here.close()
+            raise Gone("not the controller")
+        self._controls = here
 
     def list_topics(self, topic: str | None = None, timeout: float = -1.0) -> Any:
         return listed(self._process, self._kafka, topic, timeout)
@@ -94,6 +109,7 @@ class AdminClient:
 
     async def _create(self, new: Any) -> None:
         configs = [{"name": name, "value": value} for name, value in (new.config or {}).items()]
+        await self._to_controller()
         row = {"name": new.topic, "num_partitions": new.num_partitions, "replication_factor": -1, "assignments": [],
                "configs": configs}  # fmt: skip
         answer = await ask(self._kafka, "create_topics", topics=[row], timeout=ms(10_000))
@@ -105,6 +121,7 @@ class AdminClient:
         return {one: self._begun(request_timeout, lambda one=one: self._describe(one)) for one in names.topic_names}
 
     async def _describe(self, name: str) -> Any:
+        await self._to_controller()
         (found,) = (await topics(self._kafka, [name])).values()
         _check(found.error_code)
         return SimpleNamespace(topic_id=str(found.topic_id), authorized_operations=None, partitions=found.partitions)
@@ -113,6 +130,7 @@ class AdminClient:
         return {one: self._begun(request_timeout, lambda one=one: self._configs(one.name)) for one in resources}
 
     async def _configs(self, topic: str) -> dict[str, Any]:
+        await self._to_controller()
         row = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
         (found,) = (await ask(self._kafka, "describe_configs", resources=[row])).results
         _check(found.error_code)

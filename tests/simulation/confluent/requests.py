@@ -98,13 +98,17 @@ async def partitions(kafka: Kafka, topic: str) -> tuple[int, int]:
     return int(found.error_code), len(found.partitions)
 
 
-async def topics(kafka: Kafka, names: list[str] | None) -> dict[str, Any]:
+async def metadata(kafka: Kafka, names: list[str] | None) -> Any:
+    """Of these topics, or of all; and who the brokers are."""
     rows = None if names is None else [{"topic_id": None, "name": name} for name in names]
-    answer = await ask(
+    return await ask(
         kafka, "metadata", topics=rows, allow_auto_topic_creation=False, include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )  # fmt: skip
-    return {one.name: one for one in answer.topics}
+
+
+async def topics(kafka: Kafka, names: list[str] | None) -> dict[str, Any]:
+    return {one.name: one for one in (await metadata(kafka, names)).topics}
 
 
 async def offset_of(kafka: Kafka, place: tuple[str, int], when: int, committed: bool) -> tuple[int, int]:
@@ -120,4 +124,5 @@ async def offset_of(kafka: Kafka, place: tuple[str, int], when: int, committed: 
     return int(found.error_code), found.offset
 
 
-__all__ = ["AWAY", "Gone", "Kafka", "ask", "by_topic", "error", "ms", "offset_of", "partitions", "raised", "topics"]
+__all__ = ["AWAY", "Gone", "Kafka", "ask", "by_topic", "error", "metadata", "ms", "offset_of", "partitions", "raised",
+           "topics"]  # fmt: skip

@@ -15,7 +15,7 @@ class Gone(Exception):
 
 class Connection:
     def __init__(self, process: Any, network: Any, address: tuple[str, int]) -> None:
-        self.process, self.loop = process, process.loop
+        self.process, self.loop, self.address = process, process.loop, address
         self.sock = network.connect(process, address)
         self.out, self.received, self.number = bytearray(), bytearray(), 0
         self.waits: dict[int, asyncio.Future[bytes]] = {}

@@ -42,6 +42,10 @@ _EDITS: dict[str, tuple[str, str, str]] = {
     "rules-heartbeats-unheard": (
         "streaming.topics.records", "    return ReadRecords(rows, dead, max(beats, default=None)",
         "    return ReadRecords(rows, dead, None"),
+    "rules-fresh-before-what-rested": (
+        "streaming.state.compiled.engine", "                self._engine.open(number, slot)\n                for chunk in "
+        "packed:\n                    self._engine.pass_chunk(*chunk)\n", "                for chunk in packed:\n"
+        "                    self._engine.pass_chunk(*chunk)\n                self._engine.open(number, slot)\n"),
     "rules-in-any-order": ("spark.packing.operator", "for origin in sorted(taken)]", "for origin in taken]"),
 }  # fmt: skip
 TABLE = {name: (edit,) for name, edit in _EDITS.items()}

@@ -16,7 +16,7 @@ Rule 2: a second writer of the same topic fences this one. This one then begins 
         the other has written.
 Rule 3: a record that is too large for its topic is put aside as a dead letter. It stops no pipeline.
 Rule 4: a topic that was deleted since the start, made anew or not, ends the run with a sentence: what it held is gone.
-        It is looked for before step 1.
+        It is looked for before step 1. Before anything was written another one is as good.
 Rule 5: a topic that is there is not changed: its partitions and settings are its owner's. One that holds records, but no
         batches beside it, is somebody else's.
 """
@@ -33,7 +33,7 @@ import pyarrow as pa
 from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError, WaterclockError
 from waterclock.kafka import Offsets
-from waterclock.kafka.admin import Admin
+from waterclock.kafka.admin import Admin, TopicGone
 from waterclock.kafka.client import Client, Remedies, committed
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
 from waterclock.kafka.settings import READING, base_settings
@@ -53,8 +53,8 @@ from waterclock.sinks.tables import (
     BATCHES,
     DEAD_LETTERS,
     Table,
+    columns_of,
     flat,
-    flat_schema,
     letters_of,
     refuse,
     sentences_of,
@@ -105,18 +105,18 @@ class TopicSink:
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        wanted = _columns(results)
+        wanted = columns_of(results)
         admin = Admin(self._settings)
         there = admin.topics()
         refuse(self._faults(admin, there, wanted))
         for part, (is_one, settings) in _PARTS.items():
             if self._name(part) not in there:
                 admin.make(self._name(part), 1 if is_one else self._partitions, settings)
-        self._ids = {self._name(part): admin.topic_id(self._name(part)) for part in _PARTS}
-        self._limits = {part: _largest(admin.settings(self._name(part))) for part in _PARTS}
+        self._meet(admin)
         self._look()
         if self._marks.columns is None:
-            self._begin_anew()
+            self._begin_anew(is_empty=True)
+            self._meet(admin)
         if self._marks.columns is None:
             self._write_mark(record_of_columns(wanted))
         elif self._marks.columns != wanted:
@@ -125,7 +125,7 @@ class TopicSink:
     def look(self, results: pa.Schema) -> list[str]:
         """Why `open` would refuse what is there: all of it. Nothing is made."""
         admin = Admin(self._settings)
-        return list(self._faults(admin, admin.topics(), _columns(results)))
+        return list(self._faults(admin, admin.topics(), columns_of(results)))
 
     def remove(self) -> None:
         """Delete the three topics; UsageError, and nothing is deleted, if one is somebody else's. Empty ones that no
@@ -211,6 +211,14 @@ class TopicSink:
         """See `Sink`."""
         return self._place("")
 
+    def _meet(self, admin: Admin) -> None:
+        """Note what the topics are now; EnvironmentMissing if one of them is gone again."""
+        try:
+            self._ids = {self._name(part): admin.topic_id(self._name(part)) for part in _PARTS}
+            self._limits = {part: _largest(admin.settings(self._name(part))) for part in _PARTS}
+        except TopicGone as gone:
+            raise gone.outage() from None
+
     # Topics ----------------------------------------------------------------------------------------------------
 
     def _name(self, part: str) -> str:
@@ -273,14 +281,17 @@ class TopicSink:
         )
 
     def _refuse_made_anew(self) -> None:
-        admin = Admin(self._settings)
-        there = admin.topics()
-        if gone := [name for name, id in self._ids.items() if name not in there or admin.topic_id(name) != id]:
-            raise UsageError(
-                f"the topic {gone[0]!r} at {self._servers} was deleted while the pipeline ran, and what it held is gone. "
-                "Start over with --fresh; or, if you can do without that, make the topic again, and the same command goes "
-                "on"
-            )
+        """Rule 4."""
+        if not (gone := Admin(self._settings).gone(self._ids)):
+            return
+        remedy = "or, if you can do without that, make the topic again, and the same command goes on"
+        if (batches := self._name(BATCHES)) in gone:  # the others are nobody's then: --fresh would leave them
+            others = " and ".join(repr(name) for name in self._ids if name != batches)
+            gone, remedy = [batches], f"but delete {others} before: nothing says any more whose they are"
+        raise UsageError(
+            f"the topic {gone[0]!r} at {self._servers} was deleted while the pipeline ran, or another broker leads that "
+            f"never had it. What it held is gone. Start over with --fresh; {remedy}"
+        )
 
     def _refuse_forgetful(self, settings: Mapping[str, str]) -> None:
         bounds = {settings.get("retention.ms"), settings.get("retention.bytes")}
@@ -306,15 +317,15 @@ class TopicSink:
         if end is None and self._ids:
             # such as one that has just started: what it does not know of is not empty
             raise SinkLost(f"the broker that answers at {self._servers} does not know the topic {name!r}")
-        end = end or 0
-        for message in committed(self._reading, (name, 0), marks.position, end, self._clock):
+        for message in committed(self._reading, (name, 0), marks.position, end or 0, self._clock):
             marks.take(message.key(), message.value(), f"{name}-0-{message.offset()}")
-        marks.position = max(marks.position, end)
+        marks.position = max(marks.position, end or 0)
 
-    def _begin_anew(self) -> None:
-        """Steps 1 and 2."""
+    def _begin_anew(self, is_empty: bool = False) -> None:
+        """Steps 1 and 2. `is_empty`: nothing was written yet."""
         self._let_go()
-        self._refuse_made_anew()
+        if not is_empty:
+            self._refuse_made_anew()
         name = f"waterclock-sink-{self._topic}"
         sending = {**self._settings, **_TRANSACTION, **self._batches_that_fit()}
         producer = TransactionalProducer(sending, name, self._error_of)
@@ -387,7 +398,3 @@ class TopicSink:
 def _largest(settings: Mapping[str, str]) -> int:
     """How many bytes a batch of records may have, or a record alone: a segment takes none that is larger than it."""
     return min(int(settings[_LIMIT]), int(settings.get("segment.bytes", settings[_LIMIT])))
-
-
-def _columns(results: pa.Schema) -> Columns:
-    return tuple((field.name, str(field.type)) for field in flat_schema(results))

@@ -13,8 +13,8 @@ from tests.rules.oracle import Row
 from tests.rules.test_properties import Stream, batches
 from tests.streaming.state.blobs import Disk
 from waterclock import Rules
-from waterclock.rules.engine import CLOSED
-from waterclock.streaming.frames import TIMESTAMP, counters_of
+from waterclock.rules.engine import CLOSED, NO_WATERMARK
+from waterclock.streaming.frames import TIMESTAMP, clock, counters_of
 from waterclock.streaming.state.bucket import Bucket, StoredBucket
 from waterclock.streaming.state.plain import PlainEngine
 
@@ -61,10 +61,12 @@ class Life:
         self.rules, self.stored, self.blobs = rules, None, Disk()
         self.sizes: list[int] = []
 
-    def step(self, is_plain: bool, tables: list[pa.Table], watermark: int) -> tuple[Any, ...]:
-        """(results, counters, next deadline or None) of one step."""
+    def step(self, is_plain: bool, tables: list[pa.Table], watermark: int, by_clock: bool = False) -> tuple[Any, ...]:
+        """(results, counters, next deadline or None) of one step. `by_clock`: as of a topic, whose clock frames move the
+        watermark behind the events."""
         bucket = (PlainBucket if is_plain else Bucket)(self.rules, self.stored, self.blobs)
-        found = bucket.step(tables, watermark)
+        moved = (NO_WATERMARK, [clock({"t/0": watermark})]) if by_clock else (watermark,)
+        found = bucket.step(tables, *moved)
         due = bucket.next_due_us()
         self.stored: StoredBucket | None = bucket.store()
         bucket.close()
@@ -74,11 +76,17 @@ class Life:
 
 
 def lived(
-    rules: Rules, stream: Stream, cuts: set[int], keys: dict[str | None, Any], turn: Callable[[int], bool]
+    rules: Rules,
+    stream: Stream,
+    cuts: set[int],
+    keys: dict[str | None, Any],
+    turn: Callable[[int], bool],
+    by_clock: bool,
 ) -> list[Any]:
     """What each step gave, on the plain engine where `turn` of its number says so; the last one closes."""
     life = Life(rules)
     steps = [*batches(stream, cuts), (CLOSED, [])]
     return [
-        life.step(turn(n), [table(rows, keys)] if rows else [], watermark) for n, (watermark, rows) in enumerate(steps)
+        life.step(turn(n), [table(rows, keys)] if rows else [], watermark, by_clock)
+        for n, (watermark, rows) in enumerate(steps)
     ]

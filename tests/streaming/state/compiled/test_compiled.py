@@ -38,15 +38,17 @@ def named(stream: Stream, before: str) -> Stream:
     return stream._replace(rows=[row._replace(id=before + row.id) if row.key else row for row in stream.rows])
 
 
-def agree(spec: Spec, stream: Stream, some: set[int], keys: dict[str | None, Any], by_turns: list[bool]) -> None:
+def agree(
+    spec: Spec, stream: Stream, some: set[int], keys: dict[str | None, Any], by_turns: list[bool], by_clock: bool
+) -> None:
     rules = build(spec)
-    plain = lived(rules, stream, some, keys, lambda step: True)
-    assert lived(rules, stream, some, keys, lambda step: False) == plain
-    assert lived(rules, stream, some, keys, lambda step: by_turns[step % len(by_turns)]) == plain
+    plain = lived(rules, stream, some, keys, lambda step: True, by_clock)
+    assert lived(rules, stream, some, keys, lambda step: False, by_clock) == plain
+    assert lived(rules, stream, some, keys, lambda step: by_turns[step % len(by_turns)], by_clock) == plain
 
 
 @few
-@given(specs(), streams(late=True), cuts, keyed, ids, turns, stores)
+@given(specs(), streams(late=True), cuts, keyed, ids, turns, stores, st.booleans())
 def test_both_engines_give_the_same_step_by_step(
     spec: Spec,
     stream: Stream,
@@ -55,23 +57,30 @@ def test_both_engines_give_the_same_step_by_step(
     before: str,
     by_turns: list[bool],
     store: tuple[int, int, int],
+    by_clock: bool,
 ) -> None:
     with sizes(*store):
-        agree(spec, named(stream, before), some, keys, by_turns)
+        agree(spec, named(stream, before), some, keys, by_turns, by_clock)
 
 
 @few
-@given(specs(sequence=True, within=None), streams(late=True), cuts, keyed, turns, stores)
+@given(specs(sequence=True, within=None), streams(late=True), cuts, keyed, turns, stores, st.booleans())
 def test_both_engines_give_the_same_about_gaps(
-    spec: Spec, stream: Stream, some: set[int], keys: Any, by_turns: list[bool], store: tuple[int, int, int]
+    spec: Spec,
+    stream: Stream,
+    some: set[int],
+    keys: Any,
+    by_turns: list[bool],
+    store: tuple[int, int, int],
+    by_clock: bool,
 ) -> None:
     with sizes(*store):
-        agree(spec, stream, some, keys, by_turns)
+        agree(spec, stream, some, keys, by_turns, by_clock)
 
 
 @pytest.mark.long(seconds=60)
 @many
-@given(specs(), streams(late=True, max_size=40), cuts, keyed, ids, turns, stores)
+@given(specs(), streams(late=True, max_size=40), cuts, keyed, ids, turns, stores, st.booleans())
 def test_both_engines_give_the_same_of_long_streams(
     spec: Spec,
     stream: Stream,
@@ -80,9 +89,10 @@ def test_both_engines_give_the_same_of_long_streams(
     before: str,
     by_turns: list[bool],
     store: tuple[int, int, int],
+    by_clock: bool,
 ) -> None:
     with sizes(*store):
-        agree(spec, named(stream, before), some, keys, by_turns)
+        agree(spec, named(stream, before), some, keys, by_turns, by_clock)
 
 
 @pytest.mark.parametrize("ordered", [RULES.order(), NUMBERED.order(wait=5)], ids=["by time", "by sequence"])
@@ -177,6 +187,23 @@ def test_what_chance_seldom_draws_comes_out_in_order(story: str, is_plain: bool)
     life = Life(rules)
     *_, (last, _, _) = [life.step(is_plain, [table(rows, KEYS[0])] if rows else [], at) for rows, at in steps]
     assert [row["source_id"] for row in last] == sources
+
+
+@pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "compiled"])
+def test_equal_deadlines_of_a_topic_keep_their_order_while_the_watermark_moves_within_their_slot(
+    is_plain: bool,
+) -> None:
+    """What rested from a batch before goes back into the slot that has what this batch made; it was made earlier."""
+    life = Life(Rules(key="key", time="time", id="id", type="type").deliver_at("deliver").delay("ask", 50, "later"))
+    batches = [
+        ([Row("a", 1, "e1", 1, "ask", 60), Row("a", 10, "e2", 1, "ask", 60)], 1),
+        ([Row("a", 10, "e3", 1, "ask", 60)], 2),
+        ([Row("a", 10, "e4", 1, "ask", 60)], 3),
+        ([], 70),
+    ]
+    *_, (last, _, _) = [life.step(is_plain, [table(rows, KEYS[0])] if rows else [], at, True) for rows, at in batches]
+    found = [(row["kind"], row["source_id"]) for row in last]
+    assert found == [(kind, source) for source in ("e1", "e2", "e3", "e4") for kind in ("emit", "event")]
 
 
 @pytest.mark.parametrize("column", ["id", "time", "number"])

@@ -50,7 +50,8 @@ cdef extern from "columns.h" nogil:
     cdef cppclass Deadlines "waterclock::Deadlines":
         int64_t watermark
         void move(int64_t)
-        void pass_fresh(int, int64_t) except +
+        void open(int, int64_t) except +
+        void pass_fresh() except +
         void in_order() except +
     cdef cppclass Core "waterclock::Core":
         Rules rules

@@ -248,8 +248,13 @@ cdef class Engine:
         cdef View rows = self._parts(chunk).second
         return rows.at - PyBytes_AS_STRING(chunk), rows.size
 
-    def pass_fresh(self, int level, int64_t slot):
-        self.engine.core.deadlines.pass_fresh(level, slot)
+    def open(self, int level, int64_t slot):
+        """Before the chunks of a slot pass."""
+        self.engine.core.deadlines.open(level, slot)
+
+    def pass_fresh(self):
+        """What was fresh in the slot opened last passes, behind its chunks."""
+        self.engine.core.deadlines.pass_fresh()
 
     def fresh_up_to(self, int level, int64_t last):
         """The slots of a level, up to `last`, that have fresh deadlines."""

@@ -1,10 +1,12 @@
 /* The deadlines that a step makes or meets: waterclock/rules/deadlines.py, without what rests in a store.
  *
- * Who drives the engine keeps the packed chunks, slot by slot. It moves the watermark, gives what the opened slots held (their
- * chunks in order, then what is fresh in the slot), level after level from the highest down, and then lets all fire.
+ * Who drives the engine keeps the packed chunks, slot by slot. It moves the watermark, opens slots, level after level from
+ * the highest down, gives what each held (its chunks in order, then what is fresh in it), and then lets all fire.
  *
  * Rule 1: never early. By due time; of equal ones COMPLETE first, the others in the order in which they were made.
- * Rule 2: a deadline knows its key by its text: that of a delivery may rest.
+ * Rule 2: what is fresh in a slot is taken out of it before its chunks pass: what is not due goes into the very slot again
+ *         where there is no lower level, and was made before.
+ * Rule 3: a deadline knows its key by its text: that of a delivery may rest.
  */
 #ifndef WATERCLOCK_DEADLINES_H
 #define WATERCLOCK_DEADLINES_H
@@ -55,14 +57,19 @@ class Deadlines {
         else
             rest(rested);
     }
-    void pass_fresh(int level, int64_t slot) {
+    /* Rule 2: before the chunks of a slot. */
+    void open(int level, int64_t slot) {
         auto found = fresh[level].find(slot);
         if (found == fresh[level].end())
             return;
-        std::vector<Deadline> taken = std::move(found->second);
+        opened_fresh = std::move(found->second);
         fresh[level].erase(found);
-        for (const Deadline &one : taken)
+    }
+    /* What was fresh in the slot opened last: behind its chunks. */
+    void pass_fresh() {
+        for (const Deadline &one : opened_fresh)
             pass(one);
+        opened_fresh.clear();
     }
     void in_order() {
         std::stable_sort(due.begin(), due.end(), [](const Deadline &a, const Deadline &b) {
@@ -81,6 +88,7 @@ class Deadlines {
     }
 
   private:
+    std::vector<Deadline> opened_fresh;
     struct Overdue {
         int64_t due, made;
         Deadline deadline;

@@ -151,9 +151,10 @@ class CompiledEngine:
             last = self._engine.watermark >> LEVEL_BITS[number]
             opened = {slot: level.packed.pop(slot) for slot in level.up_to(last)}
             for slot, packed in self._read(opened, self._engine.fresh_up_to(number, last)):
+                self._engine.open(number, slot)
                 for chunk in packed:
                     self._engine.pass_chunk(*chunk)
-                self._engine.pass_fresh(number, slot)
+                self._engine.pass_fresh()
         ends, keys = self._engine.due_keys()
         if count := len(ends) // 4 - 1:  # not by their bytes: a key may be an empty text
             self._find(CompiledSearch([_column(pa.string(), count, (ends, keys))]))
