@@ -60,9 +60,9 @@ test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (3; `al
 	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \
 	  $(STEADY) -- -m "long and not servers" $(SIDE_BY_SIDE) 2 $(ARGS)
 
-test-servers: .venv/ready-test  ## the broker's conformance suite against Apache Kafka, its tools and Spark's connector (Java 17, Maven; minutes)
-	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \
-	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
+test-servers: .venv/ready-test  ## the broker's conformance suite against Apache Kafka, its tools and Spark's connector (JDK 17, Maven; minutes)
+	@command -v mvn >/dev/null && command -v javac >/dev/null || { echo "Apache Kafka and Debezium need a JDK (17) and Maven." \
+	  "Install them (Debian: apt install default-jdk-headless maven) and run the same command again." >&2; exit 1; }
 	@$(BIN)/python -c "$(JARS)"
 	@BROKERS=ours,apache CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_SERVERS)} \
 	  TEST_MINUTES=$${TEST_MINUTES:-$(if $(ARGS),all,$(MINUTES_BESIDE_SERVERS))} \

@@ -5,6 +5,8 @@ Rule 1: a document is read in the repository too, so its links are relative to i
 Rule 2: a document that is named in backticks, `docs/rules.md`, is a link in the site.
 Rule 3: a link to a page that is not there is left as it is: the strict build reports it, with its line. Of other files it
         does not look, so they are looked for here.
+Rule 4: a page that is made of the code is no file of the repository. There a link leads to its part of
+        docs/reference/README.md, which says what the page is made of; in the site it leads to the page.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 STEPS = (
     "src/waterclock/web/console/page/steps.html"  # a page of the site as it is: steps/, with walks that are recorded
 )
+MADE = "docs/reference/README.md"
 SHOWN = {
     ".py": "python",
     ".pyi": "python",
@@ -40,6 +43,7 @@ def documents(root: Path = ROOT) -> dict[str, str]:
     found = {
         path.relative_to(root).as_posix(): path.relative_to(root / "docs").as_posix() for path in _docs(root, ".md")
     }
+    found.pop(MADE, None)
     results = root / "bench" / "results"
     records = ((path, path.relative_to(results).as_posix()) for path in sorted(results.rglob("*.md")))
     found |= {path.relative_to(root).as_posix(): f"records/{name.replace('README', 'index')}" for path, name in records}
@@ -83,9 +87,13 @@ def linked(text: str, source: str, page: str, known: dict[str, str], folder: Pat
         if (code := found["code"]) is not None:
             at = known.get(code)
             return f"[`{code}`]({_relative(at, page)})" if at and at != page else found[0]
-        if not found["to"] or re.match(r"[a-z][a-z0-9+.-]*:", found["to"]) or (at := target(found["to"])) is None:
+        to, rest = found["to"], found["rest"]
+        at: str | None
+        if os.path.normpath(os.path.join(os.path.dirname(source), to)) == MADE:  # rule 4
+            at, rest = f"reference/{rest[1:].replace('waterclock-', 'commands/')}.md", ""
+        elif not to or re.match(r"[a-z][a-z0-9+.-]*:", to) or (at := target(to)) is None:
             return found[0]
-        return f"{found['text']}({_relative(at, page)}{found['rest']})"
+        return f"{found['text']}({_relative(at, page)}{rest})"
 
     parts = FENCED.split(text)  # a text, a block, its fence, a text, ...
     parts[::3] = [_LINK.sub(link, part) for part in parts[::3]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 MAY_IMPORT = {
     "errors": set(),
     "lazily": set(),
+    "letters": set(),
     "clock": set(),
     "outside": set(),
     "disk": {"outside"},
@@ -23,7 +24,7 @@ MAY_IMPORT = {
     "sinks": {"changes", "clock", "disk", "errors", "kafka", "postgres", "lazily"},
     "web": {"__init__", "arguments", "clock", "errors", "lazily", "ports", "signals"},
     "changes": {"errors"},
-    "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "rules", "sinks", "web"},
+    "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "letters", "rules", "sinks", "web"},
     "spark": {
         "streaming",
         "rules",
@@ -51,6 +52,7 @@ MAY_IMPORT = {
         "errors",
         "kafka",
         "lazily",
+        "letters",
         "outside",
         "signals",
         "wording",
@@ -67,6 +69,7 @@ MAY_IMPORT = {
         "web",
         "wheel",
         "lazily",
+        "letters",
         "outside",
         "wording",
     },

@@ -183,6 +183,8 @@ def test_a_link_that_holds_in_the_repository_holds_in_the_site(tmp_path: Path) -
         return pages.linked(text, "docs/how-to/b.md", "how-to/b.md", known, tmp_path / "out", tmp_path)
 
     assert linked("[a](../a.md#part) and [c](c.md)") == "[a](../a.md#part) and [c](c.md)"
+    made = "[run](../reference/README.md#waterclock-run), [keys](../reference/README.md#keys)"
+    assert linked(made) == "[run](../reference/commands/run.md), [keys](../reference/keys.md)"
     assert linked("see `docs/a.md`, `docs/how-to/b.md`") == "see [`docs/a.md`](../a.md), `docs/how-to/b.md`"
     assert linked("[x](../../src/x.py) ![w](../pictures/w.svg)") == "[x](../source/src/x.py.md) ![w](../pictures/w.svg)"
     assert linked("![p](../../bench/p.png) [src](../../src)") == "![p](../source/bench/p.png) [src](../source/src.md)"

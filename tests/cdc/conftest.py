@@ -14,6 +14,7 @@ pytest.importorskip("confluent_kafka", reason="it comes with the extra cdc")
 from tests.cdc.mariadb import MariaServer, MariaSource
 from tests.cdc.postgres import run
 from tests.postgres_server import PostgresServer, running_server
+from tests.samples import free_port
 from waterclock.cdc.postgres.session import ReplicationSlot
 from waterclock.testing import Broker
 
@@ -29,6 +30,20 @@ def logical() -> Iterator[PostgresServer]:
         started.crash()
         started.start()
         yield started
+
+
+@pytest.fixture(scope="session")
+def port() -> Iterator[int]:
+    """Of a PostgreSQL with logical decoding that other programs reach, in another time zone than the capture's."""
+    number = free_port()
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(number),
+        "wal_level": "logical",
+        "timezone": "Asia/Kolkata",
+    }
+    with running_server(settings):
+        yield number
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import json
 import os
 import random
 import shlex
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,6 @@ from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import changes, run
 from tests.cdc.test_debezium_form import OF_MARIADB, OF_POSTGRES
 from tests.kafka.reader import committed
-from tests.postgres_server import running_server
 from waterclock import cli
 from waterclock.bench.kafka.harness import class_path, compile_all, missing
 from waterclock.cdc.debezium.envelope import DebeziumForm
@@ -143,26 +141,15 @@ def for_mariadb(built: Callable[[str], str], tmp_path: Path) -> Engine:
     return Engine(built("mariadb"), tmp_path)
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[str]:
-    """Of a PostgreSQL that Debezium reaches, in another time zone than the capture's."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = str(free.getsockname()[1])
-    settings = {"listen_addresses": "127.0.0.1", "port": number, "wal_level": "logical", "timezone": "Asia/Kolkata"}
-    with running_server(settings):
-        yield number
-
-
-def slot_of(port: str, name: str) -> ReplicationSlot:
+def slot_of(port: int, name: str) -> ReplicationSlot:
     at = f"postgresql://postgres@127.0.0.1:{port}"
     run(f"{at}/postgres", f"create database {name}")
     return ReplicationSlot(f"{at}/{name}", name, name)
 
 
-def settings_of(port: str, slot: ReplicationSlot) -> dict[str, str]:
+def settings_of(port: int, slot: ReplicationSlot) -> dict[str, str]:
     own = {"slot.name": f"{slot.name}d", "publication.name": slot.publication}
-    return {**POSTGRES, "database.port": port, "database.dbname": slot.name, **own}
+    return {**POSTGRES, "database.port": str(port), "database.dbname": slot.name, **own}
 
 
 def statements(cases: list[tuple[str, str]]) -> tuple[str, list[str]]:
@@ -215,7 +202,7 @@ def same(value: object, own: object) -> bool:
 
 
 @pytest.mark.postgres
-def test_every_type_of_postgresql_is_written_as_debezium_writes_it(port: str, for_postgres: Engine) -> None:
+def test_every_type_of_postgresql_is_written_as_debezium_writes_it(port: int, for_postgres: Engine) -> None:
     slot = slot_of(port, "types")
     cases = [*((case[0], case[1]) for case in OF_POSTGRES), *MORE_POSTGRES]
     made, written = statements(cases)
@@ -307,7 +294,7 @@ def goes_on(
 
 @pytest.mark.postgres
 def test_what_debezium_was_for_postgresql_goes_on_here(
-    port: str, for_postgres: Engine, broker: Broker, capsys: pytest.CaptureFixture[str]
+    port: int, for_postgres: Engine, broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slot = slot_of(port, "moved")
     run(

@@ -22,7 +22,6 @@ import pytest
 
 from tests.cdc.mariadb import MariaSource
 from tests.cdc.postgres import run
-from tests.postgres_server import running_server
 from tests.samples import free_port
 from waterclock import cli
 from waterclock.bench.kafka.harness import class_path
@@ -53,14 +52,6 @@ def jars(tmp_path_factory: pytest.TempPathFactory) -> str:
     if not shutil.which("mvn"):
         pytest.skip("Kafka Connect comes by Maven (Debian: apt install default-jre-headless maven)")
     return class_path(POM, tmp_path_factory.mktemp("connect") / "jars")
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """Of a PostgreSQL that Connect reaches."""
-    number = free_port()
-    with running_server({"listen_addresses": "127.0.0.1", "port": str(number), "wal_level": "logical"}):
-        yield number
 
 
 @contextmanager

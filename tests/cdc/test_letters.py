@@ -22,8 +22,8 @@ from waterclock.cdc.produce import Publisher, Target
 from waterclock.cdc.source import DeadLetter, SourceMark, put_aside
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.errors import Unreadable, UsageError
+from waterclock.letters import HIDDEN, shortened
 from waterclock.testing import Broker
-from waterclock.web.letters import HIDDEN, shortened
 
 pytestmark = pytest.mark.mariadb
 BAD = "x'8fa2a1'"  # of no character in ujis

@@ -9,6 +9,7 @@ from tests.relay.test_series import HOUR_MS
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.broker import Error
 from waterclock.clock import ManualClock
+from waterclock.letters import HIDDEN, LETTERS, LetterStatistics
 from waterclock.relay.owner.pace import Doubts
 from waterclock.relay.relay import Relay
 from waterclock.relay.statistics import Counts, RelayStatistics
@@ -16,7 +17,6 @@ from waterclock.relay.watching import fullest as module
 from waterclock.relay.watching.due_next import due_next
 from waterclock.relay.watching.fullest import EVERY_S, Fullest
 from waterclock.relay.wire.letters import Letter
-from waterclock.web.letters import HIDDEN, LETTERS, LetterStatistics
 
 
 def looked(relay: Relay, hides: bool = False) -> RelayStatistics:

@@ -56,7 +56,6 @@ class Universe:
         self.history = History(self.world)
         self.history.sources = {}
         self.quiet = self.verified = False
-        self.peace_s: float = PEACE_S
         self.working: dict[str, Client] = {}
         self.faults: dict[str, int] = {}
         self.struck: list[Struck] = []
@@ -144,14 +143,16 @@ class Universe:
 
     # the whole of it
 
-    def run(self) -> Universe:
+    def run(self, sought: Collection[str] = (), peace_s: float = PEACE_S) -> Universe:
+        """To its end, or to the first problem of a kind that is sought."""
         world = self.world
+        world.sought = sought
         self.nodes[0].start()
         self._process("admin", self._begin)
         world.run(world.now + BEGINS_S * NS, lambda: self.began_ns > 0)
         world.run(world.now + round(self.plan.seconds * NS))
         self._make_peace()
-        world.run(world.now + round(self.peace_s * NS), lambda: self.verified)
+        world.run(world.now + round(peace_s * NS), lambda: self.verified)
         if not self.verified and not world.stop:
             world.problem("stalled", f"{self.left}, {[(node.name, node.up, node.leads) for node in self.nodes]}")
         world.log("end", sorted(self.faults.items()), self.history.acked, self.history.read)
@@ -201,12 +202,11 @@ class Universe:
 
 
 def run(plan: Plan, trace: IO[str] | None = None, sought: Collection[str] = (), peace_s: float = PEACE_S) -> Universe:
-    """Live a plan from its beginning to its end, or to its first problem of a kind that is sought."""
+    """Live a plan; damage is judged behind it all, so that it has nothing that is sought."""
     from tests.simulation.damaged import Damaged  # a universe too
 
     universe = (Damaged if plan.damaged else Universe)(plan, trace)
-    universe.peace_s, universe.world.sought = peace_s, () if plan.damaged else sought  # damage is judged behind it all
     try:
-        return universe.run()
+        return universe.run(() if plan.damaged else sought, peace_s)
     finally:
         universe.world.over()

@@ -15,13 +15,13 @@ import pytest
 from tests.spark.least_pipeline import LEAST
 from tests.web.reading import read_back
 from waterclock.clock import ManualClock
+from waterclock.letters import LETTERS, SHOWN, LetterStatistics
 from waterclock.rules.engine import CLOSED
 from waterclock.sinks import Batch
 from waterclock.spark.pipeline import configured
 from waterclock.streaming import frames
-from waterclock.streaming.statistics import Gatherer, Phase, PipelineStatistics, prometheus
+from waterclock.streaming.statistics import Gatherer, HeldStatistics, Phase, PipelineStatistics, prometheus
 from waterclock.streaming.toml.config import load
-from waterclock.web.letters import LETTERS, LetterStatistics
 
 HOUR_US = 3_600_000_000
 
@@ -85,6 +85,28 @@ def test_the_last_dead_letters_are_kept_the_newest_first_and_no_more_than_so_man
     assert letters[0] == LetterStatistics("a.jsonl", clock.wall_ms(), "bad None", "")
     assert letters[1] == LetterStatistics("a.jsonl 90", clock.wall_ms(), "bad 90", f"{'x' * 79}…")
     assert [one.place for one in letters[2:]] == [f"a.jsonl {n}" for n in range(49, 31, -1)]
+
+
+def test_the_held_keys_of_a_bucket_are_those_that_its_last_frame_says(gathering: Gatherer) -> None:
+    def said(*each: Mapping[str, Any] | None) -> list[tuple[str, int]]:
+        gathering.took(0, {}, {}, (None, None), {}, held=each)
+        return [(one.key, one.events) for one in gathering.seen("files", unknown).held_keys]
+
+    assert said({"3": [["a", 2, 7, None]]}, None, {"8": [[12, 5, None, 9]]}) == [("12", 5), ("a", 2)]
+    assert said({"3": [["a", 9, 7, None]]}, {"3": []}) == [("12", 5)]
+    assert said() == [("12", 5)]
+    keys = [[f"{n}" * 200, n, 1, None] for n in range(30)]
+    many = said({"3": keys})
+    assert [n for _, n in many] == list(range(29, 9, -1))
+    assert len(many[0][0]) == SHOWN
+
+
+def test_what_is_hidden_of_a_pipeline_is_keys_and_values() -> None:
+    held = HeldStatistics("ann@example.org", 4, 7, 9)
+    letter = LetterStatistics("a.jsonl 7", 1, "it is no JSON: 'ann'", "ann")
+    seen = PipelineStatistics("orders", letters=(letter,), held_keys=(held,)).hidden()
+    assert (seen.held_keys, seen.letters) == ((HeldStatistics("hidden 1", 4, 7, 9),), (letter.hidden(),))
+    assert "ann" not in str(seen)
 
 
 def test_a_batch_that_ends_while_the_source_is_asked_is_in_none_of_the_figures(gathering: Gatherer) -> None:

@@ -17,6 +17,7 @@ from waterclock.broker import Broker
 from waterclock.broker.statistics import GroupLag
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.errors import UsageError
+from waterclock.letters import LetterStatistics
 from waterclock.relay.statistics import (
     DueMessage,
     DueStatistics,
@@ -26,11 +27,10 @@ from waterclock.relay.statistics import (
     SpanStatistics,
     WaitStatistics,
 )
-from waterclock.streaming.statistics import PipelineStatistics
+from waterclock.streaming.statistics import HeldStatistics, PipelineStatistics, prometheus
 from waterclock.web.console.console import Console
 from waterclock.web.console.sources import Door, OwnProcess, Source
 from waterclock.web.dial import dial_of
-from waterclock.web.letters import LetterStatistics
 from waterclock.web.option import open_server
 from waterclock.web.server import PageServer
 
@@ -230,8 +230,9 @@ def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(
     waits = (WaitStatistics("mails", 3, "mails does not take it: not authorized", {"ann": 2, "bob": 1}),)
     letters = (LetterStatistics("delays-0-7", 1_000, "no due time", "<b>x</b>"),)
     shown = Shown(replace(RELAY, fullest={"ann": 4, "bob": 2}, waits=waits, letters=letters))
+    held = HeldStatistics("<b>ann</b>", 4, 7, 6_500_000), HeldStatistics("bob", 3, 8, None)
     pipeline = PipelineStatistics(
-        "orders", watermarks={"t/2": None, "t/0": 4_000_000}, now_us=9_000_000,
+        "orders", watermark_us=4_000_000, watermarks={"t/2": None, "t/0": 4_000_000}, now_us=9_000_000, held_keys=held,
         letters=(LetterStatistics("a.jsonl 7", 1_000, "it is no JSON", "{"),),
     )  # fmt: skip
     capture = CaptureStatistics(letters=(LetterStatistics("shop.t 0-1-7 2", 1_000, "unknown bytes", "\\x8f"),))
@@ -245,6 +246,9 @@ def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(
         panel(page, "watermarks").wait_for()
         assert rows(panel(page, "lags").locator("table")) == [["mailer", "Stable", "2", "3", "1,200"]]
         assert rows(panel(page, "watermarks").locator("table")) == [["t/2", "nothing read yet"], ["t/0", "5 s"]]
+        first, second = rows(panel(page, "held").locator("table"))
+        assert (first[:3], first[4]) == (["<b>ann</b>", "4", "number 7"], "2.5 s")
+        assert second == ["bob", "3", "number 8", "–", "–"]
         assert rows(panel(page, "fullest").locator("table")) == [["ann", "4", ""], ["bob", "2", ""]]
         assert rows(panel(page, "waits").locator("table")) == [["mails", "3", waits[0].why, "ann: 2, bob: 1"]]
         for at, letter in ((0, letters[0]), (2, pipeline.letters[0]), (3, capture.letters[0])):
@@ -253,6 +257,21 @@ def test_whose_messages_wait_and_the_last_letters_are_shown_where_there_are_any(
         shown.statistics = RELAY
         for name in ("fullest", "waits", "letters"):
             page.locator(f"[data-panel={name}][data-at='0']").wait_for(state="hidden")
+        assert wrong == []
+        page.close()
+
+
+def test_a_page_of_hidden_values_has_nobodys_key_and_nobodys_value(browser: Any) -> None:
+    letter = LetterStatistics("a.jsonl 7", 1_000, "it is no JSON: 'ann'", "ann")
+    pipeline = PipelineStatistics("orders", letters=(letter,), held_keys=(HeldStatistics("ann", 4, 7, None),))
+    door = None, "run", lambda: pipeline, prometheus
+    with open_server(*door, console=True, hide_values=True) as server:
+        page, wrong = window(browser, 1280)
+        page.goto(f"{server.url}/console/")  # type: ignore[attr-defined]
+        panel(page, "held").wait_for()
+        assert rows(panel(page, "held").locator("table")) == [["hidden 1", "4", "number 7", "–", "–"]]
+        assert rows(panel(page, "letters").locator("table"))[0][1:] == ["a.jsonl 7", "it is no JSON: …", "hidden"]
+        assert "ann" not in page.content()
         assert wrong == []
         page.close()
 

@@ -65,7 +65,7 @@ def test_no_field_of_a_record_is_forgotten(record: object) -> None:
     shown_elsewhere = {
         "batch_id", "events_per_second", "results_per_second", "now_us", "unit",  # Prometheus makes rates itself
         "lateness_ms", "lateness_worst_ms", "partitions_of_topic", "spans", "place",  # for a person, in the JSON
-        "letters", "waits", "fullest", "watermarks",  # likewise: texts, and labels without end
+        "letters", "waits", "fullest", "watermarks", "held_keys",  # likewise: texts, and labels without end
         "flushes", "replication", "scrub",  # records with fields of their own
     }  # fmt: skip
     silent = {field.name for field in fields(record) if not field.metadata}  # type: ignore[arg-type]

@@ -39,8 +39,8 @@ from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
 from waterclock.kafka.patience import Backoff
+from waterclock.letters import LETTERS, LetterStatistics, newest, shortened
 from waterclock.signals import StopSignal
-from waterclock.web.letters import LETTERS, LetterStatistics, newest, shortened
 from waterclock.wording import counted
 
 log = logging.getLogger("waterclock.cdc")
@@ -144,9 +144,7 @@ class Capture:
                 if asked and position != publisher.stored:
                     publisher.commit(position)
                     source.stored(position)
-                with closing(Requests(publisher, end is None)) as requests:
-                    running = _Pass(publisher, source, self._clock, self._count, position.rows, requests)
-                    return self._through(running, end)
+                return self._through(publisher, source, position.rows, end)
             finally:
                 source.close()
         except NameLost:
@@ -155,13 +153,16 @@ class Capture:
         finally:
             publisher.close()
 
-    def _through(self, running: _Pass, end: str | None) -> bool:
-        try:
-            with StopSignal(second_raises=True) as stop:
-                return running.until(end, stop)
-        except Unreadable:
-            self._undelivered = running.place_before()
-            raise
+    def _through(self, publisher: Publisher, source: Source, rows: int, end: str | None) -> bool:
+        """What the source has, from where both ends are; `rows` and the answer as in `_Pass`."""
+        with closing(Requests(publisher, end is None)) as requests:
+            running = _Pass(publisher, source, self._clock, self._count, rows, requests)
+            try:
+                with StopSignal(second_raises=True) as stop:
+                    return running.until(end, stop)
+            except Unreadable:
+                self._undelivered = running.place_before()
+                raise
 
     def _count(self, more: CaptureStatistics) -> None:
         now = self._statistics
@@ -211,30 +212,36 @@ class _Pass:
             if isinstance(item, MaxwellMessage):
                 self._record(item)
                 continue  # rule 6
-            if item is SourceMark.QUIET:
-                # nothing but a position is to be stored, and that was done less than a second ago
-                may_wait = not self._publisher.uncommitted and self._age_ms() < POSITION_EVERY_MS
-                if self._moved and not self._inside and not may_wait:
-                    self._commit(self._source.position())
-            elif isinstance(item, TableSchema | ColumnsAltered):
-                self._publisher.learn(item)
-            elif isinstance(item, OlderPart):
-                self._part(item)
-            elif isinstance(item, TablesRenewed):
-                renew(self._source, item)
-                self._is_renewed = True
-            elif isinstance(item, DeadLetter):
-                self._record(item)
-                self._letters.append(item)
-            elif self._passed(end, item is SourceMark.COMMITTED):
-                return True
+            if not isinstance(item, SourceMark):
+                self._take(item)
+            elif item is not SourceMark.QUIET:
+                if self._passed(end, item is SourceMark.COMMITTED):
+                    return True
+            elif self._publisher.uncommitted or self._age_ms() >= POSITION_EVERY_MS:  # a position alone may wait
+                self._deliver()
             if stop and (item is SourceMark.QUIET or not self._inside):
-                if self._moved and not self._inside:
-                    self._commit(self._source.position())
+                self._deliver()
                 raise KeyboardInterrupt
             if isinstance(item, SourceMark) and self._comes_again(item):
                 return False
         return True
+
+    def _take(self, item: DeadLetter | OlderPart | TableSchema | ColumnsAltered | TablesRenewed) -> None:
+        if isinstance(item, DeadLetter):
+            self._record(item)
+            self._letters.append(item)
+        elif isinstance(item, OlderPart):
+            self._part(item)
+        elif isinstance(item, TablesRenewed):
+            renew(self._source, item)
+            self._is_renewed = True
+        else:
+            self._publisher.learn(item)
+
+    def _deliver(self) -> None:
+        """Commit what came since the last time, if no transaction is in hand."""
+        if self._moved and not self._inside:
+            self._commit(self._source.position())
 
     def _comes_again(self, item: SourceMark) -> bool:
         """Rule 8, looked at behind a commit or while nothing comes: whether tables come again, asked for or told of by the
@@ -307,9 +314,13 @@ class _Pass:
             log.warning("%s put aside, unreadable; the last: %s", counted(len(letters), "record"), letters[-1].reason)
         left = left_of(self._source)
         counts = changes, transactions, 1, 0, position.place, len(letters), older, left.tables, left.rows
-        self._count(CaptureStatistics(*counts, tuple(_shown(each) for each in letters[-LETTERS:])))
-
-
-def _shown(letter: DeadLetter) -> LetterStatistics:
-    place = f"{letter.database}.{letter.table} {letter.gtid} {letter.xoffset}".lstrip(". ")
-    return LetterStatistics(place, 1000 * letter.ts, letter.reason, shortened(letter.record))
+        shown = [
+            LetterStatistics(
+                f"{one.database}.{one.table} {one.gtid} {one.xoffset}".lstrip(". "),
+                1000 * one.ts,
+                one.reason,
+                shortened(one.record),
+            )
+            for one in letters[-LETTERS:]
+        ]
+        self._count(CaptureStatistics(*counts, tuple(shown)))

@@ -145,9 +145,8 @@ def _captured(arguments: Namespace) -> int:
     publisher = partial(Publisher, target, name, given, clock, written)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
-    statistics = option.hiding(capture.statistics) if arguments.hide_values else capture.statistics
-    shows = "cdc", statistics, partial(prometheus, name)
-    with heard(), option.open_server(arguments.metrics, *shows, console=arguments.console):
+    shows, hides = ("cdc", capture.statistics, partial(prometheus, name)), arguments.hide_values
+    with heard(), option.open_server(arguments.metrics, *shows, console=arguments.console, hide_values=hides):
         waits, refused = bool(arguments.tables) and not arguments.once, False
         origins.say_what_is_missing(origin, waits, lambda said: print(f"waterclock: {said}", file=sys.stderr))
         try:
@@ -158,7 +157,8 @@ def _captured(arguments: Namespace) -> int:
             raise
         finally:
             if not refused:
-                shown.end(statistics())
+                now = capture.statistics()
+                shown.end(now.hidden() if hides else now)
     return 0
 
 

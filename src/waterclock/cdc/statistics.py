@@ -3,9 +3,9 @@ Prometheus; the site's reference has a table of the names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from waterclock.web.letters import LetterStatistics
+from waterclock.letters import LetterStatistics
 from waterclock.web.record import counter, gauge, page
 
 
@@ -43,6 +43,10 @@ class CaptureStatistics:
         metadata=gauge("older_rows_left", "Older rows that are still to come, by the estimates of the source."),
     )
     letters: tuple[LetterStatistics, ...] = ()  # the last ones
+
+    def hidden(self) -> CaptureStatistics:
+        """Without what somebody sent."""
+        return replace(self, letters=tuple(each.hidden() for each in self.letters))
 
 
 def prometheus(capture: str, statistics: CaptureStatistics) -> str:

@@ -38,10 +38,8 @@ class StoredRow(NamedTuple):
         try:
             headers, reason = headers_of_text(text), ""
         except ValueError as error:
-            headers, reason = (
-                [("outbox-headers", str(text).encode("utf-8", "backslashreplace"))],
-                f"{unstopped(error)}.",
-            )
+            headers = [("outbox-headers", str(text).encode("utf-8", "backslashreplace"))]
+            reason = f"{unstopped(error)}."
         return cls(int(number), transaction, OutboxRow(relay, place, key, value, headers), reason)
 
 
@@ -119,16 +117,16 @@ class OutboxTable:
 
     def _ask(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         """Rule 1."""
+
+        def ask(cursor: Any) -> list[tuple[Any, ...]]:
+            cursor.execute(statement, arguments or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
         if self._where.kind == "mysql":
             from waterclock.cdc.mysql.server import answer
-
-            def ask(cursor: Any) -> list[tuple[Any, ...]]:
-                cursor.execute(statement, arguments or None)
-                return list(cursor.fetchall())
 
             return answer(self._login, ask)
         from waterclock.cdc.postgres.session import connected, errors_of_postgres
 
         with errors_of_postgres(self._slot), connected(self._slot) as connection:
-            cursor = connection.execute(statement, arguments or None)
-            return cursor.fetchall() if cursor.description else []
+            return ask(connection.cursor())

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from waterclock.letters import LETTERS, LetterStatistics, shortened
 from waterclock.relay.store.rows import Array
 from waterclock.relay.wire.letters import Letter, Reply
-from waterclock.web.letters import LETTERS, LetterStatistics, shortened
 from waterclock.web.record import LABEL, Each, counter, gauge, page, summary
 
 # upper edges of the histogram

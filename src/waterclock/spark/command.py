@@ -49,9 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     pipeline = configured(config)
     try:
         pipeline.check()
-        statistics = option.hiding(pipeline.statistics) if arguments.hide_values else pipeline.statistics
-        shown = arguments.metrics, "run", statistics, prometheus
-        server = option.open_server(*shown, console=arguments.console)
+        shown = arguments.metrics, "run", pipeline.statistics, prometheus
+        server = option.open_server(*shown, console=arguments.console, hide_values=arguments.hide_values)
         with server, Bar(config.name, quiet=arguments.json) as bar:
             session = session or begin(pipeline.buckets)
             summary = pipeline.run(session.spark, arguments.live, bar.report)

@@ -307,8 +307,10 @@ class Pipeline:
             newest = max((us for us in said if us is not None), default=None)
             phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
             slowest = next((some for frame in taken if (some := frames.note(frame, "watermarks"))), None)
-            times = made.watermark_us, newest
-            self._gathering.took(batch_id, written.counters, self._totals, times, phases, slowest, made.dead_letters)
+            times, held = (made.watermark_us, newest), [frames.note(frame, "held") for frame in taken]
+            self._gathering.took(
+                batch_id, written.counters, self._totals, times, phases, slowest, made.dead_letters, held
+            )
         if self._report is not None:
             done, found = self._stream.progress(self._totals)
             self._report(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))

@@ -108,6 +108,7 @@ def noted(rows: pa.Table, **notes: Any) -> pa.Table:
 
     counters    what was counted        watermark   at which the step of these results ended, in microseconds
     watermarks  of the partitions that are furthest behind, by TOPIC/PARTITION; null for one that nothing was read of
+    held        the keys that hold most events for their order, by bucket (streaming/state/held.py)
     newest      the largest time of an event which that step took, in microseconds
     refused     the compiled modules that could not be loaded where they were made (spark/packing/operator.py)
     file        the file that ends here     unseen      a file that was not there for the worker on a host: both names

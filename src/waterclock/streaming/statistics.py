@@ -12,19 +12,22 @@ Rule 3: what is not known is None, or is left out. It is never 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from heapq import nlargest
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from waterclock.clock import WallClock
-from waterclock.web.letters import LETTERS, LetterStatistics, newest, shortened
+from waterclock.letters import HIDDEN, LETTERS, LetterStatistics, newest, shortened
 from waterclock.web.record import LABEL, Each, Shown, counter, gauge, page, summary
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 WINDOW_S = 60.0
+HELD = 20  # keys
+HeldKeys = Sequence[tuple[str | int, int, int | None, int | None]]  # streaming/state/held.py
 BehindOf = Callable[[Mapping[str, int] | None], Mapping[str, int] | None]  # the sink's totals -> what no batch took
 Recent = tuple[tuple[float, int, int], ...]  # (when, events, results) of the batches of the last minute
 COUNTED = {  # counter of the sink -> what it counts; the site's reference has a table of the metrics
@@ -88,6 +91,17 @@ def _behind_in(unit: str) -> dict[str, Shown]:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldStatistics:
+    """A key whose events wait for their order: how many; the number that is missing, None of an order by time; and the
+    watermark at which the first of them waits no longer, in microseconds, None if that is never."""
+
+    key: str
+    events: int
+    missing: int | None
+    until_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineStatistics:
     """A pipeline at one moment; `Pipeline.statistics()` returns it. `dataclasses.asdict` makes what JSON takes.
 
@@ -133,6 +147,13 @@ class PipelineStatistics:
     # by TOPIC/PARTITION, those furthest behind, which hold back the others; None of one of which nothing was read
     watermarks: Mapping[str, int | None] | None = None
     letters: tuple[LetterStatistics, ...] = ()  # the last ones of this run
+    # the fullest keys, of buckets that this run worked on; streaming/state/held.py says which of them are known
+    held_keys: tuple[HeldStatistics, ...] = ()
+
+    def hidden(self) -> PipelineStatistics:
+        """Without what somebody sent: values and keys."""
+        keys = tuple(replace(each, key=f"{HIDDEN} {n}") for n, each in enumerate(self.held_keys, 1))
+        return replace(self, letters=tuple(each.hidden() for each in self.letters), held_keys=keys)
 
     def count(self, name: str) -> int:
         """One of the totals; 0 if nothing of it was counted."""
@@ -238,6 +259,7 @@ class _Taken:
     phases: Mapping[str, Phase] = field(default_factory=dict)
     watermarks: Mapping[str, int | None] | None = None
     letters: tuple[LetterStatistics, ...] = ()
+    held: Mapping[str, HeldKeys] = field(default_factory=dict)  # by bucket
 
     def within(self, now_s: float) -> Recent:
         return tuple(each for each in self.recent if now_s - each[0] < WINDOW_S)
@@ -270,9 +292,11 @@ class Gatherer:
         phases: Mapping[str, float],
         watermarks: Mapping[str, int | None] | None = None,
         dead: pa.Table | None = None,
+        held: Iterable[Mapping[str, HeldKeys] | None] = (),
     ) -> None:
         """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase, the
-        watermarks of the partitions that are furthest behind, None if it says nothing of them; its dead letters."""
+        watermarks of the partitions that are furthest behind, None if it says nothing of them; its dead letters; the
+        keys that hold most, as each frame says them: the last one of a bucket is right."""
         now_s, before = self._clock.monotonic_s(), self._taken
         self._taken = _Taken(
             before.batches + 1,
@@ -284,6 +308,7 @@ class Gatherer:
             _added(before.phases, phases),
             before.watermarks if watermarks is None else watermarks,
             before.letters if dead is None else newest(_letters(dead, self._clock.wall_ms()), before.letters),
+            {bucket: keys for said in (before.held, *held) for bucket, keys in (said or {}).items()},
         )
 
     def heard(self, progress: Any) -> None:
@@ -305,7 +330,7 @@ class Gatherer:
             self._pipeline, taken.batches, taken.batch_id, taken.totals,
             events / over_s if over_s else None, results / over_s if over_s else None,
             taken.watermark_us, taken.newest_us, self._clock.wall_ms() * 1000, unit, behind, *self._state,
-            {**self._sparks, **taken.phases}, taken.watermarks, taken.letters,
+            {**self._sparks, **taken.phases}, taken.watermarks, taken.letters, _fullest(taken.held),
         )  # fmt: skip
 
 
@@ -319,6 +344,11 @@ def _letters(dead: pa.Table, now_ms: int) -> list[LetterStatistics]:
         )
         for row in rows
     ]  # fmt: skip
+
+
+def _fullest(held: Mapping[str, HeldKeys]) -> tuple[HeldStatistics, ...]:
+    most = nlargest(HELD, (key for some in held.values() for key in some), itemgetter(1))
+    return tuple(HeldStatistics(shortened(str(key).encode()), n, missing, until) for key, n, missing, until in most)
 
 
 def _later(before: int | None, moment: int | None) -> int | None:

@@ -20,7 +20,7 @@ from waterclock.arguments import port
 if TYPE_CHECKING:
     from waterclock.web.console.sources import OwnProcess
     from waterclock.web.dial import Dial
-    from waterclock.web.server import Below, Page, PageServer, Routes
+    from waterclock.web.server import Below, Page, Routes
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 T = TypeVar("T")
@@ -35,16 +35,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_hidden(parser: argparse.ArgumentParser) -> None:
-    """The option of those that have dead letters: `hiding` does it."""
-    hidden = "show nobody's values in the statistics and on their page: those of the last dead letters"
+    """The option of those whose record has `hidden`."""
+    hidden = "show nobody's keys and values in the statistics and on their page"
     parser.add_argument("--hide-values", action="store_true", help=hidden)
-
-
-def hiding(statistics: Callable[[], T]) -> Callable[[], T]:
-    """The same statistics, which have `letters`, with nobody's values in them."""
-    from waterclock.web.letters import without_values
-
-    return lambda: without_values(statistics())
 
 
 def open_server(
@@ -57,12 +50,14 @@ def open_server(
     console: bool = False,
     also: Sequence[OwnProcess] = (),
     change: Callable[[object], object] | None = None,
+    hide_values: bool = False,
 ) -> AbstractContextManager[object]:
     """Serves the statistics of `command` while it is open, and says where on stderr; without a port and without the console
     it does nothing.
 
     `below`: path that ends with / -> what makes a record of the text behind it, served as JSON too. `dials`: its wheels.
     `also`: what else the console shows of this process. `change`: does what the console asks for (sources.py).
+    `hide_values`: what is shown of a record is its `hidden()`.
 
     UsageError if the port is taken, or none that one may listen on.
     """
@@ -70,15 +65,25 @@ def open_server(
         return nullcontext()
     from waterclock.web.server import PageServer
 
+    if hide_values:
+        statistics = partial(_hidden, statistics)
     routes, pages = _pages(command, statistics, prometheus, below or {}, dials)
-    if console:
-        server = _with_console(routes, port or 0, pages, (command, statistics, dials or dict, below, change), also)
-    else:
+    if not console:
         server = PageServer(routes, port or 0, pages)
+    else:
+        from waterclock.web.console.console import Console
+        from waterclock.web.console.sources import OwnProcess
+
+        shown = Console([OwnProcess(command, statistics, dials or dict, below, change), *also])
+        server = PageServer(routes, port or 0, {**pages, **shown.below}, shown.streams, deeds=shown.deeds)
     print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
     if console:
         print(f"console at {server.url}/console/", file=sys.stderr, flush=True)
     return server
+
+
+def _hidden(statistics: Callable[[], Any]) -> Any:
+    return statistics().hidden()
 
 
 def _pages(
@@ -101,14 +106,3 @@ def _pages(
     if dials is not None:
         routes["/dials.json"] = lambda: (JSON, to_json(command, dials()))
     return routes, {path: partial(page_of, make) for path, make in below.items()}
-
-
-def _with_console(
-    routes: Routes, port: int, pages: Below, own: tuple[Any, ...], also: Sequence[OwnProcess]
-) -> PageServer:
-    from waterclock.web.console.console import Console
-    from waterclock.web.console.sources import OwnProcess
-    from waterclock.web.server import PageServer
-
-    console = Console([OwnProcess(*own), *also])
-    return PageServer(routes, port, {**pages, **console.below}, console.streams, deeds=console.deeds)

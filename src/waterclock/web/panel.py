@@ -33,12 +33,22 @@ class Moment(NamedTuple):
 Cell = str | Bar | Chip | Moment
 
 
+class OnPage(NamedTuple):
+    """What the page alone shows of a panel: it knows it by its `id`, of `width` twelfths; `say` explains it; `lines` are
+    the newest values of its lines. The bars of `is_stacked` are parts of one."""
+
+    id: str = ""
+    width: int = 12
+    say: str = ""
+    lines: Sequence[float | None] = ()
+    is_stacked: bool = False
+
+
 class Panel(NamedTuple):
     """Figures, each a value and what it is, a table, and a note; nothing is shown of one that has none of them.
 
     A head that begins with `>` is of numbers, an empty one of bars. `drop`: heads that may go where it is narrow, the
-    first one first. The page has more: it knows the panel by its `id`, of `width` twelfths; `say` explains it; `lines`
-    are the newest values of its lines. The bars of `is_stacked` are parts of one.
+    first one first.
     """
 
     title: str
@@ -46,12 +56,8 @@ class Panel(NamedTuple):
     rows: Sequence[Sequence[Cell]] = ()
     note: str = ""
     drop: Sequence[str] = ()
-    id: str = ""
-    width: int = 12
-    say: str = ""
     figures: Sequence[tuple[str, str]] = ()
-    lines: Sequence[float | None] = ()
-    is_stacked: bool = False
+    page: OnPage = OnPage()
 
 
 def for_page(panel: Panel) -> dict[str, Any]:
@@ -60,11 +66,13 @@ def for_page(panel: Panel) -> dict[str, Any]:
     >>> for_page(Panel("Due", ("at",), [(Moment(17),)]))["rows"]
     [[{'moment': [17]}]]
     """
-    rows = [
-        [each if isinstance(each, str) else {type(each).__name__.lower(): [*each]} for each in row]
-        for row in panel.rows
-    ]
-    return {**panel._asdict(), "rows": rows}
+
+    def plain(cell: Cell) -> object:
+        return cell if isinstance(cell, str) else {type(cell).__name__.lower(): [*cell]}
+
+    shown = {**panel._asdict(), **panel.page._asdict(), "rows": [[*map(plain, row)] for row in panel.rows]}
+    del shown["page"]
+    return shown
 
 
 def span(ms: float | None) -> str:

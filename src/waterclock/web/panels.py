@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from waterclock.errors import unstopped
 from waterclock.web.console.sources import Seen
-from waterclock.web.panel import Bar, Cell, Chip, Moment, Panel, count, moment, rate, size, span
+from waterclock.web.panel import Bar, Cell, Chip, Moment, OnPage, Panel, count, moment, rate, size, span
 
 Record = Mapping[str, Any]
 _ENDED_US: Final = 250_000_000_000_000_000  # a pipeline that is closed has a watermark behind it
@@ -62,7 +62,7 @@ class History:
             return [] if make is None else make(looked)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             note = f"They are those of another version of waterclock ({unstopped(error)})."
-            return [Panel("Statistics", note=note, id="statistics")]
+            return [Panel("Statistics", note=note, page=OnPage("statistics"))]
 
 
 def wheels_of(dials: Mapping[str, Record]) -> list[Panel]:
@@ -87,22 +87,22 @@ def _relay(looked: Look) -> list[Panel]:
     now = looked.now
     keys, waits = now.get("fullest", {}), now.get("waits", ())
     most = max(keys.values(), default=1)
-    due = Panel("Due next", id="due") if looked.due is None else due_of(looked.due, looked.due_ms)
+    due = Panel("Due next", page=OnPage("due")) if looked.due is None else due_of(looked.due, looked.due_ms)
     return [
-        _partitions(now), due, Panel("Due in the week ahead", id="strip"), _lateness(now),
+        _partitions(now), due, Panel("Due in the week ahead", page=OnPage("strip")), _lateness(now),
         Panel("Fullest keys", ("key", ">messages", ""), [(key, count(n), Bar(n / most)) for key, n in keys.items()],
-              id="fullest", width=6, say="Of the messages that are near. It is looked at every 5 seconds."),
+              page=OnPage("fullest", 6, "Of the messages that are near. It is looked at every 5 seconds.")),
         Panel("Due, and not delivered", ("topic", ">messages", "why", "keys"),
               [(one["target"], count(one["pending"]), Chip(one["why"], "bad"), _by_key(one["keys"])) for one in waits],
-              drop=("keys",), id="waits"),
+              drop=("keys",), page=OnPage("waits")),
         _letters(now),
     ]  # fmt: skip
 
 
 def _letters(now: Record) -> Panel:
     rows = [(Moment(one["at_ms"]), one["place"], one["reason"], one["value"]) for one in now.get("letters", ())]
-    heads, drop = ("put aside", "from", "why", "value"), ("put aside", "value")
-    return Panel("The last dead letters", heads, rows, drop=drop, id="letters")
+    heads = ("put aside", "from", "why", "value")
+    return Panel("The last dead letters", heads, rows, drop=(heads[0], heads[-1]), page=OnPage("letters"))
 
 
 def _by_key(counts: Mapping[str, int]) -> str:
@@ -113,12 +113,10 @@ def _partitions(now: Record) -> Panel:
     rows: list[tuple[Cell, ...]] = []
     for number, one in now["partitions"].items():
         state = Chip(f"reads: {count(one['position'])} of {count(one['reads_to'])}")
-        if one["held"] or one["caught_up"]:
-            state = (
-                Chip(f"{count(one['held'])} wait for room on the disk", "bad")
-                if one["held"]
-                else Chip("delivers", "ok")
-            )
+        if one["held"]:
+            state = Chip(f"{count(one['held'])} wait for room on the disk", "bad")
+        elif one["caught_up"]:
+            state = Chip("delivers", "ok")
         near = Bar(one["near"] / max(one["pending"], 1))
         counts = count(one["pending"]), count(one["near"])
         rows.append((f"{now['topic']}-{number}", *counts, Moment(one["next_due_ms"]), near, state))
@@ -128,7 +126,7 @@ def _partitions(now: Record) -> Panel:
         rows.append((f"{now['topic']}-{number}", count(one["pending"]), "–", Moment(None), "", state))
     heads = ("partition", ">pending", ">near", "next due", "", "state")
     say = "Near is what waits in memory, in the wheel; the rest lies in files until it comes near."
-    return Panel("Partitions", heads, rows, drop=("next due", ">near", ""), id="partitions", width=7, say=say)
+    return Panel("Partitions", heads, rows, drop=("next due", ">near", ""), page=OnPage("partitions", 7, say))
 
 
 def due_of(answer: Record, now_ms: int) -> Panel:
@@ -144,7 +142,7 @@ def due_of(answer: Record, now_ms: int) -> Panel:
     if known is not None:
         note = f"What is due from {moment(known)} on was too much to look through."
     heads = ("due", ">in", "topic", "id", "key", "request", "waits for")
-    return Panel("Due next", heads, rows, note, ("request", "key", "due", "topic"), "due")
+    return Panel("Due next", heads, rows, note, ("request", "key", "due", "topic"), page=OnPage("due"))
 
 
 def _lateness(now: Record) -> Panel:
@@ -162,12 +160,11 @@ def _lateness(now: Record) -> Panel:
 
     latest = span(now["lateness_worst_ms"]) if edges else "–"
     rows = [(shown[edge], count(n), Bar(n / most)) for edge, n in edges.items()]
-    counts = [
-        f"{count(now[name])} {name.replace('_', ' ')}" for name in ("delivered", "requests", "dead_letters", "missed")
-    ]
+    names = ("delivered", "requests", "dead_letters", "missed")
+    counts = [f"{count(now[name])} {name.replace('_', ' ')}" for name in names]
     figures = [(within(0.5), "half"), (within(0.99), "99 of 100"), (latest, "the latest")]
     heads = (">at most", ">messages", "")
-    return Panel("Lateness", heads, rows, ", ".join(counts), id="lateness", width=6, figures=figures)
+    return Panel("Lateness", heads, rows, ", ".join(counts), figures=figures, page=OnPage("lateness", 6))
 
 
 def _waiting(purgatories: Mapping[str, Record], of: str) -> Panel:
@@ -182,7 +179,7 @@ def _waiting(purgatories: Mapping[str, Record], of: str) -> Panel:
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     say = f"{of}: completed by what they waited for, timed out, or cancelled."
     drop = ("", ">cancelled", "fullest keys", ">completed")
-    return Panel("Waiting for a key or a deadline", heads, rows, drop=drop, id="purgatories", width=7, say=say)
+    return Panel("Waiting for a key or a deadline", heads, rows, drop=drop, page=OnPage("purgatories", 7, say))
 
 
 def _broker(looked: Look) -> list[Panel]:
@@ -207,12 +204,12 @@ def _broker(looked: Look) -> list[Panel]:
     ]  # fmt: skip
     return [
         _waiting(now["purgatories"], "The broker's purgatories since its start"),
-        Panel("Broker", note=note, id="broker", width=6, figures=figures, lines=[records]),
-        Panel("Groups and transactions", ("of", "state", ">how many"), states, id="groups", width=6,
-              note=f"Members of all groups: {count(now['group_members'])}."),
-        Panel("Lag", ("group", "state", ">members", ">partitions", ">behind"), lags, id="lags",
+        Panel("Broker", note=note, figures=figures, page=OnPage("broker", 6, lines=[records])),
+        Panel("Groups and transactions", ("of", "state", ">how many"), states,
+              f"Members of all groups: {count(now['group_members'])}.", page=OnPage("groups", 6)),
+        Panel("Lag", ("group", "state", ">members", ">partitions", ">behind"), lags,
               drop=(">members", ">partitions", "state"),
-              say="Records behind what a group has committed: the groups that are most behind."),
+              page=OnPage("lags", say="Records behind what a group has committed: the groups that are most behind.")),
     ]  # fmt: skip
 
 
@@ -237,15 +234,28 @@ def _pipeline(looked: Look) -> list[Panel]:
         (name, "nothing read yet" if us is None else "ended" if us > _ENDED_US else span(behind_ms(us)))
         for name, us in (now.get("watermarks") or {}).items()
     ]
+    behind = "How far the newest event and the watermark are behind the clock. Below, where a batch's time goes."
+    slowest = "The watermark is that of the partition which is furthest behind; what waits for its order waits too."
     return [
-        Panel("Event time", ("phase", ">last", ""), rows, f"batch {count(now['batch_id'])}", id="times", width=8,
-              figures=figures, lines=[mark, newest], is_stacked=True,
-              say="How far the newest event and the watermark are behind the clock. Below, where a batch's time goes."),
-        Panel("Counts over all runs", (" ", ">"), totals, id="counts", width=4),
-        Panel("Partitions that hold the watermark back", ("partition", ">watermark behind now"), marks, id="watermarks",
-              say="The watermark is that of the partition which is furthest behind; what waits for its order waits too."),
-        _letters(now),
+        Panel("Event time", ("phase", ">last", ""), rows, f"batch {count(now['batch_id'])}", figures=figures,
+              page=OnPage("times", 8, behind, [mark, newest], is_stacked=True)),
+        Panel("Counts over all runs", (" ", ">"), totals, page=OnPage("counts", 4)),
+        Panel("Partitions that hold the watermark back", ("partition", ">watermark behind now"), marks,
+              page=OnPage("watermarks", say=slowest)),
+        _held(now), _letters(now),
     ]  # fmt: skip
+
+
+def _held(now: Record) -> Panel:
+    rows: list[tuple[Cell, ...]] = []
+    for one in now.get("held_keys", ()):
+        mark, until, missing = now["watermark_us"], one["until_us"], one["missing"]
+        left = span(None if None in (mark, until) else max(0, until - mark) / 1000)
+        why = "the watermark" if missing is None else f"number {missing}"
+        rows.append((one["key"], count(one["events"]), why, Moment(until and until // 1000), left))
+    heads = ("key", ">events", "waits for", "until the watermark is at", ">still to go")
+    say = "Of the keys that were worked on lately, those with most. An order with on_gap = hold waits for its number alone."
+    return Panel("Held for their order", heads, rows, drop=(heads[3],), page=OnPage("held", say=say))
 
 
 def _capture(looked: Look) -> list[Panel]:
@@ -256,7 +266,7 @@ def _capture(looked: Look) -> list[Panel]:
     ]  # fmt: skip
     where = f"up to {now['place'] or 'no place yet'}"
     note = f"{count(now['transactions'])} transactions, {count(now['breaks'])} breaks survived; {where}"
-    return [Panel("Capture", note=note, id="capture", width=6, figures=figures, lines=[changes]), _letters(now)]
+    return [Panel("Capture", note=note, figures=figures, page=OnPage("capture", 6, lines=[changes])), _letters(now)]
 
 
 def _program(looked: Look) -> list[Panel]:
@@ -269,10 +279,9 @@ def _program(looked: Look) -> list[Panel]:
     drop = (">cancelled", ">half", ">failed", ">the latest")
     age_s = looked.now.get("age_s", 0)
     note = "" if age_s == 0 else f"Its loop is busy: this is {span(age_s and 1_000 * age_s)} old."
-    return [
-        _waiting(looked.now["purgatories"], "The program's purgatories since they were made"),
-        Panel("Timers", heads, rows, note, drop, "timers", say="Since they were made; how late callbacks start."),
-    ]
+    page = OnPage("timers", say="Since they were made; how late callbacks start.")
+    waiting = _waiting(looked.now["purgatories"], "The program's purgatories since they were made")
+    return [waiting, Panel("Timers", heads, rows, note, drop, page=page)]
 
 
 _MADE: Final[Mapping[str, Callable[[Look], list[Panel]]]] = {

@@ -83,9 +83,7 @@ class Metric:
         """The metric's lines, without the last line's end; ends of lines in the help become spaces."""
         lines = [f"# HELP {self.name} {' '.join(_escaped(self.help).split())}", f"# TYPE {self.name} {self.kind}"]
         for s in self.samples:
-            quoted = {
-                name: _escaped(value).replace('"', '\\"').replace("\n", "\\n") for name, value in s.labels.items()
-            }
+            quoted = {n: _escaped(value).replace('"', '\\"').replace("\n", "\\n") for n, value in s.labels.items()}
             labels = ",".join(f'{name}="{value}"' for name, value in quoted.items())
             # whole numbers without a point; others as short as they can be read back
             number = str(int(s.value)) if float(s.value).is_integer() else repr(float(s.value))

@@ -132,11 +132,8 @@ class PageServer:
         path = path.partition("?")[0]
         if path == "/":
             links = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a></li>\n' for path in self._routes)
-            return (
-                200,
-                HTML,
-                f'<!doctype html>\n<html lang="en">\n<title>waterclock</title>\n<ul>\n{links}</ul>\n</html>\n',
-            )
+            found = f'<!doctype html>\n<html lang="en">\n<title>waterclock</title>\n<ul>\n{links}</ul>\n</html>\n'
+            return 200, HTML, found
         make = self._routes.get(path)
         for start, of_text in self._below.items():
             if path.startswith(start):

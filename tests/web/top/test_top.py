@@ -30,11 +30,11 @@ from waterclock.broker.statistics import GroupLag
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import SystemClock
 from waterclock.errors import pip_install
+from waterclock.letters import LetterStatistics
 from waterclock.relay.statistics import DueMessage, DueStatistics, WaitStatistics
-from waterclock.streaming.statistics import Phase, PipelineStatistics
+from waterclock.streaming.statistics import HeldStatistics, Phase, PipelineStatistics
 from waterclock.web.console.sources import Door, OwnProcess, Source
 from waterclock.web.dial import dial_of
-from waterclock.web.letters import LetterStatistics
 from waterclock.web.option import open_server
 from waterclock.web.top.drawing import drawn
 from waterclock.web.top.process import Process
@@ -139,6 +139,9 @@ def test_whose_messages_wait_and_what_is_behind_is_shown() -> None:
     for command, record in (("run", pipeline), ("cdc", CaptureStatistics())):
         text = looked_at(OwnProcess(command, lambda record=record: replace(record, letters=letters), dict))  # type: ignore[misc]
         assert re.search(r"\n1970-01-01 \S+ +delays-0-7  no due time  x·\[2J$", text)
+    held = HeldStatistics("ann\x1b[2J", 4, 7, 6_500_000), HeldStatistics("bob", 3, None, 3_000_000)
+    text = looked_at(OwnProcess("run", lambda: replace(pipeline, watermark_us=4_000_000, held_keys=held), dict))
+    assert re.search(r"\nann·\[2J +4  number 7 +1970-01-01 \S+ +2\.5 s\nbob +3  the watermark .* 0 ms(\n|$)", text)
     assert re.search(r"\nt/2 +nothing read yet\nt/0 +5 s$", looked_at(OwnProcess("run", lambda: pipeline, dict)))
 
 

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from waterclock.letters import HIDDEN
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.statistics import DueMessage, DueStatistics
 from waterclock.relay.store import unpack
 from waterclock.relay.store.rows import Array
 from waterclock.relay.watching.gathering import SLICE, Lock, Owners
 from waterclock.relay.wire.request import Flag
-from waterclock.web.letters import HIDDEN
 
 MOST: Final = 200
 LOOKED: Final = 1_000_000

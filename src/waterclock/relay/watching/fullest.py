@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from waterclock.clock import Clock
+from waterclock.letters import HIDDEN, shortened
 from waterclock.relay.owner.owner import Owner
 from waterclock.relay.statistics import RelayStatistics, WaitStatistics
 from waterclock.relay.store import StoreDamaged, unpack
 from waterclock.relay.store.rows import Array
-from waterclock.web.letters import HIDDEN, shortened
 
 LOOKED: Final = 500
 MOST: Final = 10

@@ -116,16 +116,17 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         clocks = [table for table in tables if frames.kind_of(table) == "clock"]
         events = [table for table in tables if frames.kind_of(table) not in ("dead", "clock")]
         if events or clocks:
-            yield _Frame(self._step(events, clocks, timerValues.getCurrentWatermarkInMs()))
+            yield _Frame(self._step(key, events, clocks, timerValues.getCurrentWatermarkInMs()))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        yield _Frame(self._step([], [], timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs()))
+        rang_ms = expiredTimerInfo.getExpiryTimeInMs()
+        yield _Frame(self._step(key, [], [], timerValues.getCurrentWatermarkInMs(), rang_ms))
 
     def close(self) -> None:
         gc.enable()
 
     def _step(
-        self, events: list[pa.Table], clocks: list[pa.Table], watermark_ms: int, rang_ms: int | None = None
+        self, key: Any, events: list[pa.Table], clocks: list[pa.Table], watermark_ms: int, rang_ms: int | None = None
     ) -> bytes:
         stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
         alarm, engine, held = stored
@@ -136,7 +137,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         results = frames.chosen(results, self._columns) if self._columns else results
         results = frames.noted(results, refused=refused) if (refused := refused_here()) else results
         counters = frames.sum_counters([frames.counters_of(results), {"state_bytes": bucket.grown}])
-        return frames.to_travel(frames.noted(results, counters=counters))
+        return frames.to_travel(frames.noted(results, counters=counters, held={key[0]: bucket.held_keys}))
 
     def _keep(self, bucket: Bucket, watermark_ms: int, was_ms: int | None = None, rang_ms: int | None = None) -> None:
         due_us = bucket.next_due_us()

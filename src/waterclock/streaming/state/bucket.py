@@ -36,8 +36,10 @@ from waterclock.streaming import frames
 from waterclock.streaming.state import states
 from waterclock.streaming.state.blobs import Blobs, BlobStore, compressed, expanded
 from waterclock.streaming.state.compiled import engine_for
+from waterclock.streaming.state.held import HeldKey, fullest, without
 from waterclock.streaming.state.pages import Pages, Search, most_by
 from waterclock.streaming.state.rows import Rows
+from waterclock.streaming.state.states import States
 
 SHOWN: Final = 20
 
@@ -106,10 +108,11 @@ class Bucket:
         self._store = BlobStore({} if blobs is None else blobs, 0 if state is None else state["free"])
         self._pages = Pages(self._store, () if state is None else state["pages"])
         self._engine = self.engine_for(rules, self._rows, self._store, self._find)
+        self.held_keys = [] if state is None else [HeldKey(*each) for each in state.get("held_keys", ())]
         if state is not None and stored is not None:
             self._engine.load(state["engine"])
             if state["awake"]:
-                self._engine.wake(states.from_blobs(state["awake"], stored.rows))
+                self._wake(states.from_blobs(state["awake"], stored.rows))
         self._before = self._engine.counters()
         self._stored_bytes = len(stored or b"")
         self.grown = 0  # by how many bytes `store` made the state larger, all of it
@@ -124,7 +127,7 @@ class Bucket:
         if self._pages:  # wake the keys that have events, and those whose state gets smaller by `watermark`
             self._find(self._engine.wanted(tables))
             for awoken in self._pages.take_due(watermark):
-                self._engine.wake(awoken)
+                self._wake(awoken)
         results = frames.with_counters(self._engine.step(tables, watermark), self._counted())
         results = self._move(results, clocks) if clocks else results
         newest = newest_us(tables, self._rules.time)
@@ -136,6 +139,7 @@ class Bucket:
         # all stay awake, or none: they are on a page then
         all_awake = self._engine.at_rest()
         count = len(all_awake.states)
+        self.held_keys = fullest(self.held_keys, all_awake.states, self._rules) if count else self.held_keys
         if count > AWAKE:
             self._pages.add(all_awake.states, all_awake.hashes, most_by(all_awake.wake_by))
         self._pages.tidy()
@@ -148,6 +152,7 @@ class Bucket:
             "pages": self._pages.dump(),
             "free": self._store.free,
             "watermarks": self._watermarks.dump(),
+            "held_keys": self.held_keys,
         }
         stored = StoredBucket(_written(msgpack.packb(state)), rows)
         self.grown = self._store.grown + len(stored) - self._stored_bytes
@@ -176,7 +181,11 @@ class Bucket:
 
     def _find(self, wanted: Search) -> None:
         for awoken in self._pages.take(wanted):
-            self._engine.wake(awoken)
+            self._wake(awoken)
+
+    def _wake(self, awoken: States) -> None:
+        self._engine.wake(awoken)
+        self.held_keys = without(self.held_keys, awoken.keys)
 
     def _counted(self) -> dict[str, int]:
         before, self._before = self._before, self._engine.counters()

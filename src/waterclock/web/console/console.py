@@ -35,15 +35,8 @@ STREAM: Final = f"{GUARDED}events"
 ASKED: Final = ("due", "ids")
 _KINDS: Final = {"html": HTML, "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _FILES: Final = (
-    "index.html",
-    "console.css",
-    "changes.js",
-    "console.js",
-    "dial.js",
-    "panels.js",
-    "parts.js",
-    "icon.svg",
-)
+    "index.html", "console.css", "changes.js", "console.js", "dial.js", "panels.js", "parts.js", "icon.svg",
+)  # fmt: skip
 
 
 class Console:

@@ -15,7 +15,7 @@ export function draw(section, panel, source) {
   if (panel.note) tip(section, panel.note, ...words);
 }
 
-/** Whether there is anything to show. */
+/** Whether there is anything to show: known before it is drawn, since a canvas that is hidden has no width. */
 export const hasMore = panel => panel.id in OWN || panel.rows.length > 0 || panel.figures.length > 0 || panel.note !== "";
 
 const OWN = {due: dueNext, strip};
@@ -25,8 +25,12 @@ const KINDS = {
   moment,
 };
 
-const cellOf = cell => Object.entries(cell).map(([kind, of]) => KINDS[kind](...of))[0];
-const cellsOf = ({rows}) => rows.map(row => row.map(cell => typeof cell === "string" ? cell : cellOf(cell)));
+/** The cells as they are drawn: a text, or an object with the one kind that it is. */
+const cellsOf = ({rows}) => rows.map(row => row.map(cell => {
+  if (typeof cell === "string") return cell;
+  const [[kind, of]] = Object.entries(cell);
+  return KINDS[kind](...of);
+}));
 
 /** One bar of the parts in the rows; what each is. */
 function stacked(section, rows) {

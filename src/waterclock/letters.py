@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 LETTERS: Final = 20
 SHOWN: Final = 80  # characters
@@ -34,11 +34,6 @@ class LetterStatistics:
 def newest(letters: Iterable[LetterStatistics], before: Iterable[LetterStatistics]) -> tuple[LetterStatistics, ...]:
     """LETTERS of them, the newest first: `letters` in their order, behind those that were the newest before."""
     return (*reversed([*letters]), *before)[:LETTERS]
-
-
-def without_values(record: Any) -> Any:
-    """Statistics that have `letters`, with nobody's values in them."""
-    return replace(record, letters=tuple(each.hidden() for each in record.letters))
 
 
 def shortened(text: bytes) -> str:
