@@ -5,8 +5,8 @@ ones; with --short, short ones alone, and rooms that stand on the broker. A sort
 
     --add FILE ...      no seeds: the sum of what such files say; a seed that two of them have run is refused
 
-Rule 1: every block has a new process, so that nothing of a history can reach the ones behind it for long; and nothing is
-    freed. It is forked off one where all is imported, and was used once: `warm.py`.
+Rule 1: a process is a new one after BLOCKS blocks, so that nothing of a history can reach the ones behind it for long.
+    It is forked off one where all is imported, and was used once: `warm.py`.
 Rule 2: at the end of the time a block ends behind the universe that it runs; the seeds behind that are not dealt again.
 Rule 3: a universe that fails lies in a file of its plan, beside the JSON, to be cut down with --shrink.
 """
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation import coverage, warm
 
-BLOCK = 25
+BLOCK, BLOCKS = 25, 20
 
 
 class Sort(NamedTuple):
@@ -104,7 +104,7 @@ def run(sorts: Sequence[Sort], seed: int, cores: int, until_s: float) -> dict[st
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([warm.__name__])
     os.environ[warm.FORKS] = "1"
-    with ProcessPoolExecutor(cores, context, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(cores, context, max_tasks_per_child=BLOCKS) as pool:
         running = {pool.submit(block, *next(deals), until_s) for _ in range(2 * cores)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -129,6 +129,7 @@ def block(sort: Sort, first: int, until_s: float) -> dict[str, Any]:
 
     planting.begin()
     from tests.simulation import command, universe
+    from waterclock.simulation import install
 
     sums = command.Sums()
     began_s = time.process_time()
@@ -136,6 +137,7 @@ def block(sort: Sort, first: int, until_s: float) -> dict[str, Any]:
         sums.add(universe.run(plan))
         if time.monotonic() > until_s:
             break
+    install.sweep()
     whole = {**sums.told(), "cpu_s": round(time.process_time() - began_s, 2)}
     bad, passed = whole.pop("bad"), whole.pop("passed")
     of_sort = {"command": sort.words, "seeds": [[first, first + sums.histories - 1]], **whole}
