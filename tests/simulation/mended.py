@@ -191,18 +191,6 @@ MENDED: dict[str, Plant] = {
         kinds=("pair",),
         workloads=("rules",),
     ),
-    "gone-by-whoever-answers": Plant(
-        (
-            Edit("waterclock.kafka.admin", "return self.topic_id(topic) == id", "return topic in self.topics()"),
-            Edit(
-                "waterclock.sinks.topic.topic",
-                "        if not is_empty:\n            self",
-                "        if True:\n            self",
-            ),
-        ),
-        kinds=("pair",),
-        workloads=("rules",),
-    ),
     "timeout-by-the-date": one(
         "transactions.ledger", "min(left_ms, record.timeout_ms) / 1000", "left_ms / 1000", "rules", workloads=("rules",)
     ),
