@@ -201,12 +201,17 @@ MENDED: dict[str, Plant] = {
         "pair",
         workloads=("producers", "transactions", "readers"),
     ),
-    "alone-shown": one(
-        "replication.leader",
-        "                    self._highs.restore(partition)\n                    self.replicas.lead(partition)",
-        "                    self.replicas.lead(partition)",
-        "pair",
-        workloads=("producers", "transactions", "readers"),
+    "alone-shown": Plant(
+        (
+            Edit(
+                BROKER + "replication.leader",
+                "    self._highs.restore(partition)\n                    self.replicas.lead",
+                "    self.replicas.lead",
+            ),
+            Edit(BROKER + "replication.replica", "            self._highs.restore(partition)\n", "            pass\n"),
+        ),
+        ("pair",),
+        ("producers", "transactions", "readers"),
     ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
