@@ -40,9 +40,9 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
         "        elif self._inside and self._publisher.uncommitted >= MOST:\n"
         "            self._commit(self._source.position())\n"),),
     "capture-part-miscounted": ((LOOP, "_replace(rows=self._rows, inside", "_replace(rows=self._rows + 1, inside"),),
-    "capture-part-forgotten": ((LOOP, "self._count, position.rows, requests)", "self._count, 0, requests)"),),
+    "capture-part-forgotten": ((LOOP, "self._count, rows, requests)", "self._count, 0, requests)"),),
     "capture-pause-within": ((
-        LOOP, "if self._moved and not self._inside and not may_wait:", "if self._moved and not may_wait:"),),
+        LOOP, "if self._moved and not self._inside:", "if self._moved:"),),
     "capture-stored-early": ((
         LOOP, "        self._publisher.commit(position)\n        self._source.stored(position)\n",
         "        self._source.stored(position)\n        self._publisher.commit(position)\n"),),
