@@ -113,7 +113,7 @@ def database(target: MirroringStore) -> MirroringStore:
 @pytest.fixture(params=SQL)
 def sql_store(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     """A place that speaks SQL, new for each test."""
-    return _database(request, tmp_path)
+    return store_of(request, tmp_path)
 
 
 @pytest.fixture
@@ -172,19 +172,19 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         "iceberg": IcebergStore,
         "iceberg by executors": IcebergFileStore,
     }.get(request.param)
-    return _database(request, tmp_path) if in_a_folder is None else in_a_folder(tmp_path)
+    return store_of(request, tmp_path) if in_a_folder is None else in_a_folder(tmp_path)
 
 
 def _with_a_mirror(request: pytest.FixtureRequest, folder: Path) -> Iterator[MirroringStore]:
     from tests.sinks.stores import PostgresStore
 
-    store: Any = _database(request, folder)
+    store: Any = store_of(request, folder)
     yield store
     if isinstance(store, PostgresStore):
         store.run("DROP SCHEMA IF EXISTS shop CASCADE")
 
 
-def _database(request: pytest.FixtureRequest, folder: Path) -> Database:
+def store_of(request: pytest.FixtureRequest, folder: Path) -> Database:
     from tests.sinks.database_stores import DuckDBStore, MySQLStore
     from tests.sinks.stores import PostgresStore, SQLiteStore
 

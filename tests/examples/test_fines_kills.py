@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.sinks.stores import SCHEMA, Store, batch
+from tests.conftest import store_of
+from tests.sinks.stores import SCHEMA, Database, Store, batch
 from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.examples.fines.grounds import Ground, empty
@@ -24,6 +25,12 @@ from waterclock.streaming.toml.config import load
 OFFSETS = 'v1\n{"batchTimestampMs":5}\n{"fines": {"0": 5}}\n{"logOffset":0}'
 
 # What is compared
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A place that the example reads."""
+    return store_of(request, tmp_path)
 
 
 @pytest.fixture

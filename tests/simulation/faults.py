@@ -262,12 +262,14 @@ def _aim(strike: Strike, deed: Callable[[Strike, Node, Any], None]) -> None:
 
     def passing() -> None:
         nonlocal left
+        if strike.universe.quiet:  # and no thread may run any more: what is left of the processes is unwound
+            return
         process = strike.world.thread.process
         node = next((one for one in strike.universe.machines if one.process is process), None)
         left -= 1
         if left > 0 or node is None:
             coverage.wait(strike.fault.mark, passing)
-        elif not strike.universe.quiet:
+        else:
             deed(strike, node, process)
 
     coverage.wait(strike.fault.mark, passing)

@@ -213,6 +213,12 @@ MENDED: dict[str, Plant] = {
         ("pair",),
         ("producers", "transactions", "readers"),
     ),
+    "store-read-unflushed": one(
+        "store.file",
+        "        else:\n            os.fdatasync(self._fd)",
+        "        else:\n            pass",
+        workloads=("transform",),
+    ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
         workloads=("lives",)

@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("greenlet")
 
-from tests.simulation import plan
+from tests.simulation import coverage, faults, plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,3 +41,14 @@ def test_a_fault_that_waits_for_a_mark_meets_a_relay_too(tmp_path: Path) -> None
     waiting = tuple(plan.Fault(number, 0, "kill_at", "a turn is applied") for number in range(1, 5))
     plan.draw(1, seconds=3, workloads=("relay",)).but(faults=waiting).save(tmp_path / "plan.json")
     assert faults_of("", "--plan", str(tmp_path / "plan.json"))["kill"] >= 1
+
+
+def test_a_fault_whose_mark_is_passed_once_all_is_over_strikes_nobody() -> None:
+    """What is left of the processes is unwound then, and no thread runs."""
+    over: Any = SimpleNamespace(
+        rng=Random(1), fault=SimpleNamespace(mark="a turn is applied"), world=SimpleNamespace(thread=None),
+        universe=SimpleNamespace(quiet=True, machines=()),
+    )  # fmt: skip
+    coverage.begin()
+    faults.kill_at(over)
+    coverage.passed("a turn is applied")

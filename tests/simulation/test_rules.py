@@ -81,3 +81,23 @@ def test_the_simulated_client_asks_the_controller_alone_what_a_topic_is(
         with pytest.raises(admin.Gone, match="not the controller"):
             asyncio.run(client._describe("t"))
     assert closed == [] if is_asked else [True]
+
+
+def test_a_pipeline_whose_batches_go_on_is_not_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a few records a batch took longer than it was waited for, and had two left."""
+    from tests.simulation.rules import workload
+
+    node, told = SimpleNamespace(batches=0, is_done=False), SimpleNamespace(now=0)
+
+    async def sleep(seconds: float) -> None:
+        told.now += 100 * workload.NS
+        node.batches = min(node.batches + 1, 5)
+        node.is_done = told.now == 500 * workload.NS and not stalls
+
+    monkeypatch.setattr(workload.asyncio, "sleep", sleep)
+    pipeline = workload.SimulatedRules.__new__(workload.SimulatedRules)
+    pipeline.world, pipeline.nodes = told, [node]  # type: ignore[assignment]
+    for stalls in (False, True):
+        told.now, node.batches, node.is_done = 0, 0, False
+        asyncio.run(pipeline._until_closed())
+        assert (node.is_done, told.now // workload.NS) == (not stalls, 700 if stalls else 500)

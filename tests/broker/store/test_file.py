@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import sqlite3
 from collections.abc import Iterator
@@ -226,3 +227,15 @@ def test_one_that_is_no_store_is_said_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(LogDamaged, match=r"store\.sqlite cannot be read .*restore it"):
         Store(str(tmp_path), lambda *arguments: None)
     assert path.read_bytes() == b"not a database at all " * 100
+
+
+def test_what_is_read_of_a_file_is_flushed_before_anything_is_done_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote it may have died before its own flush."""
+    path = tmp_path / "store.log"
+    path.write_bytes(WHOLE)
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: flushed.append(os.fstat(fd).st_ino))
+    with closing(StoreFile(str(path), COMMITS, len(WHOLE))):
+        assert flushed == [path.stat().st_ino]

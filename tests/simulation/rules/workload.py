@@ -143,9 +143,7 @@ class SimulatedRules:
         self._pacify()
         for number in range(self.inputs):
             await until_done(lambda n=number: self._close(kafka, n))
-        until = self.world.now + PATIENCE_NS
-        while not any(node.is_done for node in self.nodes) and self.world.now < until:
-            await asyncio.sleep(1)
+        await self._until_closed()
         log = {number: (await whole(kafka, (INPUT, number))).records for number in range(self.inputs)}
         wanted = Expected(self.spec, self.spec_delay, log, self._cuts())
         self.world.log("verified", len(wanted.results), sorted(wanted.totals.items()))
@@ -154,6 +152,14 @@ class SimulatedRules:
         for kind in self.sinks:
             found = await self._in_topic(kafka) if kind == "topic" else self._in_sqlite()
             check(self.world, wanted, found)
+
+    async def _until_closed(self) -> None:
+        """Until no batch has come for too long: of a few records each, there may be a thousand."""
+        batches, until = 0, self.world.now + PATIENCE_NS
+        while not any(node.is_done for node in self.nodes) and self.world.now < until:
+            await asyncio.sleep(1)
+            if (done := sum(node.batches for node in self.nodes)) > batches:  # as many as there are records, at most
+                batches, until = done, self.world.now + PATIENCE_NS
 
     async def _close(self, kafka: Kafka, number: int) -> tuple[int]:
         now_ms = self.world.wall_shift_ms + self.world.now // MS

@@ -16,6 +16,8 @@ Rule 6: the number's file (number (8) | its checksum (4)) is written when the co
     A kill leaves it as it was; after a power cut it may be lower than the store's own number, which says nothing. It is
     never higher unless commits were lost. What is no number with its checksum is said, and counts as none; a disk that
     refuses it costs nothing but this.
+Rule 7: what was read is durable before anything is done by it: who died may have written it without a flush. A marker that
+    was written by a decision which a power cut then took ends a transaction that is open in the store.
 Source: the metadata log of Apache Kafka (KIP-595, KIP-630), which keeps the same things in the same way.
 """
 
@@ -180,6 +182,8 @@ class StoreFile:
         self._renew_at = max(self._knobs.store_renew, size)
         if new:
             flush_folder(os.path.dirname(path))
+        else:
+            os.fdatasync(self._fd)  # rule 7
 
     def append(self, rows: Iterable[Row]) -> None:
         """Put one frame behind the others, durably; OSError, and nothing changed, if the disk refuses."""
