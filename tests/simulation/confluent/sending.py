@@ -1,8 +1,10 @@
 """What a producer sends: batches of each partition, again and again, and the reports of what became of them.
 
 Rule 1: one batch of a partition is on its way at a time, with its number in the row. It is sent again until
-    `delivery.timeout.ms`, or `retries` answers; then its records have failed, and the transaction can only be aborted. If
-    some of them may have been written, the next one has a new epoch.
+    `delivery.timeout.ms` (without it: as long as the transaction may last), or `retries` answers; then its records have
+    failed, and the transaction can only be aborted. If some of them may have been written, the next one has a new epoch.
+    Of a topic that is unknown they fail after `topic.metadata.propagation.max.ms`; if the transaction did not have it yet,
+    at once.
 Rule 2: a refused batch leaves a gap in the numbers: the next transaction finds it out.
 Rule 3: reports are made in `poll`, `flush`, `commit_transaction` and `abort_transaction`.
 """
@@ -41,7 +43,7 @@ class Outgoing(NamedTuple):
 class Batch:
     def __init__(self, some: list[Outgoing], sequence: int, until_ns: int) -> None:
         self.some, self.sequence, self.until_ns = some, sequence, until_ns
-        self.tries, self.may_stand = 0, False
+        self.tries, self.may_stand, self.is_unknown = 0, False, False
 
 
 class Sending:
@@ -51,6 +53,7 @@ class Sending:
         self._settings, self._process, self._world = settings, me(), world()
         self._kafka = Kafka(self._process, self._world.network, self._process.where)
         self._name = settings["transactional.id"]
+        self._propagation_ns = settings.get("topic.metadata.propagation.max.ms", 30_000) * MS
         self._id = self._epoch = -1
         self._sequences: dict[Place, int] = {}
         self._added: dict[Place, None] = {}
@@ -173,7 +176,7 @@ class Sending:
         return True
 
     async def _count(self, topic: str) -> bool:
-        until = self._world.now + self._settings.get("topic.metadata.propagation.max.ms", 30_000) * MS
+        until = self._world.now + self._propagation_ns
         while self._state == "open":
             try:
                 code, count = await partitions(self._kafka, topic)
@@ -199,7 +202,8 @@ class Sending:
                 some.append(queue.popleft())
             if not queue:
                 del self._queue[place]
-            until_ns = self._world.now + self._settings.get("delivery.timeout.ms", 300_000) * MS
+            at_most = self._settings["transaction.timeout.ms"]
+            until_ns = self._world.now + self._settings.get("delivery.timeout.ms", at_most) * MS
             sequence = self._sequences.get(place, 0)
             self._sequences[place] = sequence + len(some)
             self._batches[place] = Batch(some, sequence, until_ns)
@@ -225,10 +229,10 @@ class Sending:
             return True
         if code == 51:
             await asyncio.sleep(0.02)
-        elif code not in (*AWAY, UNKNOWN):
-            self._judge(code)
-        else:
+        elif code in AWAY:
             self._kafka.elsewhere(code)
+        else:
+            self._judge(code)  # a topic that is gone too: the client does not ask again
         return False
 
     async def _exchange(self) -> None:
@@ -271,6 +275,8 @@ class Sending:
             self._report(batch.some, 0, base, place)
         elif code in (*AWAY, UNKNOWN):
             batch.may_stand &= code in (7, 20)  # what else is refused is not written
+            if code == UNKNOWN and not batch.is_unknown:
+                batch.is_unknown, batch.until_ns = True, min(batch.until_ns, self._world.now + self._propagation_ns)
             self._kafka.elsewhere(code)
             self._try_again(place, batch, code)
         else:
