@@ -199,7 +199,7 @@ ONLY_IN = {
         "web/console/sources.py",
         "signals.py",
         "spark/session/starts.py",
-        "spark/checkpoint/owner.py",
+        "streaming/owner.py",
         "sinks/sqlite/rows.py",
         "sinks/duckdb/duckdb.py",
         "timer/",

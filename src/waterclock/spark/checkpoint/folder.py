@@ -10,8 +10,8 @@ starting.json       ours: where the first batch of topics begins, for Spark writ
 closed-at.json      ours: up to where the source was read when the closing heartbeat was added
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
 waterclock.sink     ours: where the results are that go with it (fresh.py)
-waterclock.lock     ours: who works on the checkpoint (owner.py)
-waterclock.owners/  ours: the same behind a URI, where there are no locks (owner.py)
+waterclock.lock     ours: who works on the checkpoint (streaming/owner.py)
+waterclock.owners/  ours: the same behind a URI, where there are no locks (streaming/owner.py)
 waterclock.reads/   ours: what each batch read, where Spark's notes of it may be written over (reads.py)
 waterclock.unplanned/ ours: notes of files that no batch took, set aside (reads.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.spark.checkpoint.source_files import files_of_entry, is_unchanged, taken_files, written_in
+from waterclock.spark.checkpoint.source_files import files_of_entry, is_unchanged, taken_files
+from waterclock.streaming.files.folder import written_in
 from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
 from waterclock.wording import counted
