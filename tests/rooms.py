@@ -25,7 +25,9 @@ MAY_IMPORT = {
     "web": {"__init__", "arguments", "clock", "errors", "lazily", "ports", "signals"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "letters", "rules", "sinks", "web"},
+    "local": {"clock", "disk", "errors", "kafka", "lazily", "rules", "signals", "sinks", "streaming", "wording"},
     "spark": {
+        "local",
         "streaming",
         "rules",
         "sinks",
@@ -84,12 +86,13 @@ MAY_IMPORT = {
 }
 # inside of spark: a folder or file -> those of spark that it may import
 INSIDE_STREAMING: dict[str, set[str]] = {
+    "owner": {"places"},
     "buckets": set(),
     "frames": set(),
     "places": set(),
     "statistics": set(),
     "layout": {"frames"},
-    "files": {"frames", "layout"},
+    "files": {"frames", "layout", "places"},
     "state": {"frames", "layout"},
     "toml": {"buckets", "layout", "places"},
     "topics": {"files", "frames", "layout", "toml"},
@@ -198,6 +201,8 @@ ONLY_IN = {
         "web/server.py",
         "web/console/sources.py",
         "signals.py",
+        "local/pipeline.py",
+        "local/snapshots.py",
         "spark/session/starts.py",
         "streaming/owner.py",
         "sinks/sqlite/rows.py",
@@ -236,7 +241,7 @@ ONLY_IN = {
         "broker/replication/",
     ),
     "fcntl": ("disk.py", "outside.py"),
-    "sqlite3": ("sinks/sqlite/sqlite.py", "sinks/sqlite/rows.py", "broker/store/sqlite.py"),
+    "sqlite3": ("local/snapshots.py", "sinks/sqlite/sqlite.py", "sinks/sqlite/rows.py", "broker/store/sqlite.py"),
     "psycopg": ("postgres/session.py", "cdc/postgres/", "cdc/origin.py"),
     "pgpq": ("sinks/postgres/postgres.py",),
     "deltalake": ("sinks/delta/",),
