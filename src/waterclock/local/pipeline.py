@@ -40,7 +40,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from waterclock.clock import SystemClock
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch
 from waterclock.local.ahead import ahead
 from waterclock.local.checkpoint import LocalCheckpoint
 from waterclock.local.record import Record, record_of
@@ -52,14 +52,13 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, written_once
 from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.streaming import frames
-from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US
+from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close
 from waterclock.streaming.state import bucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.wording import counted
 
 log = logging.getLogger(__name__)
 SNAPSHOT_S = 2.0  # in which every bucket is written once
-_IDLE_S = 0.002  # of a live run that found nothing
 FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
 
 
@@ -184,10 +183,7 @@ class LocalPipeline:
         for record in records.values():
             self._source.begin(record.place, live)
         if self._closed and (behind := sum(self._source.behind(self._place).values())):
-            raise UsageError(
-                f"the pipeline was closed, and {counted(behind, self._source.unit[:-1])} came after that: nothing in them "
-                "would be in time. Start over with --fresh; and for input that goes on, set close = false under [time]."
-            )
+            raise came_after_the_close(counted(behind, self._source.unit[:-1]), self._source.where)
 
     def _refuse_others(self, records: dict[int, Record], at: int) -> None:
         """Rule 5, and a log that is not whole."""
@@ -237,7 +233,7 @@ class LocalPipeline:
             given = self._source.take()
             if given is not None:
                 yield given
-            self._ended.wait(self._linger_s if given is not None else _IDLE_S)
+            self._ended.wait(self._linger_s if given is not None else self._source.idle_s)
 
     def _ruled(self, inputs: Iterator[Input | None]) -> Generator[Made]:
         number = self._batch

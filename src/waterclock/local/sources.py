@@ -45,6 +45,8 @@ class Source(ABC):
     """What a pipeline reads. `take` is called by one thread."""
 
     unit: str  # of `progress`
+    where: str  # it is, for people
+    idle_s: float  # how long a live run waits that found nothing
     refuses_another = True  # one that was made anew under its names
     forgets = True  # of a batch that is in every snapshot, whether its record may go
 
@@ -91,12 +93,13 @@ class Source(ABC):
 class FileSource(Source):
     """New files of a folder, the oldest first. A place is what every batch up to there took: [name, size] of each."""
 
-    unit = "files"
+    unit, idle_s = "files", 0.1
     forgets = False  # which files were taken, the records say
 
     def __init__(self, files: Files, rules: Rules, delay_us: int) -> None:
         self._files, self._delay_us = files, delay_us
         self._folder = Path(str(files.path))
+        self.where = str(self._folder)
         self._layout = Layout(files.format, dict(files.columns), rules)
         self._taken: dict[str, int] = {}
 

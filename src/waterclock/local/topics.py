@@ -29,7 +29,7 @@ from waterclock.streaming.topics.records import Records, TopicLayout, read_recor
 class TopicSource(Source):
     """Records of topics, in the order of topic, partition and offset."""
 
-    unit = "records"
+    unit, idle_s = "records", 0.002
 
     def __init__(self, topics: Topics, rules: Rules, delay_us: int) -> None:
         self._topics, self._delay_us = topics, delay_us
@@ -37,6 +37,7 @@ class TopicSource(Source):
         self._client = client_for(settings_of(topics), PATIENCE_S)
         self._planner = Planner(self._client, topics.topics, topics.starting, None, topics.on_loss)
         self._at: Place = {}
+        self.where = ", ".join(topics.topics)
         self.refuses_another = topics.on_loss == "fail"
 
     def schema(self) -> pa.Schema:
