@@ -110,7 +110,13 @@ class Asked(tables.FileTable):
 
 def file_of(source: Mapping[str, Any], its_sink: Mapping[str, Any]) -> dict[str, Any]:
     """A pipeline's file with every table that has keys of its own."""
-    there = {"source": dict(source), "sink": dict(its_sink), "pipeline": {}, "spark": {"cores": 1}}
+    there = {
+        "source": dict(source),
+        "sink": dict(its_sink),
+        "pipeline": {},
+        "local": {"buckets": 4},
+        "spark": {"cores": 1},
+    }
     return there if source.get("value") else {**there, "time": {}, "rules": {"key": "k", "time": "t"}}
 
 
@@ -126,7 +132,7 @@ def meanings(module: ModuleType) -> dict[tuple[str, str], str]:
 def keys() -> dict[str, dict[str, tuple[Any, str, str]]]:
     """Heading of a part -> key -> its default, what it must be, what it means."""
     whole = Asked.of(file_of(_FILES, SINKS["sqlite"]))
-    parts = {name: _with(whole[name], name, config) for name in ("[pipeline]", "[time]", "[spark]")}
+    parts = {name: _with(whole[name], name, config) for name in ("[pipeline]", "[time]", "[local]", "[spark]")}
     for heading, (module, given) in SOURCES.items():
         asked = Asked.of(*(file_of(each, SINKS["sqlite"]) for each in given))["[source]"]
         if module is not config:

@@ -32,7 +32,7 @@ PARTS = {
     ),
     "Sinks": ("sinks", "spark/tables", "postgres"),
     "Checkpoint and state": ("spark/checkpoint", "spark/rescale", "spark/fresh.py", "streaming/state"),
-    "Spark, Java and the rest": ("spark", "streaming", "web", "cli.py"),
+    "Spark, Java and the rest": ("local", "spark", "streaming", "web", "cli.py"),
 }
 _SQL = re.compile(
     r"^(?:ALTER|ANALYZE|CREATE|DELETE|DROP|FROM|INSERT|LOCK|SELECT|SET|SHOW|UPDATE|WITH) "

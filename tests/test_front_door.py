@@ -19,7 +19,7 @@ from tests.samples import all_blocks, free_port, run_page
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
-DOORS = ("Timers", "A Kafka for tests", "Delayed messages", "A database's changes", "Pipelines on Spark", "Learn")
+DOORS = ("Timers", "A Kafka for tests", "Delayed messages", "A database's changes", "Pipelines", "Learn")
 
 
 def record(name: str) -> Any:
@@ -114,8 +114,8 @@ def test_a_databases_changes_are_copied(tmp_path: Path, empty: Path) -> None:
 
 @pytest.mark.spark
 def test_the_pipeline_writes_its_event_and_that_it_is_unpaid(tmp_path: Path, empty: Path) -> None:
-    pytest.importorskip("pyspark")
-    assert run_page(door("Pipelines on Spark", tmp_path), empty) == 2  # the console shows these rows too
+    pytest.importorskip("pyarrow")
+    assert run_page(door("Pipelines", tmp_path), empty) == 2  # the console shows these rows too
     with closing(sqlite3.connect(empty / "orders.db")) as db:
         rows = db.execute("SELECT kind, key, rule, due FROM results").fetchall()
     assert rows == [

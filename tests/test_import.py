@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.pipelines import make_pipeline, orders
 from waterclock import __version__, wheel
 from waterclock.errors import pip_install
 
@@ -166,9 +167,10 @@ def test_a_command_that_needs_spark_says_how_to_get_it_and_names_the_doctor(argu
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "msgpack", "numpy"])
-def test_one_missing_package_is_named_with_the_way_to_get_it(missing: str) -> None:
+def test_one_missing_package_is_named_with_the_way_to_get_it(missing: str, tmp_path: Path) -> None:
     block = BLOCK.replace('not in {*sys.stdlib_module_names, "waterclock"}', f"== {missing!r}")
-    done = python(block + "from waterclock.cli import main; sys.exit(main(['run', 'gone.toml']))")
+    file = make_pipeline(tmp_path, orders(1))
+    done = python(block + f"from waterclock.cli import main; sys.exit(main(['run', {str(file)!r}]))")
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert missing in done.stderr.lower()
     assert "pip install" in done.stderr

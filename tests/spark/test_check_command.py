@@ -17,8 +17,8 @@ from tests.spark.least_pipeline import LEAST
 from waterclock import cli
 from waterclock.errors import pip_install
 from waterclock.spark.checking import check
-from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.pipeline import configured
+from waterclock.streaming.owner import owner_of
 from waterclock.streaming.toml.config import load
 
 PLACES = LEAST.replace('path = "out.db"', 'path = "out/out.db"')

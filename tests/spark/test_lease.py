@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from waterclock.errors import UsageError
-from waterclock.spark.checkpoint import owner as leases
-from waterclock.spark.checkpoint.owner import OWNERS, Lease
+from waterclock.streaming import owner as leases
+from waterclock.streaming.owner import OWNERS, Lease
 from waterclock.streaming.places.hadoop import HadoopPath
 
 pytestmark = pytest.mark.spark

@@ -24,8 +24,8 @@ from tests.spark.pipelines import behind, into_postgres, make_pipeline, orders
 from tests.spark.pipelines import table as rows_of
 from tests.spark.test_crashes import DRIVER
 from waterclock.errors import WaterclockError
-from waterclock.spark.checkpoint import owner
 from waterclock.spark.pipeline import configured
+from waterclock.streaming import owner
 from waterclock.streaming.toml.config import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.long(seconds=60)]

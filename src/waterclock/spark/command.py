@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--check", action="store_true", help="say what is wrong with it, without running it, and end")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--engine", choices=("spark", "local"), help="what runs it, in place of the file's engine")
     parser.add_argument("--master", type=master, metavar="URL", help="run on a cluster: spark://HOST:7077 or yarn")
     option.add_to(parser)
     option.add_hidden(parser)
@@ -32,14 +34,17 @@ def run(arguments: argparse.Namespace) -> int:
     """`waterclock run`: a pipeline from its TOML file."""
     if arguments.check:
         return _check(arguments)
-    from waterclock.spark.fresh import start_over
-    from waterclock.spark.pipeline import configured
     from waterclock.spark.progress import Bar
-    from waterclock.spark.session.session import conf_for, start
     from waterclock.streaming.statistics import prometheus
     from waterclock.streaming.toml.config import load, log_of
 
     config = load(arguments.pipeline)
+    if _is_local(arguments, config):
+        return _run_local(arguments, config)
+    from waterclock.spark.fresh import start_over
+    from waterclock.spark.pipeline import configured
+    from waterclock.spark.session.session import conf_for, start
+
     conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
     log = log_of(config, arguments.pipeline)
     begin = partial(start, config.name, config.cores, conf_for(config.checkpoint, conf), log, beside=config.modules())
@@ -60,12 +65,42 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _is_local(arguments: argparse.Namespace, config: Any) -> bool:
+    """Whether Spark is not asked for: by the command, else by the file, None if that cannot be read."""
+    return arguments.engine == "local" if arguments.engine else config is not None and config.local.is_chosen
+
+
+def _run_local(arguments: argparse.Namespace, config: Any) -> int:
+    """`run` without Spark."""
+    from waterclock.local import command
+    from waterclock.spark.progress import Bar
+    from waterclock.streaming.statistics import prometheus
+
+    if arguments.master:
+        raise UsageError('--master is for engine = "spark": leave it out')
+    if arguments.fresh:
+        command.start_over(config)
+    with closing(command.configured(config)) as pipeline:
+        pipeline.check()
+        shown = arguments.metrics, "run", pipeline.statistics, prometheus
+        server = option.open_server(*shown, console=arguments.console, hide_values=arguments.hide_values)
+        with server, Bar(config.name, quiet=arguments.json, note="starting") as bar:
+            summary = command.run(pipeline, arguments.live, bar.report)
+    _print_summary(arguments, summary)
+    return 0
+
+
 def _check(arguments: argparse.Namespace) -> int:
     """Print what is wrong, and what only a run can show; 1 if something is wrong."""
-    from waterclock.spark.checking import check
+    from waterclock.streaming.toml.config import read
 
     if arguments.fresh:
         raise UsageError("--check changes nothing, and looks at what is there: leave out --fresh")
+    config, _ = read(arguments.pipeline)
+    if _is_local(arguments, config):
+        from waterclock.local.command import check
+    else:
+        from waterclock.spark.checking import check
     found = check(arguments.pipeline)
     if arguments.json:
         print(json.dumps(asdict(found), indent=1))

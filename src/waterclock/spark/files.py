@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 from waterclock.errors import EnvironmentMissing, PlaceLost
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.checkpoint.source_files import check_source, count_files
 from waterclock.spark.packing.packs import FIRST, NO_TIME, TIMED, Packs, as_time, in_workers, timed
 from waterclock.spark.packing.transform import delay_text
 from waterclock.spark.source import Stream, names_of
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS
+from waterclock.streaming.files.folder import check_source, count_files
 from waterclock.streaming.files.reading import Layout, name_of, read_file
 from waterclock.streaming.layout import END_US, dead_letters, end_of
 from waterclock.streaming.places.place import is_remote

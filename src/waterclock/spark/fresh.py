@@ -8,8 +8,8 @@ from pathlib import Path
 
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint, others_in, write
-from waterclock.spark.checkpoint.owner import LOCK, OWNERS, owner_of
 from waterclock.spark.streams import stream_of
+from waterclock.streaming.owner import LOCK, OWNERS, owner_of
 from waterclock.streaming.places.place import names_in, remove
 from waterclock.streaming.toml.config import SERVED, Config
 

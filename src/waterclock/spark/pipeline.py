@@ -35,7 +35,6 @@ from waterclock.sinks import Batch, Sink
 from waterclock.spark.batch.batches import Shape, batch_of, writing
 from waterclock.spark.batch.outlets import Outlets, outlets_of
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.checkpoint.reads import Reads, set_aside
 from waterclock.spark.checkpoint.state_files import refuse_unseen_state
 from waterclock.spark.fresh import Removal
@@ -51,6 +50,7 @@ from waterclock.spark.watching import Behind, listening
 from waterclock.streaming import frames
 from waterclock.streaming.buckets import BUCKETS, by_cores, checked
 from waterclock.streaming.layout import CLOSING_US
+from waterclock.streaming.owner import owner_of
 from waterclock.streaming.places.place import Place, is_remote, place_of
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.streaming.toml.config import Config

@@ -46,7 +46,7 @@ _CLOSING_YEAR = 9999
 class Bar:
     """A progress bar for one pipeline; `quiet` shows nothing."""
 
-    def __init__(self, name: str, quiet: bool = False) -> None:
+    def __init__(self, name: str, quiet: bool = False, note: str = "starting Spark") -> None:
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -57,7 +57,7 @@ class Bar:
             TextColumn("{task.fields[note]}"),
         )
         self._progress = Progress(*columns, console=Console(stderr=True), disable=quiet)
-        self._task = self._progress.add_task(name, total=None, unit="", note="starting Spark")
+        self._task = self._progress.add_task(name, total=None, unit="", note=note)
 
     def __enter__(self) -> Bar:
         self._progress.start()

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.checkpoint.source_files import count_files
+from waterclock.streaming.files.folder import count_files
 from waterclock.streaming.toml.config import Files
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.offsets import from_json

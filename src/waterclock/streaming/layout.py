@@ -34,6 +34,7 @@ EARLIEST_US, LATEST_US = datetime_us(datetime.min), datetime_us(datetime.max)
 CLOSING = "9999-12-31T00:00:00Z"  # the time of the heartbeat that closes a pipeline
 CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
 END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
+BEGIN_ANEW = "Start over with --fresh; and for input that goes on, set close = false under [time]."
 Letter = tuple[str | None, int | None, str, str | None]  # file, line, reason, text
 _LONGEST_REASON = 300
 _LONGEST_TEXT = 2_000
@@ -102,6 +103,16 @@ def end_of(us: int) -> int:
     (7, True)
     """
     return us if us < CLOSING_US else END_US
+
+
+# What comes behind the close --------------------------------------------------------------------------------------
+
+
+def came_after_the_close(count: str, where: str) -> UsageError:
+    """The error of input that only a pipeline which begins anew can take, be it files or records."""
+    return UsageError(
+        f"the pipeline was closed, and {count} came after that ({where}): nothing in them would be in time. {BEGIN_ANEW}"
+    )
 
 
 # Names ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "a range is whole again": "        self._assign()\n        return True\n",
         "records are passed over": "        first = self._client.starts([each.place])",
     },
-    "spark.kafka.datasource": {"an end lies before what was read": "            latest = self._confirmed(before)\n"},
+    "streaming.topics.planner": {"an end lies before what was read": "            latest = self._confirmed(before)\n"},
     "sinks.base": {
         "a batch was applied": "            sink.rollback()\n            return\n",
         "a sink was lost": "        written.clear()\n",
@@ -20,7 +20,7 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "a topic is not known just now": '            raise SinkLost(f"the broker that answers',
         "a result is too large": '        sentence = f"bytes are too many',
     },
-    "spark.checkpoint.owner": {
+    "streaming.owner": {
         "a lease ran out": "        return holder\n\n    def _written(",
         "a lease is held by another run": "                raise self._refused(holder)\n",
         "a run was taken over": '            raise UsageError(\n                f"another run has taken the checkpoint',

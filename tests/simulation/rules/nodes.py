@@ -24,9 +24,9 @@ from waterclock.simulation.threads import Event, Thread
 from waterclock.simulation.world import MS, NS, world
 from waterclock.sinks.topic import topic as topic_sink
 from waterclock.spark import pipeline as pipelines
-from waterclock.spark.checkpoint import owner
 from waterclock.spark.kafka import datasource
 from waterclock.spark.packing import operator
+from waterclock.streaming import owner
 from waterclock.streaming.places import place
 from waterclock.streaming.topics import fetcher
 

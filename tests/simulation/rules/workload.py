@@ -94,7 +94,7 @@ class SimulatedRules:
 
     def _turn_knobs(self) -> None:
         """Sizes that make things rare are drawn too."""
-        from waterclock.spark.checkpoint import owner
+        from waterclock.streaming import owner
         from waterclock.streaming.state import bucket, compiled, plain
         from waterclock.streaming.topics import fetcher, offsets
 

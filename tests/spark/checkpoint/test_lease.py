@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from waterclock.spark.checkpoint import owner
+from waterclock.streaming import owner
 from waterclock.streaming.places.hadoop import HadoopPath, ListedFile
 
 FILES: dict[str, bytes] = {}

@@ -13,15 +13,15 @@ import pytest
 
 from tests.spark.least_pipeline import LEAST
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.spark.checkpoint.owner import LOCK, Owner
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
+from waterclock.streaming.owner import LOCK, Owner
 from waterclock.streaming.toml.config import Config, load
 
 HOLD = """
 import sys
 from pathlib import Path
-from waterclock.spark.checkpoint.owner import Owner
+from waterclock.streaming.owner import Owner
 owner = Owner(Path(sys.argv[1]))
 owner.take()
 print("taken", flush=True)

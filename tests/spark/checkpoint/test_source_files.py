@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from waterclock.spark.checkpoint.source_files import TakenFile, files_of_entry, is_unchanged, taken_files, written_in
+from waterclock.spark.checkpoint.source_files import TakenFile, files_of_entry, is_unchanged, taken_files
+from waterclock.streaming.files.folder import written_in
 
 
 def write_entry(log: Path, name: str, *files: tuple[str, int], written_ms: int = 7) -> None:

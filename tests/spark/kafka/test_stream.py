@@ -22,12 +22,12 @@ from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.kafka import datasource
 from waterclock.spark.packing.packs import FIRST
 from waterclock.spark.streams import stream_of
 from waterclock.streaming import buckets, frames
 from waterclock.streaming.layout import END_US
 from waterclock.streaming.toml.config import load
+from waterclock.streaming.topics import planner as planning
 from waterclock.testing import Broker
 
 
@@ -146,7 +146,7 @@ def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_r
     Sender(kafka_broker.bootstrap, topic).put("0")
     file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='on_loss = "go on"')
     before = {topic: {"0": 1}, "was-there": {"0": 7}}
-    with planner(file) as reader, patch.object(datasource, "_FORGOTTEN_AFTER_S", 0.1):
+    with planner(file) as reader, patch.object(planning, "_FORGOTTEN_AFTER_S", 0.1):
         after = reader.latestOffset(before, ReadMaxRows(10))
         assert after == {topic: {"0": 1}}
         rows = [
@@ -194,9 +194,9 @@ def test_a_partition_that_is_away_for_a_while_is_not_forgotten(
     kafka_broker.create_topic(topic, 1)
     Sender(kafka_broker.bootstrap, topic).put(*"012")
     file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='on_loss = "go on"')
-    with planner(file) as reader, patch.object(datasource, "_GONE_AFTER_S", 0.0):
+    with planner(file) as reader, patch.object(planning, "_GONE_AFTER_S", 0.0):
         looks = iter([[], [], [(topic, 0)]])  # as of a broker that has just started and does not know its topics yet
-        with patch.object(reader._door(), "partitions", lambda topics: next(looks)):
+        with patch.object(reader._planned().client, "partitions", lambda topics: next(looks)):
             assert reader.latestOffset({topic: {"0": 2}}, ReadMaxRows(10)) == {topic: {"0": 3}}
 
 

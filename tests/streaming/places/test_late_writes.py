@@ -21,7 +21,7 @@ from tests.spark.test_crashes import DRIVER
 from tests.streaming.places.held_back import HeldBack
 from tests.streaming.places.servers import Store, put_files
 from waterclock.errors import StateMismatch
-from waterclock.spark.checkpoint import owner
+from waterclock.streaming import owner
 from waterclock.streaming.places.hadoop import HadoopPath
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]

@@ -8,6 +8,7 @@ Rule 3: nothing is renamed, cast or dropped to make a table fit: one that differ
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
@@ -139,6 +140,26 @@ class SqlSink:
         with self.db.errors():
             rows = self.db.ask(query)
         return LastBatch(*rows[0]) if rows else None
+
+    def inputs(self, query_id: str) -> list[tuple[int, str | None]]:
+        """Of each batch of the query the number, and its `offsets`; in their order."""
+        mark = self.db.placeholder
+        query = f"SELECT batch_id, offsets FROM {self.name(BATCHES)} WHERE query_id = {mark} ORDER BY batch_id"
+        with self.db.errors():
+            return [(int(batch), offsets) for batch, offsets in self.db.run(query, query_id)]
+
+    def fold(self, query_id: str, batch_id: int) -> None:
+        """Make one row of those of the batches up to this one, with the sums of their counters and seconds."""
+        mark, batches = self.db.placeholder, self.name(BATCHES)
+        which = f"WHERE query_id = {mark} AND batch_id"
+        with self.db.errors(), self._transaction():
+            found = self.db.run(f"SELECT counters, seconds FROM {batches} {which} <= {mark}", query_id, batch_id)
+            sums: Counter[str] = Counter()
+            for counters, _ in found:
+                sums.update(json.loads(counters) if isinstance(counters, str) else counters)
+            self.db.run(f"DELETE FROM {batches} {which} < {mark}", query_id, batch_id)
+            row = (json.dumps(dict(sums), sort_keys=True), sum(seconds for _, seconds in found), query_id, batch_id)
+            self.db.run(f"UPDATE {batches} SET counters = {mark}, seconds = {mark} {which} = {mark}", *row)
 
     def fence(self, epoch: Epoch) -> None:
         """Let nobody of an earlier epoch write any more; see ledger.py."""

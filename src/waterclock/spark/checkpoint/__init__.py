@@ -3,6 +3,5 @@
 folder.py        `Checkpoint`: every file in it, and what is refused once it is closed, moved or damaged
 source_files.py  the files of a source's folder, and Spark's log of those that it took
 reads.py         that log and Spark's offsets, put right after a kill or a take-over
-owner.py         one run at a time on a checkpoint: a lock, or a lease with a number for each owner
 state_files.py   whether the state was carried over, and lies where the driver sees it
 """

@@ -10,8 +10,8 @@ starting.json       ours: where the first batch of topics begins, for Spark writ
 closed-at.json      ours: up to where the source was read when the closing heartbeat was added
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
 waterclock.sink     ours: where the results are that go with it (fresh.py)
-waterclock.lock     ours: who works on the checkpoint (owner.py)
-waterclock.owners/  ours: the same behind a URI, where there are no locks (owner.py)
+waterclock.lock     ours: who works on the checkpoint (streaming/owner.py)
+waterclock.owners/  ours: the same behind a URI, where there are no locks (streaming/owner.py)
 waterclock.reads/   ours: what each batch read, where Spark's notes of it may be written over (reads.py)
 waterclock.unplanned/ ours: notes of files that no batch took, set aside (reads.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.spark.checkpoint.source_files import files_of_entry, is_unchanged, taken_files, written_in
-from waterclock.streaming.layout import CLOSING
+from waterclock.spark.checkpoint.source_files import files_of_entry, is_unchanged, taken_files
+from waterclock.streaming.files.folder import written_in
+from waterclock.streaming.layout import CLOSING, came_after_the_close
 from waterclock.streaming.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
 from waterclock.wording import counted
 
@@ -66,7 +67,6 @@ def others_in(folder: Place) -> list[str]:
     return sorted(name for name in names_in(folder) if not is_of_a_checkpoint(name))
 
 
-BEGIN_ANEW = "Start over with --fresh; and for input that goes on, set close = false under [time]."
 _STARTING, _SOURCE_CLOSED, _CLOSED_AT = "starting.json", "source-closed", "closed-at.json"
 _CHANGED = {  # a setting that changed while the checkpoint lives, from `old` to `new`
     "state": (
@@ -300,13 +300,6 @@ class Checkpoint:
                 f"the checkpoint {self.path} cannot be used by this user, who may not read and write {foreign}: run the "
                 "pipeline as the user who made it, or give that one's rights"
             )
-
-
-def came_after_the_close(count: str, where: str) -> UsageError:
-    """The error of input that only a pipeline which begins anew can take, be it files or records."""
-    return UsageError(
-        f"the pipeline was closed, and {count} came after that ({where}): nothing in them would be in time. {BEGIN_ANEW}"
-    )
 
 
 def stored(file: Place) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka import Offsets, Partition
 from waterclock.rules.model import Rules
-from waterclock.spark.checkpoint.folder import Checkpoint, came_after_the_close
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files import reader
 from waterclock.spark.kafka.packing import ChangePacker, RowPacker
 from waterclock.spark.kafka.stepping import StepPacker, SteppedRows
@@ -26,6 +26,7 @@ from waterclock.spark.packing.packs import TIMED, in_workers
 from waterclock.spark.packing.transform import delay_text
 from waterclock.spark.session.cluster import cores_of
 from waterclock.spark.source import Stream, names_of
+from waterclock.streaming.layout import came_after_the_close
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.fetcher import BEHIND_A_LOSS, client_for, resolved, settings_of
 from waterclock.streaming.topics.offsets import from_json, to_json

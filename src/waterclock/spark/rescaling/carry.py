@@ -41,8 +41,7 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, LastBatch, Sink, written_once
 from waterclock.spark.checkpoint import state_files
-from waterclock.spark.checkpoint.folder import BEGIN_ANEW, Checkpoint, others_in, stored, write
-from waterclock.spark.checkpoint.owner import LOCK, OWNERS, Lease, Owner, owner_of
+from waterclock.spark.checkpoint.folder import Checkpoint, others_in, stored, write
 from waterclock.spark.rescaling.stored import (
     PARTITIONS,
     PartsProcessor,
@@ -55,6 +54,8 @@ from waterclock.spark.rescaling.stored import (
 )
 from waterclock.streaming.buckets import checked
 from waterclock.streaming.frames import DEAD_SCHEMA
+from waterclock.streaming.layout import BEGIN_ANEW
+from waterclock.streaming.owner import LOCK, OWNERS, Lease, Owner, owner_of
 from waterclock.streaming.places.place import Place, copy_folder, make_folder, place_of, remove
 from waterclock.wording import counted
 

@@ -1,6 +1,7 @@
 """A pipeline as a TOML file: parsed once, checked whole, before Spark is started. The reference is made of this.
 
     [pipeline]
+    engine           what runs it: "spark", or "local", which needs no Java: one process on one machine, sinks in SQL
     name             names the query and the progress bar: up to 100 letters (a to z), digits, - and _
     checkpoint       the folder, or the URI, in which Spark and waterclock keep how far they are; it is made. Left out, it
                      is NAME-checkpoint; without a name either it has the file's, so orders.toml has orders-checkpoint
@@ -13,7 +14,10 @@
     [time]
     watermark_delay  how far an event may come behind the largest time seen; a later one is late
     close            whether a run without --live ends by closing: nothing stays held, and no more files may come
-    [spark]
+    [local]
+    buckets          with engine = "local": in how many parts the keys are kept, 2 to 4096
+    linger           how long a live run rests behind a batch: longer costs less processor, and rows come later
+[spark]
     cores            how many cores Spark uses; left out, all of the machine
     buckets          in how many parts the keys are kept, 2 to 4096: as many cores can apply rules at once. Left out, as
                      the checkpoint has them; a new one has 16, or as many as there are cores if these are more
@@ -123,7 +127,9 @@ SERVED = "waterclock.sink"  # in a checkpoint: where the results are that go wit
 FORMATS = ("jsonl", "parquet", "kafka", *READERS)
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
 _FILE_NAMES = ("format", "path", "files_per_batch", "columns")
-_TABLES = ("pipeline", "source", "time", "rules", "sink", "spark")
+_TABLES = ("pipeline", "source", "time", "rules", "sink", "local", "spark")
+ENGINES = ("spark", "local")
+_BUCKETS_OF_LOCAL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,15 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Local:
+    """How a pipeline runs without Spark; `is_chosen` by its file."""
+
+    is_chosen: bool = False
+    buckets: int = _BUCKETS_OF_LOCAL
+    linger_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A checked pipeline."""
 
@@ -154,6 +169,7 @@ class Config:
     cores: int | None
     spark_conf: Mapping[str, str]
     buckets: int | None = None  # None: as the checkpoint has them, or by the cores
+    local: Local = Local()
 
     @property
     def sink(self) -> Destination:
@@ -235,7 +251,7 @@ def _config(file: FileTable, path: Path, faults: Faults) -> Config:
         if needed not in file:
             faults.found.append(UsageError(f"the file: {needed!r} is missing: write a table [{needed}]"))
     none = FileTable("", {}, file.folder)
-    pipeline = of(lambda: file.part("pipeline", ("name", "checkpoint")), none)
+    pipeline = of(lambda: file.part("pipeline", ("engine", "name", "checkpoint")), none)
     time = of(lambda: file.part("time", ("watermark_delay", "close")), none)
     spark = of(lambda: file.part("spark", ("buckets", "cores", "conf")), none)
     name = of(lambda: plain_name("[pipeline]", pipeline.text("name", "pipeline")), "pipeline")
@@ -249,7 +265,8 @@ def _config(file: FileTable, path: Path, faults: Faults) -> Config:
         outlets=_outlets(file, changes, faults) if "sink" in file else (),
         cores=of(lambda: None if "cores" not in spark else spark.count("cores", 1)),
         spark_conf=of(lambda: spark.flat("conf")),
-        buckets=of(lambda: _buckets(spark)),
+        buckets=of(lambda: _buckets("[spark]", spark)),
+        local=of(lambda: _local(pipeline, file.part("local", ("buckets", "linger")))),
     )
     if faults.found:
         return config
@@ -322,11 +339,16 @@ def _outlet(given: Any, folder: Path, changes: bool, number: int) -> Outlet[Dest
         raise UsageError(f"[[sink]] number {number}: {str(error).removeprefix('[sink]: ')}") from error
 
 
-def _buckets(spark: FileTable) -> int | None:
+def _local(pipeline: FileTable, local: FileTable) -> Local:
+    is_chosen = pipeline.one_of("engine", ENGINES, "spark") == "local"
+    return Local(is_chosen, _buckets("[local]", local) or _BUCKETS_OF_LOCAL, local.duration("linger", 0))
+
+
+def _buckets(where: str, table: FileTable) -> int | None:
     try:
-        return checked("'buckets'", spark.take("buckets", int, None))
+        return checked("'buckets'", table.take("buckets", int, None))
     except ValueError as error:
-        raise UsageError(f"[spark]: {error}") from None
+        raise UsageError(f"{where}: {error}") from None
 
 
 def _brings_changes(file: FileTable) -> bool:

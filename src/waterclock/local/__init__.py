@@ -1,0 +1,23 @@
+"""Pipelines on one machine, without Spark: `engine = "local"`.
+
+    pipeline.py   a start, the batches, the end: what is exactly once, in numbered steps
+    record.py     what each batch read, beside its results: the log that state is made from again
+    sources.py    files: a batch of what is there, and the same batch once more
+    topics.py     the same of topics
+    state.py      the rules over all buckets in memory
+    snapshots.py  the file in which buckets are kept from run to run
+    command.py    `waterclock run` with it
+
+Rule 1: importing this imports nothing from outside the standard library.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from waterclock.lazily import first_use
+
+if TYPE_CHECKING:
+    from waterclock.local.pipeline import LocalPipeline
+
+__all__ = ["LocalPipeline"]
+
+__getattr__: Any = first_use(__name__, {"LocalPipeline": "waterclock.local.pipeline"})

@@ -1,0 +1,90 @@
+"""`waterclock run` with engine = "local": the pipeline of a file, its bar, and its summary."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from waterclock.errors import UsageError
+from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.pipeline import LocalPipeline
+from waterclock.local.sources import FileSource, Source, refuse_spark
+from waterclock.signals import heard
+from waterclock.sinks.destination import Findings
+from waterclock.sinks.sql.sql_sink import SqlSink
+from waterclock.streaming.frames import result_schema
+from waterclock.streaming.statistics import Progress, Summary
+from waterclock.streaming.toml.config import Config, Files, read
+from waterclock.streaming.toml.topics import Topics
+
+
+def configured(config: Config) -> LocalPipeline:
+    """The pipeline of a file; UsageError for what only Spark can do."""
+    refuse_spark(config)
+    rules, delay_us = config.rules, config.watermark_delay_us
+    assert rules is not None, "refused"
+    if len(config.outlets) > 1 or config.outlets[0].columns or config.outlets[0].takes:
+        raise UsageError("several sinks, and 'columns' and 'takes' in [sink], need Spark: leave out engine = \"local\"")
+    sink = config.sink.sink()
+    if not isinstance(sink, SqlSink):
+        raise UsageError(
+            f'engine = "local" keeps what it read beside its results, in SQLite, PostgreSQL, MySQL or DuckDB, and '
+            f"{config.sink.place} is none of these: leave out engine, to run it on Spark"
+        )
+    return LocalPipeline(
+        source_of(config), rules, sink, Path(str(config.checkpoint)), watermark_delay_us=delay_us, close=config.close,
+        name=config.name, buckets=config.local.buckets, linger_s=config.local.linger_us / 1e6,
+    )  # fmt: skip
+
+
+def source_of(config: Config) -> Source:
+    """What the file's [source] names."""
+    rules, source = config.rules, config.source
+    assert rules is not None, "refused"
+    if isinstance(source, Files):
+        return FileSource(source, rules, config.watermark_delay_us)
+    assert isinstance(source, Topics), "refused"
+    from waterclock.local.topics import TopicSource
+
+    return TopicSource(source, rules, config.watermark_delay_us)
+
+
+def check(file: str) -> Findings:
+    """What is wrong with a pipeline, as far as it can be known without running it. Nothing is made or changed."""
+    found = Findings()
+    config, faults = read(file)
+    found.faults.extend(map(str, faults))
+    if config is None:
+        found.unchecked.append("what the file names: the source, the checkpoint, the sink")
+        return found
+    made: list[Source] = []
+    if found.try_to(lambda: refuse_spark(config)) and found.try_to(lambda: made.append(source_of(config))):
+        with closing(made[0]) as source:
+            found.try_to(source.check)
+            event, rules = source.schema(), config.rules
+            assert rules is not None, "refused"
+            results = result_schema(event.field(rules.key).type, event)
+            found.try_to(lambda: config.sink.look(results, found))
+        found.unchecked.append("the checkpoint: a run looks at it")
+    return found
+
+
+def start_over(config: Config) -> None:
+    """Remove the checkpoint and the sink's tables; UsageError, and nothing is removed, if one of them is something else."""
+    refuse_spark(config)
+    checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
+    with closing(checkpoint):
+        checkpoint.refuse_to_remove(config.sink.place)
+        config.sink.remove()
+        checkpoint.remove()
+
+
+def run(pipeline: LocalPipeline, live: bool, report: Callable[[Progress], None]) -> Summary:
+    """Run it to its end; Ctrl-C ends a live run behind its batch, and another one at once."""
+    # A batch makes hundreds of thousands of tuples and leaves no cycles behind: the collector would walk them all.
+    gc.collect()
+    gc.freeze()
+    with heard(lambda *_: pipeline.end()) if live else heard():
+        return pipeline.run(live, report)

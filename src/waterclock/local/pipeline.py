@@ -1,0 +1,304 @@
+"""A pipeline on one machine without Spark, exactly once: results and what was read are one transaction, and the state is a
+cache of the log.
+
+A start, numbered:
+    1. the sink's tables are made or checked, the checkpoint is claimed; its last batch is the sink's
+    2. each bucket is loaded as its last snapshot has it, if the sink has that batch
+    3. each batch behind the oldest one is read once more, as its record says, and applied; its results are thrown away
+    4. the batches go on behind the last record
+
+A batch, numbered (2 to 5 stand in sinks/base.py):
+    1. rows are taken, and the rules applied   2. begin   3. refuse what is applied   4. write, with the record   5. commit
+    6. the bucket whose turn it is, is written
+
+Rule 1: state is what the engine makes of the recorded inputs, in their order (state.py, rule 1).
+Rule 2: what a batch read is recorded, not asked again (record.py, rule 2).
+Rule 3: rows of a batch are in the order of topic, partition and offset, or of files: not as they arrived.
+Rule 4: a replay must find the watermark that was recorded, or it read other bytes: StateMismatch.
+Rule 5: a crash leaves seconds to be derived again: by the same version and the same settings, else StateMismatch. A clean
+        end writes every bucket, and leaves nothing.
+Rule 6: the source keeps what was read since the oldest snapshot: about two rounds of `snapshot_s`.
+Rule 7: dead letters and heartbeats are made of the same bytes in the same batch, and thrown away in a replay like results.
+Rule 8: what a user's own function makes in front of the rules cannot be known to come again: it is Spark's.
+Rule 9: a snapshot is never ahead of the sink; where the sink was put back to an older copy, it is not believed.
+Rule 10: a batch that is not in the sink was never seen: it is cut anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from threading import Event
+from uuid import uuid4
+
+import pyarrow as pa
+
+from waterclock.clock import SystemClock
+from waterclock.errors import StateMismatch
+from waterclock.local.ahead import ahead
+from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.record import Record, record_of
+from waterclock.local.snapshots import Snapshots, Written
+from waterclock.local.sources import Input, Source
+from waterclock.local.state import Buckets
+from waterclock.rules.engine import NO_WATERMARK
+from waterclock.rules.model import Rules
+from waterclock.sinks import Batch, written_once
+from waterclock.sinks.sql.sql_sink import SqlSink
+from waterclock.streaming import frames
+from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close
+from waterclock.streaming.state import bucket
+from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
+from waterclock.wording import counted
+
+log = logging.getLogger(__name__)
+SNAPSHOT_S = 2.0  # in which every bucket is written once
+FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A batch for the sink, and the buckets that are written behind it."""
+
+    batch: Batch
+    written: list[Written]
+    newest_us: int | None
+    seconds: float
+
+
+class LocalPipeline:
+    """A source, rules and a sink of SQL, with a checkpoint. One run at a time."""
+
+    def __init__(
+        self,
+        source: Source,
+        rules: Rules,
+        sink: SqlSink,
+        checkpoint: Path,
+        *,
+        watermark_delay_us: int = 0,
+        close: bool = True,
+        name: str = "pipeline",
+        buckets: int = 4,
+        linger_s: float = 0.0,
+    ) -> None:
+        self._source, self._rules, self._sink, self._name = source, rules, sink, name
+        self._delay_us, self._closes, self._count, self._linger_s = watermark_delay_us, close, buckets, linger_s
+        event = source.schema()
+        self._schema = frames.result_schema(event.field(rules.key).type, event)
+        self._checkpoint = LocalCheckpoint(checkpoint)
+        self._settings = settings = {
+            "engine": "local",
+            "state": bucket.VERSION,
+            "buckets": buckets,
+            "rules": repr(rules),
+            "watermark_delay_us": watermark_delay_us,
+            **source.settings(),
+        }
+        self._digest = blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8).hexdigest()
+        self._version = version("waterclock")
+        self._last_us = CLOSING_US - watermark_delay_us
+        self._clock = SystemClock()
+        self._gathering = Gatherer(name, self._clock)
+        self._ended = Event()
+        self._snapshots: Snapshots | None = None
+        self._totals: dict[str, int] = {}
+        self._batches = self._events = self.replayed = self._folded = 0
+
+    def end(self) -> None:
+        """Let a live run end behind the batch that is under way; for another thread."""
+        self._ended.set()
+
+    def statistics(self) -> PipelineStatistics:
+        """What the pipeline did so far; for any thread."""
+        return self._gathering.seen(self._source.unit, lambda totals: None)
+
+    def check(self) -> None:
+        """Steps 1 and 2, and what must be right before: UsageError, StateMismatch or EnvironmentMissing."""
+        if self._snapshots is not None:
+            return
+        self._source.check()
+        place = getattr(self._sink, "place", None) or self._sink.describe()
+        self._checkpoint.take(self._settings, place, self._source)
+        self._sink.open(self._schema)  # 1
+        self._totals = self._sink.totals()
+        self._gathering.holds(self._totals)
+        last = self._sink.last_applied()
+        self._query = last.query_id if last else self._checkpoint.query or uuid4().hex
+        self._batch = last.batch_id if last else -1
+        self._snapshots = snapshots = Snapshots(self._checkpoint.path)
+        stored = snapshots.load(self._query, self._batch)
+        self._kept = {place: stored.get(place, (-1, None))[0] for place in range(self._count)}
+        self._buckets = Buckets(self._rules, self._count, snapshots, stored)
+        if self._checkpoint.is_another_source and (self._source.refuses_another or self._buckets.at() < self._batch):
+            raise StateMismatch(
+                f"a topic of [source] was made anew since the checkpoint {self._checkpoint.path} was made: what is in it "
+                "now was never read. Start over with --fresh, or name another checkpoint and another table"
+            )
+        self._checkpoint.begin(self._query)
+
+    def run(self, live: bool = False, report: Callable[[Progress], None] | None = None) -> Summary:
+        """Read what there is and close; with `live`, go on until `end`."""
+        self.check()
+        began_s, self._report = self._clock.monotonic_s(), report
+        self._gathering.begin()
+        self._begin(live)
+        self._snapped_s = self._moment_s = self._clock.monotonic_s()
+        if not self._closed:
+            made = self._ruled(self._live() if live else ahead(self._all()))
+            with closing(made if live else ahead(made)) as batches:
+                for each in batches:
+                    self._write(each)
+        self._keep(self._buckets.all_written())
+        seconds = self._clock.monotonic_s() - began_s
+        return Summary(self._name, self._sink.describe(), self._batches, self._events, seconds, self._sink.totals())
+
+    def close(self) -> None:
+        """End of use."""
+        self._source.close()
+        if self._snapshots is not None:
+            self._snapshots.close()
+        self._sink.close()
+        self._checkpoint.close()
+
+    # a start -------------------------------------------------------------------------------------------------
+
+    def _begin(self, live: bool) -> None:
+        first, at = self._checkpoint.first, self._buckets.at()
+        records = {batch: record_of(text, self._sink.describe()) for batch, text in self._sink.inputs(self._query)}
+        self._refuse_others(records, at)
+        if at >= 0:
+            self._buckets.watermarks = bucket.Watermarks(records[at].clock)
+        for number in range(at + 1, self._batch + 1):  # 3
+            self._replay(number, records[number])
+        last = records.get(self._batch)
+        self._closed, self._place = last is not None and last.closes, last.place if last else first
+        self._source.begin(first, live)
+        for record in records.values():
+            self._source.begin(record.place, live)
+        if self._closed and (behind := sum(self._source.behind(self._place).values())):
+            raise came_after_the_close(counted(behind, self._source.unit[:-1]), self._source.where)
+
+    def _refuse_others(self, records: dict[int, Record], at: int) -> None:
+        """Rule 5, and a log that is not whole."""
+        last = records.get(self._batch)
+        if last is not None and last.settings != self._digest:
+            raise StateMismatch(
+                f"{self._sink.describe()} was written with other rules, columns, delay or source: its state would mean "
+                "something else now. Undo the change, or start over with --fresh."
+            )
+        missing = [number for number in range(max(at, 0), self._batch + 1) if number not in records]
+        if missing:
+            raise StateMismatch(
+                f"{self._sink.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
+                f"{self._checkpoint.path} has no state behind it: restore the checkpoint, or start over with --fresh."
+            )
+        others = {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}
+        if others:
+            raise StateMismatch(
+                f"the last batches were made by waterclock {min(others)}, which did not end cleanly, and this is "
+                f"{self._version}: their state has to be derived by the same. Start once with that version, let it end, "
+                "and go on with this one."
+            )
+
+    def _replay(self, number: int, record: Record) -> None:
+        given = Input(record.place, record.clock) if record.closes else self._source.again(record.start, record.place)
+        self._keep(self._buckets.apply(number, given).written)
+        self.replayed += 1
+        if (found := self._buckets.watermarks.dump()) != dict(record.clock):
+            raise StateMismatch(
+                f"batch {number} was read once more, and says other times than before ({found}, not {dict(record.clock)}): "
+                "its source was changed. Put it back as it was, or start over with --fresh."
+            )
+
+    # a run ---------------------------------------------------------------------------------------------------
+
+    def _all(self) -> Iterator[Input | None]:
+        """What there is, and behind it None, which closes."""
+        while not self._ended.is_set():
+            if (given := self._source.take()) is None:
+                if self._closes:
+                    yield None
+                return
+            yield given
+
+    def _live(self) -> Iterator[Input | None]:
+        while not self._ended.is_set():
+            given = self._source.take()
+            if given is not None:
+                yield given
+            self._ended.wait(self._linger_s if given is not None else self._source.idle_s)
+
+    def _ruled(self, inputs: Iterator[Input | None]) -> Generator[Made]:
+        number = self._batch
+        for given in inputs:  # 1
+            began_s, number = self._clock.monotonic_s(), number + 1
+            yield self._made(number, given, began_s)
+
+    def _made(self, number: int, given: Input | None, began_s: float) -> Made:
+        start, closes = self._place, given is None
+        if given is None:
+            clock = dict.fromkeys(self._buckets.watermarks.dump() or {"files": None}, END_US - self._delay_us)
+            given = Input(start, clock)
+        self._place = given.place
+        ruled = self._buckets.apply(number, given)
+        written = list(ruled.written)
+        if self._clock.monotonic_s() - self._snapped_s > SNAPSHOT_S / self._count:
+            written += self._buckets.next_written()
+            self._snapped_s = self._clock.monotonic_s()
+        record = Record(self._digest, self._version, start, given.place, self._buckets.watermarks.dump(), closes)
+        found = [frames.conform(frames.chosen(frame, self._schema.names), self._schema) for frame in ruled.results]
+        rows = frames.up_to(self._last_us, pa.concat_tables([self._schema.empty_table(), *found]))
+        grown = sum(each.grown for each in written)
+        counters = frames.sum_counters(
+            [given.counters, ruled.counters, {"results": rows.num_rows, "state_bytes": grown}]
+        )
+        dead = pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *given.dead])
+        now_s = self._clock.monotonic_s()
+        batch = Batch(
+            self._query, number, record.text(), rows, dead, counters, self._watermark(), now_s - self._moment_s
+        )
+        self._moment_s = now_s
+        return Made(batch, written, bucket.newest_us(given.rows, self._rules.time), now_s - began_s)
+
+    def _watermark(self) -> int | None:
+        us = self._buckets.watermarks.lowest()
+        return min(us, self._last_us) if us != NO_WATERMARK and us >= EARLIEST_US else None
+
+    def _write(self, made: Made) -> None:
+        began_s, batch = self._clock.monotonic_s(), made.batch
+        written = written_once(self._sink, batch)  # 2 3 4 5
+        if written is None:
+            raise StateMismatch(
+                f"{self._sink.describe()} has a batch {batch.batch_id} that this run did not write: another run with "
+                "another checkpoint writes there. Stop one of the two, and start this one again"
+            )
+        self._batch = batch.batch_id
+        self._batches += 1
+        self._events += written.counters.get("events", 0)
+        self._totals = frames.sum_counters([self._totals, written.counters])
+        phases = {"take": made.seconds, "sink": self._clock.monotonic_s() - began_s}
+        times = (batch.watermark_us, made.newest_us)
+        self._gathering.took(batch.batch_id, written.counters, self._totals, times, phases, None, batch.dead_letters)
+        self._keep(made.written)  # 6
+        if self._report is not None:
+            done = self._totals.get(self._source.unit, 0)
+            self._report(Progress(batch.batch_id, self._totals, done, done, self._source.unit, batch.watermark_us))
+
+    def _keep(self, written: list[Written]) -> None:
+        assert self._snapshots is not None
+        if not written:
+            return
+        self._snapshots.write(self._query, written)
+        self._buckets.wrote(written)
+        self._kept |= {each.bucket: each.batch_id for each in written}
+        oldest = min(self._kept.values())
+        if self._source.forgets and oldest - self._folded >= FOLDED:
+            self._sink.fold(self._query, oldest)
+            self._folded = oldest

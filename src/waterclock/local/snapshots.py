@@ -1,0 +1,114 @@
+"""The file in which buckets are kept from run to run. Losing its last moments costs a replay, so it is never flushed.
+
+    bucket   number, query, the last batch that it has taken, its state
+    shelf    its blobs by number: what rests, read when it is needed
+
+Rule 1: a bucket is replaced whole, in one transaction.
+Rule 2: a bucket that has taken a batch which the sink lacks is not believed: the sink was put back to an older copy.
+Rule 3: a file that is damaged is set aside under another name, and said: state is made anew from the source.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from waterclock.errors import StateMismatch
+from waterclock.streaming.state.bucket import StoredBucket
+
+log = logging.getLogger(__name__)
+NAME = "waterclock.state"
+_TABLES = """
+    PRAGMA journal_mode=WAL;
+    PRAGMA synchronous=NORMAL;
+    CREATE TABLE IF NOT EXISTS bucket (bucket INTEGER PRIMARY KEY, query TEXT, batch INTEGER, engine BLOB, rows BLOB);
+    CREATE TABLE IF NOT EXISTS shelf (bucket INTEGER, number INTEGER, blob BLOB, PRIMARY KEY (bucket, number))
+        WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A bucket as it is to be written, once `batch_id` is in the sink."""
+
+    bucket: int
+    batch_id: int
+    stored: StoredBucket
+    put: Mapping[int, bytes]
+    gone: frozenset[int]
+    grown: int  # bytes by which the state became larger
+
+
+class Snapshots:
+    """Read by the thread of the rules, written by that of the sink."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._lock = folder / NAME, Lock()
+        try:
+            self._db = self._opened()
+        except sqlite3.DatabaseError as error:
+            self._set_aside(error)
+            self._db = self._opened()
+
+    def load(self, query: str, last: int) -> dict[int, tuple[int, StoredBucket]]:
+        """The buckets of a query, with the last batch of each. Others are removed: they belong to no batch of the sink."""
+        with self._lock, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("DELETE FROM bucket WHERE query <> ? OR batch > ?", (query, last))
+            self._db.execute("DELETE FROM shelf WHERE bucket NOT IN (SELECT bucket FROM bucket)")
+            found = self._db.execute("SELECT bucket, batch, engine, rows FROM bucket").fetchall()
+        return {bucket: (batch, StoredBucket(engine, rows)) for bucket, batch, engine, rows in found}
+
+    def blob(self, bucket: int, number: int) -> bytes:
+        with self._lock:
+            found = self._db.execute(
+                "SELECT blob FROM shelf WHERE bucket = ? AND number = ?", (bucket, number)
+            ).fetchone()
+        if found is None:
+            raise StateMismatch(
+                f"the state in {self._path} lacks the blob {number} of bucket {bucket}: remove that file, and start again: "
+                "the state is made anew from the source"
+            )
+        return found[0]  # type: ignore[no-any-return]
+
+    def write(self, query: str, written: Iterable[Written]) -> None:
+        """Replace these buckets."""
+        with self._lock, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            for each in written:
+                row = (each.bucket, query, each.batch_id, each.stored.engine, each.stored.rows)
+                self._db.execute("INSERT OR REPLACE INTO bucket VALUES (?, ?, ?, ?, ?)", row)
+                gone = ((each.bucket, number) for number in each.gone)
+                self._db.executemany("DELETE FROM shelf WHERE bucket = ? AND number = ?", gone)
+                put = ((each.bucket, number, blob) for number, blob in each.put.items())
+                self._db.executemany("INSERT OR REPLACE INTO shelf VALUES (?, ?, ?)", put)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            db.executescript(_TABLES)
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        aside = self._path.with_name(f"{NAME}.damaged")
+        log.warning(
+            "%s is damaged (%s): it is now %s, and the state is made anew from the source", self._path, error, aside
+        )
+        for end in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                self._path.with_name(f"{NAME}{end}").replace(f"{aside}{end}")
+        self._path.replace(aside)

@@ -1,0 +1,196 @@
+"""Where rows come from: a batch of input, and the same batch once more.
+
+Rule 1: `take` decides how far a batch goes; `again` reads what a batch is known to have read, and gives the same rows in
+        the same order: by topic, partition, offset; by file in the order in which they were taken.
+Rule 2: what has to be read once more must still be there, and be the same: of files, the name and the size are recorded. A
+        file that is gone or changed is refused by its name, for the state would be another one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.local.record import Clock, Place
+from waterclock.rules.model import Rules
+from waterclock.streaming.files.folder import check_source, count_files, files_in
+from waterclock.streaming.files.reading import Layout, read_file
+from waterclock.streaming.layout import dead_letters, end_of
+from waterclock.streaming.toml.config import Files
+
+_GONE = "it was moved or deleted before it was read: put it back under another name"
+_MS = 1000  # Spark counts its watermark in milliseconds, and so do files here
+
+
+@dataclass(slots=True)
+class Input:
+    """A batch: `place` is where it ended, `clock` the watermark that each partition allows now."""
+
+    place: Place
+    clock: Clock
+    rows: list[pa.Table] = field(default_factory=list)
+    dead: list[pa.Table] = field(default_factory=list)
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+class Source(ABC):
+    """What a pipeline reads. `take` is called by one thread."""
+
+    unit: str  # of `progress`
+    where: str  # it is, for people
+    idle_s: float  # how long a live run waits that found nothing
+    refuses_another = True  # one that was made anew under its names
+    forgets = True  # of a batch that is in every snapshot, whether its record may go
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of an event."""
+
+    @abstractmethod
+    def settings(self) -> Mapping[str, Any]:
+        """What the state depends on, beside the rules and the watermark's delay."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise UsageError or EnvironmentMissing for what cannot be read."""
+
+    @abstractmethod
+    def first(self) -> Place:
+        """Where the first batch begins."""
+
+    @abstractmethod
+    def begin(self, place: Place, live: bool) -> None:
+        """`take` goes on behind `place`; not `live`, up to where the source ends now."""
+
+    @abstractmethod
+    def take(self) -> Input | None:
+        """The next batch; None if there is nothing by now."""
+
+    @abstractmethod
+    def again(self, start: Place, place: Place) -> Input:
+        """The batch that led from one place to the other; StateMismatch or WaterclockError if it cannot be had."""
+
+    @abstractmethod
+    def behind(self, place: Place) -> Mapping[str, int]:
+        """How much there is behind `place`, by partition."""
+
+    def identity(self) -> Mapping[str, str]:
+        """What it is, beside its names: one that was made anew under them is another."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027
+        """End of use."""
+
+
+class FileSource(Source):
+    """New files of a folder, the oldest first. A place is what every batch up to there took: [name, size] of each."""
+
+    unit, idle_s = "files", 0.1
+    forgets = False  # which files were taken, the records say
+
+    def __init__(self, files: Files, rules: Rules, delay_us: int) -> None:
+        self._files, self._delay_us = files, delay_us
+        self._folder = Path(str(files.path))
+        self.where = str(self._folder)
+        self._layout = Layout(files.format, dict(files.columns), rules)
+        self._taken: dict[str, int] = {}
+
+    def schema(self) -> pa.Schema:
+        return self._layout.schema()
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"columns": dict(self._files.columns), "format": self._files.format, "path": str(self._folder)}
+
+    def check(self) -> None:
+        check_source(self._folder)
+
+    def first(self) -> Place:
+        return {"files": []}
+
+    def begin(self, place: Place, live: bool) -> None:
+        self._taken.update(dict(place["files"]))
+
+    def take(self) -> Input | None:
+        names = self._new()[: self._files.files_per_batch]
+        sizes = {name: _size(self._folder / name) for name in names}
+        if not sizes:
+            return None
+        self._taken.update({name: -1 if size is None else size for name, size in sizes.items()})
+        return self._input(sizes)
+
+    def again(self, start: Place, place: Place) -> Input:
+        sizes = {name: None if size < 0 else size for name, size in place["files"]}
+        for name, size in sizes.items():
+            found = _size(self._folder / name)
+            if found != size and size is not None:
+                raise StateMismatch(
+                    f"the file {self._folder / name} is {'gone' if found is None else 'another one'} since it was read, "
+                    f"and its events are needed once more: put it back as it was ({size} bytes), or start over "
+                    "with --fresh"
+                )
+        return self._input(sizes)
+
+    def behind(self, place: Place) -> Mapping[str, int]:
+        return {"": max(0, count_files(self._folder) - len(self._taken))}
+
+    def _new(self) -> list[str]:
+        found = []
+        for name in {path.name for path in files_in(self._folder)} - self._taken.keys():
+            with suppress(FileNotFoundError):  # moved away meanwhile
+                found.append(((self._folder / name).stat().st_mtime_ns // 1_000_000, name))
+        return [name for _, name in sorted(found)]
+
+    def _input(self, sizes: Mapping[str, int | None]) -> Input:
+        """The batch of these files; None is the size of one that was gone when its turn came."""
+        made = Input({"files": [[name, -1 if size is None else size] for name, size in sizes.items()]}, {})
+        dead = heartbeats = 0
+        rules, latest = self._layout.rules, None
+        for name, size in sizes.items():
+            path = f"file:{self._folder / name}"
+            if size is None:
+                made.dead.append(dead_letters([(path, None, _GONE, None)]))
+                dead += 1
+                continue
+            for block in read_file(path, self._layout):
+                keyed = block.rows.filter(pc.is_valid(block.rows.column(rules.key)))
+                heartbeats += block.rows.num_rows - keyed.num_rows
+                made.rows.append(keyed)
+                made.dead.append(block.dead)
+                dead += block.dead.num_rows
+                us = pc.max(block.rows.column(rules.time).cast(pa.int64())).as_py()
+                latest = us if latest is None or (us is not None and us > latest) else latest
+        made.counters = {"files": len(sizes), "dead_letters": dead, "heartbeats": heartbeats}
+        made.clock = {"files": None if latest is None else end_of(latest) // _MS * _MS - self._delay_us}
+        return made
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def refuse_spark(config: Any) -> None:
+    """UsageError for what only Spark can do, by its name."""
+    source = config.source
+    named = {
+        "a source of Spark's readers": not hasattr(source, "format")
+        or source.format not in ("jsonl", "parquet", "kafka"),
+        "'query' and 'transform' in [source]": getattr(source, "step", None) is not None,
+        'way = "connector"': getattr(source, "way", "python") == "connector",
+        "changes of tables": config.rules is None,
+        "a place behind a URI": config.is_remote(),
+    }
+    for outlet in config.outlets:
+        named["'query' and 'transform' in [sink]"] = outlet.step is not None
+    if wrong := [name for name, is_so in named.items() if is_so]:
+        raise UsageError(f'{wrong[0]} needs Spark: write engine = "spark" in [pipeline], or leave it out')

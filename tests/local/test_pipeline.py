@@ -1,0 +1,306 @@
+"""Pipelines without Spark: the same results, what is recorded and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.pipelines import make_pipeline, orders, run, table
+from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.cli import main
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
+from waterclock.kafka.admin import Admin
+from waterclock.local import pipeline as module
+from waterclock.local.command import check, configured
+from waterclock.local.snapshots import NAME
+from waterclock.streaming.statistics import Summary
+from waterclock.streaming.toml.config import load
+from waterclock.testing import Broker
+
+
+def run_locally(file: Path, live: bool = False) -> Summary:
+    with closing(configured(load(file))) as pipeline:
+        return pipeline.run(live)
+
+
+def replayed(file: Path) -> int:
+    """How many batches a start reads once more."""
+    with closing(configured(load(file))) as pipeline:
+        pipeline.run()
+        return pipeline.replayed
+
+
+def kinds(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Results without batch and watermark, in an order of their own."""
+    return sorted(tuple(map(str, (*row[1:5], *row[6:]))) for row in found)
+
+
+def batches(file: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(file.parent / "out.db")) as db:
+        return db.execute("SELECT * FROM results_batches ORDER BY batch_id").fetchall()
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return make_pipeline(tmp_path, orders(40), 6)
+
+
+@pytest.fixture
+def topic(kafka_broker: Broker, kafka_topic: str) -> str:
+    name = f"{kafka_topic}-of-three"
+    kafka_broker.create_topic(name, 3)
+    return name
+
+
+@pytest.fixture
+def topic_file(kafka_broker: Broker, topic: str, tmp_path: Path) -> Path:
+    Sender(kafka_broker.bootstrap, topic).orders(orders(40))
+    return make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more="per_batch = 30")
+
+
+@pytest.mark.spark
+def test_the_results_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    local, sparks = (make_pipeline(tmp_path / name, orders(60), 5) for name in ("local", "spark"))
+    run_locally(local)
+    summary = run(spark, sparks)
+    assert kinds(table(local.parent)) == kinds(table(sparks.parent)) != []
+    mine = {name: n for name, n in run_locally(local).totals.items() if name != "state_bytes"}
+    assert mine == {name: n for name, n in summary.totals.items() if name != "state_bytes"}
+
+
+def test_a_topic_gives_what_files_give(topic_file: Path, tmp_path: Path) -> None:
+    summary = run_locally(topic_file)
+    file = make_pipeline(tmp_path / "files", orders(40), 1)
+    of_files = run_locally(file)
+    assert summary.totals["events"] == of_files.totals["events"]
+    assert kinds(table(topic_file.parent)) == kinds(table(file.parent)) != []
+
+
+def test_a_run_that_ended_cleanly_reads_nothing_again(file: Path) -> None:
+    change(file, "[time]\n", "[time]\nclose = false\n")
+    assert run_locally(file).batches == 6
+    assert replayed(file) == 0
+    write = file.parent / "in" / "more.jsonl"
+    write.write_text(json.dumps({"order": "new", "at": "2026-02-01T00:00:00Z", "what": "x", "id": "n", "n": 1}) + "\n")
+    assert run_locally(file).batches == 1
+
+
+def test_what_comes_after_the_close_is_refused(file: Path) -> None:
+    run_locally(file)
+    (file.parent / "in" / "late.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match=r"1 file came after that.*--fresh"):
+        run_locally(file)
+    assert main(["run", str(file), "--engine", "local", "--fresh", "--json"]) == 0
+
+
+def test_a_checkpoint_that_is_lost_is_made_anew_from_the_source(file: Path) -> None:
+    run_locally(file)
+    before = table(file.parent)
+    (file.parent / "checkpoint" / NAME).unlink()
+    assert replayed(file) == 7
+    assert table(file.parent) == before
+
+
+def test_a_state_that_is_damaged_is_set_aside_and_made_anew(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run_locally(file)
+    (file.parent / "checkpoint" / NAME).write_bytes(b"no database" * 1000)
+    assert replayed(file) == 7
+    assert (file.parent / "checkpoint" / f"{NAME}.damaged").exists()
+    assert "is damaged" in caplog.text
+
+
+def test_a_sink_that_was_put_back_to_an_older_copy_gets_what_it_lacks(file: Path) -> None:
+    change(file, "[time]\n", "[time]\nclose = false\n")
+    run_locally(file)
+    before = table(file.parent)
+    with closing(sqlite3.connect(file.parent / "out.db", isolation_level=None)) as db:
+        for name in ("results", "results_batches", "results_dead_letters"):
+            db.execute(f"DELETE FROM {name} WHERE batch_id > 2")
+    assert run_locally(file).batches == 3
+    assert table(file.parent) == before
+
+
+def gone(folder: Path) -> None:
+    (folder / "in" / "001.jsonl").unlink()
+
+
+def cut(folder: Path) -> None:
+    path = folder / "in" / "001.jsonl"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def other_times(folder: Path) -> None:
+    path = folder / "in" / "005.jsonl"
+    path.write_text(path.read_text().replace("2026-01-01", "2025-01-01"))
+
+
+def newer(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "out.db", isolation_level=None)) as db:
+        db.execute("""UPDATE results_batches SET offsets = replace(offsets, '"version":"', '"version":"99.')""")
+
+
+def no_record(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "out.db", isolation_level=None)) as db:
+        db.execute("DELETE FROM results_batches WHERE batch_id = 2")
+
+
+def of_spark(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "out.db", isolation_level=None)) as db:
+        db.execute("UPDATE results_batches SET offsets = 'v1' WHERE batch_id = 2")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (gone, r"001.jsonl is gone since it was read.*put it back"),
+        (cut, r"001.jsonl is another one since it was read.*put it back"),
+        (other_times, r"batch 5 was read once more, and says other times"),
+        (newer, r"were made by waterclock 99\.\S+, which did not end cleanly"),
+        (no_record, r"lacks the record of batch 2"),
+        (of_spark, r'written by another engine than "local"'),
+    ],
+)
+def test_what_would_make_another_state_is_refused(file: Path, damage: Callable[[Path], None], words: str) -> None:
+    run_locally(file)
+    before = table(file.parent)
+    (file.parent / "checkpoint" / NAME).unlink()  # so that everything is read once more
+    damage(file.parent)
+    with pytest.raises(StateMismatch, match=words):
+        run_locally(file)
+    assert table(file.parent) == before
+
+
+def test_other_rules_are_refused_and_named(file: Path) -> None:
+    run_locally(file)
+    change(file, 'by = "30 minutes"', 'by = "31 minutes"')
+    with pytest.raises(StateMismatch, match=r"changed since .* was made \(rules\)"):
+        run_locally(file)
+    (file.parent / "checkpoint" / "waterclock.json").unlink()
+    with pytest.raises(StateMismatch, match="with other rules"):
+        run_locally(file)
+
+
+@pytest.mark.spark
+def test_each_engine_refuses_the_others_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    for first, second in ((run_locally, lambda file: run(spark, file)), (lambda file: run(spark, file), run_locally)):
+        file = make_pipeline(tmp_path / f"{id(first)}", orders(5), 1)
+        first(file)
+        before = table(file.parent)
+        with pytest.raises(WaterclockError, match=r"engine|another query|changed since"):
+            second(file)
+        assert table(file.parent) == before
+
+
+def test_two_runs_at_once_are_refused(file: Path) -> None:
+    with closing(configured(load(file))) as one, closing(configured(load(file))) as two:
+        one.check()
+        with pytest.raises(UsageError, match="another run has the checkpoint"):
+            two.check()
+
+
+def test_another_run_with_another_checkpoint_into_the_same_table_is_noticed(file: Path, tmp_path: Path) -> None:
+    other = file.with_name("other.toml")
+    other.write_text(file.read_text().replace('"checkpoint"', '"checkpoint-2"'))
+    with closing(configured(load(file))) as one, closing(configured(load(other))) as two:
+        one.check()
+        two.check()
+        one.run()
+        with pytest.raises(StateMismatch):
+            two.run()
+    assert len(batches(file)) == 7
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('path = "out.db"', 'path = "out.db"\nquery = "SELECT * FROM results"', r"'query' and 'transform' in \[sink\]"),
+        ('path = "in"\n', 'path = "in"\nformat = "csv"\n', "a source of Spark's readers"),
+        ('checkpoint = "checkpoint"', 'checkpoint = "hdfs://host/checkpoint"', "a place behind a URI"),
+        ('path = "out.db"', 'path = "lake"\nformat = "delta"', "is none of these"),
+    ],
+)
+def test_what_only_spark_can_do_is_refused_by_its_name(file: Path, old: str, new: str, words: str) -> None:
+    change(file, old, new)
+    with pytest.raises(UsageError, match=words):
+        configured(load(file))
+
+
+def test_a_compacted_topic_is_refused(kafka_broker: Broker, kafka_topic: str, tmp_path: Path) -> None:
+    topic = f"{kafka_topic}-compacted"
+    kafka_broker.create_topic(topic, 1, {"cleanup.policy": "compact"})
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic)
+    with pytest.raises(UsageError, match=r'is compacted.*engine = "spark"'):
+        run_locally(file)
+
+
+def test_a_topic_that_was_made_anew_is_refused(kafka_broker: Broker, topic: str, topic_file: Path) -> None:
+    change(topic_file, "[time]\n", "[time]\nclose = false\n")
+    run_locally(topic_file)
+    Admin({"bootstrap.servers": kafka_broker.bootstrap}).remove([topic])
+    kafka_broker.create_topic(topic, 3)
+    Sender(kafka_broker.bootstrap, topic).orders(orders(80))
+    with pytest.raises(StateMismatch, match="was made anew"):
+        run_locally(topic_file)
+
+
+def test_a_live_run_brings_what_comes_and_ends_behind_its_batch(
+    kafka_broker: Broker, topic: str, topic_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FOLDED", 5)
+    monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
+    sender = Sender(kafka_broker.bootstrap, topic)
+    with closing(configured(load(topic_file))) as pipeline:
+        done: list[Summary] = []
+        thread = threading.Thread(target=lambda: done.append(pipeline.run(live=True)))
+        thread.start()
+        for row in orders(10, seed=2):
+            sender.orders([{**row, "order": f"more-{row['order']}", "id": f"more-{row['id']}"}])
+            time.sleep(0.02)
+        until = time.monotonic() + 30
+        while pipeline.statistics().count("events") < 40 + 10 and time.monotonic() < until:
+            time.sleep(0.05)
+        pipeline.end()
+        thread.join(30)
+    (summary,) = done
+    rows = batches(topic_file)
+    assert len(rows) < summary.batches, "rows of batches that are in every snapshot are folded"
+    assert sum(json.loads(row[3])["events"] for row in rows) == summary.totals["events"] == summary.events
+    assert run_locally(topic_file).totals["held"] == 0
+
+
+def test_the_command_runs_it_checks_it_and_needs_no_java(file: Path) -> None:
+    change(file, 'name = "orders"', 'name = "orders"\nengine = "local"')
+    hidden = {"PATH": os.path.dirname(sys.executable), "JAVA_HOME": "/nowhere"}
+    block = "import sys; sys.modules['pyspark'] = None\nfrom waterclock.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", block, "run", str(file), "--json"]
+    checked = subprocess.run([*command, "--check"], env=hidden, capture_output=True, text=True)
+    assert (checked.returncode, json.loads(checked.stdout)["faults"]) == (0, [])
+    done = subprocess.run(command, env=hidden, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["totals"]["held"] == 0
+    assert table(file.parent)
+
+
+def test_check_says_what_is_wrong(file: Path) -> None:
+    change(file, 'path = "in"', 'path = "gone"')
+    assert "does not exist" in check(str(file)).faults[0]
+    change(file, "[rules]", "[rulez]")
+    assert check(str(file)).faults
