@@ -131,11 +131,12 @@ bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); 
 docs: .venv/ready-docs  ## the site of the documents, into out/docs; a warning is an error (seconds)
 	@$(BIN)/python -m docsite
 
-# New universes with each commit; MINUTES of them, on all cores.
+# New universes with each commit; MINUTES of them, on all cores, and no more than SEEDS of each sort.
 MINUTES ?= 10
+SEEDS ?= 1000000
 attack: .venv/ready-test  ## the broker, pairs and relays under deterministic simulation, new seeds with each commit, for MINUTES=10; what was run and found in build/attack.json
 	@mkdir -p build
-	@$(BIN)/python -m tests.simulation attack --minutes $(MINUTES) --seed $$(($$(git rev-list --count HEAD) * 1000000)) --json build/attack.json
+	@$(BIN)/python -m tests.simulation attack --minutes $(MINUTES) --seeds $(SEEDS) --seed $$(($$(git rev-list --count HEAD) * 1000000)) --json build/attack.json
 
 promises: .venv/ready-test  ## the tests that documents name for their promises, run, and what came of each (minutes); ARGS as pytest's
 	@$(BIN)/python -m docsite.promises $(ARGS)

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from tests.spark.pipelines import make_pipeline, orders, run, table
+from tests.local.running import kinds, run_locally
+from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.cli import main
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
@@ -25,14 +27,9 @@ from waterclock.kafka.admin import Admin
 from waterclock.local import pipeline as module
 from waterclock.local.command import check, configured
 from waterclock.local.snapshots import NAME
-from waterclock.streaming.statistics import Summary
+from waterclock.streaming.statistics import Progress, Summary
 from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
-
-
-def run_locally(file: Path, live: bool = False) -> Summary:
-    with closing(configured(load(file))) as pipeline:
-        return pipeline.run(live)
 
 
 def replayed(file: Path) -> int:
@@ -40,11 +37,6 @@ def replayed(file: Path) -> int:
     with closing(configured(load(file))) as pipeline:
         pipeline.run()
         return pipeline.replayed
-
-
-def kinds(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Results without batch and watermark, in an order of their own."""
-    return sorted(tuple(map(str, (*row[1:5], *row[6:]))) for row in found)
 
 
 def batches(file: Path) -> list[tuple[Any, ...]]:
@@ -74,16 +66,6 @@ def topic(kafka_broker: Broker, kafka_topic: str) -> str:
 def topic_file(kafka_broker: Broker, topic: str, tmp_path: Path) -> Path:
     Sender(kafka_broker.bootstrap, topic).orders(orders(40))
     return make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more="per_batch = 30")
-
-
-@pytest.mark.spark
-def test_the_results_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
-    local, sparks = (make_pipeline(tmp_path / name, orders(60), 5) for name in ("local", "spark"))
-    run_locally(local)
-    summary = run(spark, sparks)
-    assert kinds(table(local.parent)) == kinds(table(sparks.parent)) != []
-    mine = {name: n for name, n in run_locally(local).totals.items() if name != "state_bytes"}
-    assert mine == {name: n for name, n in summary.totals.items() if name != "state_bytes"}
 
 
 def test_a_topic_gives_what_files_give(topic_file: Path, tmp_path: Path) -> None:
@@ -198,17 +180,6 @@ def test_other_rules_are_refused_and_named(file: Path) -> None:
         run_locally(file)
 
 
-@pytest.mark.spark
-def test_each_engine_refuses_the_others_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    for first, second in ((run_locally, lambda file: run(spark, file)), (lambda file: run(spark, file), run_locally)):
-        file = make_pipeline(tmp_path / f"{id(first)}", orders(5), 1)
-        first(file)
-        before = table(file.parent)
-        with pytest.raises(WaterclockError, match=r"engine|another query|changed since"):
-            second(file)
-        assert table(file.parent) == before
-
-
 def test_two_runs_at_once_are_refused(file: Path) -> None:
     with closing(configured(load(file))) as one, closing(configured(load(file))) as two:
         one.check()
@@ -258,6 +229,46 @@ def test_a_topic_that_was_made_anew_is_refused(kafka_broker: Broker, topic: str,
     kafka_broker.create_topic(topic, 3)
     Sender(kafka_broker.bootstrap, topic).orders(orders(80))
     with pytest.raises(StateMismatch, match="was made anew"):
+        run_locally(topic_file)
+
+
+def state_of_batch(file: Path, number: int) -> Path:
+    """Run it with small snapshots; the state as it was behind that batch."""
+    state, copy = file.parent / "checkpoint" / NAME, file.parent / "copy"
+
+    def keep(progress: Progress) -> None:
+        if progress.batch_id == number:
+            with closing(sqlite3.connect(state)) as db, closing(sqlite3.connect(copy)) as to:
+                db.backup(to)
+
+    with closing(configured(load(file))) as pipeline:
+        pipeline.run(report=keep)
+    return copy
+
+
+def test_a_replay_of_a_topic_begins_with_the_watermarks_of_its_partitions(
+    topic_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(topic_file, "per_batch = 30", "per_batch = 5")  # so that a batch has nothing of some partition
+    monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
+    copy = state_of_batch(topic_file, 9)
+    before = table(topic_file.parent)
+    copy.replace(topic_file.parent / "checkpoint" / NAME)
+    count = len(batches(topic_file))
+    assert 0 < replayed(topic_file) < count - 5
+    assert table(topic_file.parent) == before
+
+
+def test_a_replay_goes_on_over_no_loss(
+    kafka_broker: Broker, topic: str, topic_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(topic_file, "per_batch = 30", 'per_batch = 30\non_loss = "go on"')
+    run_locally(topic_file)
+    (topic_file.parent / "checkpoint" / NAME).unlink()
+    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+    for done in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        done.result()
+    with pytest.raises(WaterclockError, match="are gone before they were read"):
         run_locally(topic_file)
 
 

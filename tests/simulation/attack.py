@@ -22,13 +22,13 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from functools import reduce
-from itertools import count, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.simulation import coverage, warm
 
-BLOCK, BLOCKS = 25, 20
+BLOCK, BLOCKS, SEEDS = 25, 20, 1_000_000
 
 
 class Sort(NamedTuple):
@@ -55,6 +55,7 @@ ROOMS = ("relay", "capture", "rules")
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation attack", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of each sort, at most")
     parser.add_argument("--seed", type=int, default=1_000_000, help="the first one")
     parser.add_argument("--cores", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--short", action="store_true", help="histories of one second")
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
     else:
         began_s = time.monotonic()
         sorts = short() if told.short else (*SHORT, *LONG)
-        found = run(sorts, told.seed, told.cores, began_s + 60 * told.minutes)
+        found = run(deal(sorts, told.seed, told.seeds), told.cores, began_s + 60 * told.minutes)
         found["wall_s"] = round(time.monotonic() - began_s)
     text = json.dumps(found, indent=1)
     if told.json:
@@ -98,29 +99,30 @@ def short() -> tuple[Sort, ...]:
     return (*SHORT, *(Sort(f"{name}, short", f"--seconds 1 --workloads {name}", 4) for name in names))
 
 
-def run(sorts: Sequence[Sort], seed: int, cores: int, until_s: float) -> dict[str, Any]:
-    """Blocks of seeds until that moment."""
-    deals, found = deal(sorts, seed), []
+def run(deals: Iterator[tuple[Sort, int]], cores: int, until_s: float) -> dict[str, Any]:
+    """Blocks of seeds until that moment, or until none is left."""
+    found = []
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([warm.__name__])
     os.environ[warm.FORKS] = "1"
     with ProcessPoolExecutor(cores, context, max_tasks_per_child=BLOCKS) as pool:
-        running = {pool.submit(block, *next(deals), until_s) for _ in range(2 * cores)}
+        running = {pool.submit(block, *one, until_s) for one in islice(deals, 2 * cores)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for one in done:
                 found.append(one.result())
-                if time.monotonic() < until_s:
-                    running.add(pool.submit(block, *next(deals), until_s))
+                if time.monotonic() < until_s and (following := next(deals, None)) is not None:
+                    running.add(pool.submit(block, *following, until_s))
     return sum_of(found)
 
 
-def deal(sorts: Sequence[Sort], seed: int) -> Iterator[tuple[Sort, int]]:
-    """A sort, and the first seed of a block: each sort has a million seeds of its own."""
-    for row in count():
+def deal(sorts: Sequence[Sort], seed: int, most: int = SEEDS) -> Iterator[tuple[Sort, int]]:
+    """A sort, and the first seed of a block: each sort has a million seeds of its own, of which `most` are dealt."""
+    for row in range(-(-most // BLOCK) * max(sort.every for sort in sorts)):
         for number, sort in enumerate(sorts):
-            if row % sort.every == 0:
-                yield sort, seed + number * 1_000_000 + row // sort.every * BLOCK
+            place = row // sort.every * BLOCK
+            if row % sort.every == 0 and place < most:
+                yield sort, seed + number * SEEDS + place
 
 
 def block(sort: Sort, first: int, until_s: float) -> dict[str, Any]:

@@ -36,6 +36,14 @@ def test_a_sort_that_is_seldom_leaves_no_gap_in_its_seeds() -> None:
     assert firsts == [2_000_000 + BLOCK * number for number in range(10)]
 
 
+def test_of_each_sort_so_many_seeds_are_dealt_and_no_more() -> None:
+    sorts = (*SHORT, *LONG)
+    dealt = list(deal(sorts, 0, 100))
+    assert sorted(dealt, key=lambda each: each[1]) == [
+        (sort, number * 1_000_000 + first) for number, sort in enumerate(sorts) for first in range(0, 100, BLOCK)
+    ]
+
+
 def test_what_files_say_is_added_up_by_sort_with_seeds_that_touch_as_one_range() -> None:
     bad = {"seed": 7, "kinds": ["lost"]}
     whole = sum_of([told(100), told(0, violations=[bad]), told(25), told(0, "other")])

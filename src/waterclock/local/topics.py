@@ -86,14 +86,10 @@ class TopicSource(Source):
         if place == start:
             return None
         self._at = place
-        return self.again(start, place)
+        return self._read(start, place, self._topics.on_loss)
 
     def again(self, start: Place, place: Place) -> Input:
-        before, after = from_json(start), from_json(place)
-        found = ranges(before, after)
-        parts = list(Fetcher(self._client, found, self._topics.on_loss).records()) if found else []
-        parts.sort(key=lambda each: (each.topic, each.partition, each.offsets[0]))
-        return self._input(parts, place, [each for each in before if each not in after])
+        return self._read(start, place, "fail")  # without what is gone the state would be another one
 
     def behind(self, place: Place) -> Mapping[str, int]:
         done = from_json(place)
@@ -102,6 +98,13 @@ class TopicSource(Source):
 
     def close(self) -> None:
         self._client.close()
+
+    def _read(self, start: Place, place: Place, on_loss: str) -> Input:
+        before, after = from_json(start), from_json(place)
+        found = ranges(before, after)
+        parts = list(Fetcher(self._client, found, on_loss).records()) if found else []
+        parts.sort(key=lambda each: (each.topic, each.partition, each.offsets[0]))
+        return self._input(parts, place, [each for each in before if each not in after])
 
     def _input(self, parts: Iterable[Records], place: Place, gone: Iterable[tuple[str, int]]) -> Input:
         clock: dict[str, int | None] = {f"{topic}/{n}": None for topic, n in from_json(place)}
