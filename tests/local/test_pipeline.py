@@ -22,10 +22,10 @@ from tests.local.running import kinds, run_locally
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.cli import main
-from waterclock.errors import StateMismatch, UsageError, WaterclockError
+from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.local import pipeline as module
-from waterclock.local.command import check, configured
+from waterclock.local.command import check, configured, start_over
 from waterclock.local.snapshots import NAME
 from waterclock.streaming.statistics import Progress, Summary
 from waterclock.streaming.toml.config import load
@@ -105,7 +105,7 @@ def test_a_state_that_is_damaged_is_set_aside_and_made_anew(file: Path, caplog: 
     run_locally(file)
     (file.parent / "checkpoint" / NAME).write_bytes(b"no database" * 1000)
     assert replayed(file) == 7
-    assert (file.parent / "checkpoint" / f"{NAME}.damaged").exists()
+    assert (file.parent / "checkpoint" / f"{NAME}.damaged-1").exists()
     assert "is damaged" in caplog.text
 
 
@@ -117,6 +117,45 @@ def test_a_sink_that_was_put_back_to_an_older_copy_gets_what_it_lacks(file: Path
         for name in ("results", "results_batches", "results_dead_letters"):
             db.execute(f"DELETE FROM {name} WHERE batch_id > 2")
     assert run_locally(file).batches == 3
+    assert table(file.parent) == before
+
+
+def test_a_state_that_cannot_be_written_is_no_damage(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_locally(file)
+    state = file.parent / "checkpoint" / NAME
+    with closing(sqlite3.connect(state, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        connect = sqlite3.connect
+        monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **{**more, "timeout": 0.1}))
+        with pytest.raises(EnvironmentMissing, match=r"cannot be written or read.*start again"):
+            run_locally(file)
+        monkeypatch.undo()
+    assert not list(state.parent.glob("*.damaged*"))
+    assert replayed(file) == 0
+
+
+def test_a_file_behind_the_close_is_seen_though_another_one_is_gone(file: Path) -> None:
+    run_locally(file)
+    (file.parent / "in" / "000.jsonl").unlink()
+    (file.parent / "in" / "late.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match="1 file came after that"):
+        run_locally(file)
+
+
+def test_fresh_removes_nothing_if_the_run_could_not_start_or_the_folder_holds_anything_else(file: Path) -> None:
+    run_locally(file)
+    before, own = table(file.parent), file.parent / "checkpoint" / "waterclock.toml"
+    own.write_text("mine")
+    with pytest.raises(UsageError, match=r"other things in its folder \(waterclock.toml"):
+        start_over(load(file))
+    own.unlink()
+    change(file, 'path = "out.db"', 'path = "out.db"\ncolumns = ["key"]')
+    with pytest.raises(UsageError, match="need Spark"):
+        start_over(load(file))
+    change(file, '\ncolumns = ["key"]', "")
+    (file.parent / "in").rename(file.parent / "away")
+    with pytest.raises(UsageError, match="does not exist"):
+        start_over(load(file))
     assert table(file.parent) == before
 
 

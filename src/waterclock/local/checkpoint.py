@@ -5,7 +5,8 @@
     waterclock.state   the buckets (snapshots.py)
     waterclock.lock    who works on it (streaming/owner.py)
 
-Rule 1: its names are those of a checkpoint of Spark's: `--fresh` removes both alike, and each engine refuses the other's.
+Rule 1: each engine refuses the other's.
+Rule 2: `--fresh` removes what has one of these names, and nothing of a folder in which there is anything else.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from typing import Any
 from waterclock.disk import write_whole
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import Place
+from waterclock.local.snapshots import NAME
 from waterclock.local.sources import Source
-from waterclock.streaming.owner import owner_of
+from waterclock.streaming.owner import LOCK, owner_of
 from waterclock.streaming.toml.config import SERVED
 
 _OF_SPARK = (
     'the checkpoint {} is that of engine = "spark": name another checkpoint in [pipeline] and another table in [sink], or '
     "go on with that engine"
 )
-_NOTES, _OURS = "waterclock.json", "waterclock."
+_NOTES = "waterclock.json"
+_OURS = (NAME, f"{NAME}-wal", f"{NAME}-shm", SERVED, LOCK, _NOTES)  # the settings go last
 
 
 class LocalCheckpoint:
@@ -97,7 +100,7 @@ class LocalCheckpoint:
         if not self.path.is_dir():
             raise UsageError(f"the checkpoint {self.path} is a file, so it is not removed: name a folder in [pipeline]")
         self._owner.take()
-        strange = sorted(each.name for each in self.path.iterdir() if not each.name.startswith(_OURS))
+        strange = sorted(each.name for each in self.path.iterdir() if each.name not in _OURS)
         if strange:
             raise UsageError(
                 f"the checkpoint {self.path} has other things in its folder ({strange[0]}, ...), so it is not removed: "
@@ -114,8 +117,8 @@ class LocalCheckpoint:
         """Remove its files, the settings last; the lock stays until it is let go."""
         if not self.path.exists():
             return
-        for file in sorted(self.path.glob(f"{_OURS}*"), key=lambda each: each.name == _NOTES):
-            file.unlink()
+        for name in _OURS:
+            (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):  # it is a link, or a disk is mounted there
             self.path.rmdir()
 

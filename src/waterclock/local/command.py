@@ -72,8 +72,10 @@ def check(file: str) -> Findings:
 
 
 def start_over(config: Config) -> None:
-    """Remove the checkpoint and the sink's tables; UsageError, and nothing is removed, if one of them is something else."""
-    refuse_spark(config)
+    """Remove the checkpoint and the sink's tables; UsageError, and nothing is removed, if the run could not start or
+    one of them is something else."""
+    with closing(configured(config)) as pipeline:
+        pipeline.check_source()
     checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
     with closing(checkpoint):
         checkpoint.refuse_to_remove(config.sink.place)

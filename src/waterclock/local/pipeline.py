@@ -27,7 +27,6 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -57,7 +56,6 @@ from waterclock.streaming.state import bucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
 from waterclock.wording import counted
 
-log = logging.getLogger(__name__)
 SNAPSHOT_S = 2.0  # in which every bucket is written once
 FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
 
@@ -119,11 +117,15 @@ class LocalPipeline:
         """What the pipeline did so far; for any thread."""
         return self._gathering.seen(self._source.unit, lambda totals: None)
 
+    def check_source(self) -> None:
+        """UsageError or EnvironmentMissing for what cannot be read."""
+        self._source.check()
+
     def check(self) -> None:
         """Steps 1 and 2, and what must be right before: UsageError, StateMismatch or EnvironmentMissing."""
         if self._snapshots is not None:
             return
-        self._source.check()
+        self.check_source()
         place = getattr(self._sink, "place", None) or self._sink.describe()
         self._checkpoint.take(self._settings, place, self._source)
         self._sink.open(self._schema)  # 1
@@ -179,9 +181,7 @@ class LocalPipeline:
             self._replay(number, records[number])
         last = records.get(self._batch)
         self._closed, self._place = last is not None and last.closes, last.place if last else first
-        self._source.begin(first, live)
-        for record in records.values():
-            self._source.begin(record.place, live)
+        self._source.begin([first, *(record.place for record in records.values())], live)
         if self._closed and (behind := sum(self._source.behind(self._place).values())):
             raise came_after_the_close(counted(behind, self._source.unit[:-1]), self._source.where)
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from threading import Lock
 
-from waterclock.errors import StateMismatch
+from waterclock.errors import EnvironmentMissing, StateMismatch, unstopped
 from waterclock.streaming.state.bucket import StoredBucket
 
 log = logging.getLogger(__name__)
@@ -51,13 +52,15 @@ class Snapshots:
         self._path, self._lock = folder / NAME, Lock()
         try:
             self._db = self._opened()
+        except sqlite3.OperationalError as error:  # no room, no right, another's lock: it says nothing of the file
+            raise self._failing(error) from None
         except sqlite3.DatabaseError as error:
             self._set_aside(error)
             self._db = self._opened()
 
     def load(self, query: str, last: int) -> dict[int, tuple[int, StoredBucket]]:
         """The buckets of a query, with the last batch of each. Others are removed: they belong to no batch of the sink."""
-        with self._lock, self._db:
+        with self._errors(), self._lock, self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("DELETE FROM bucket WHERE query <> ? OR batch > ?", (query, last))
             self._db.execute("DELETE FROM shelf WHERE bucket NOT IN (SELECT bucket FROM bucket)")
@@ -65,7 +68,7 @@ class Snapshots:
         return {bucket: (batch, StoredBucket(engine, rows)) for bucket, batch, engine, rows in found}
 
     def blob(self, bucket: int, number: int) -> bytes:
-        with self._lock:
+        with self._errors(), self._lock:
             found = self._db.execute(
                 "SELECT blob FROM shelf WHERE bucket = ? AND number = ?", (bucket, number)
             ).fetchone()
@@ -78,7 +81,7 @@ class Snapshots:
 
     def write(self, query: str, written: Iterable[Written]) -> None:
         """Replace these buckets."""
-        with self._lock, self._db:
+        with self._errors(), self._lock, self._db:
             self._db.execute("BEGIN IMMEDIATE")
             for each in written:
                 row = (each.bucket, query, each.batch_id, each.stored.engine, each.stored.rows)
@@ -103,8 +106,22 @@ class Snapshots:
             raise
         return db
 
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._failing(error) from None
+
+    def _failing(self, error: sqlite3.Error) -> EnvironmentMissing:
+        return EnvironmentMissing(
+            f"the state in {self._path} cannot be written or read: {unstopped(error)}. See to its disk and rights, and "
+            "start again: what was committed stays, and the run goes on behind it"
+        )
+
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        aside = self._path.with_name(f"{NAME}.damaged")
+        names = (f"{NAME}.damaged-{number}" for number in count(1))
+        aside = next(path for path in map(self._path.with_name, names) if not path.exists())
         log.warning(
             "%s is damaged (%s): it is now %s, and the state is made anew from the source", self._path, error, aside
         )

@@ -9,7 +9,7 @@ Rule 2: what has to be read once more must still be there, and be the same: of f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import Clock, Place
 from waterclock.rules.model import Rules
-from waterclock.streaming.files.folder import check_source, count_files, files_in
+from waterclock.streaming.files.folder import check_source, files_in
 from waterclock.streaming.files.reading import Layout, read_file
 from waterclock.streaming.layout import dead_letters, end_of
 from waterclock.streaming.toml.config import Files
@@ -67,8 +67,8 @@ class Source(ABC):
         """Where the first batch begins."""
 
     @abstractmethod
-    def begin(self, place: Place, live: bool) -> None:
-        """`take` goes on behind `place`; not `live`, up to where the source ends now."""
+    def begin(self, places: Sequence[Place], live: bool) -> None:
+        """`take` goes on behind these, the places of all records; not `live`, up to where the source ends now."""
 
     @abstractmethod
     def take(self) -> Input | None:
@@ -115,8 +115,9 @@ class FileSource(Source):
     def first(self) -> Place:
         return {"files": []}
 
-    def begin(self, place: Place, live: bool) -> None:
-        self._taken.update(dict(place["files"]))
+    def begin(self, places: Sequence[Place], live: bool) -> None:
+        for place in places:
+            self._taken.update(dict(place["files"]))
 
     def take(self) -> Input | None:
         names = self._new()[: self._files.files_per_batch]
@@ -139,7 +140,7 @@ class FileSource(Source):
         return self._input(sizes)
 
     def behind(self, place: Place) -> Mapping[str, int]:
-        return {"": max(0, count_files(self._folder) - len(self._taken))}
+        return {"": len(self._new())}
 
     def _new(self) -> list[str]:
         found = []

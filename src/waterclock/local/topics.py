@@ -7,7 +7,7 @@ Rule 3: a topic that was made anew under its name is another one: its id is in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -69,13 +69,13 @@ class TopicSource(Source):
         admin = Admin(settings_of(self._topics))
         return {topic: admin.topic_id(topic) for topic in self._topics.topics}
 
-    def begin(self, place: Place, live: bool) -> None:
-        self._at = place
+    def begin(self, places: Sequence[Place], live: bool) -> None:
+        self._at = places[-1]
         if not live:
-            places = self._client.partitions(self._topics.topics)
+            there = self._client.partitions(self._topics.topics)
             ending = self._topics.ending
-            found = resolved(self._client, ending, () if isinstance(ending, Mapping) else places)
-            ends = {**self._client.ends(places), **found}
+            found = resolved(self._client, ending, () if isinstance(ending, Mapping) else there)
+            ends = {**self._client.ends(there), **found}
             self._planner = Planner(
                 self._client, self._topics.topics, self._topics.starting, ends, self._topics.on_loss
             )
