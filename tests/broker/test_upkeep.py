@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -18,6 +19,7 @@ from tests.broker.raw_client import RawClient
 from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker, stored
 from tests.conformance.waiting import until
 from waterclock.broker import Broker
+from waterclock.broker.log import memo
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
@@ -96,6 +98,10 @@ def everything(broker: Broker, topic: str) -> list[tuple[int, bytes | None, byte
     return [rows[offset] for offset in sorted(rows)]
 
 
+def full(path: str, data: bytes) -> None:
+    raise OSError(errno.ENOSPC, "the disk is full", path)
+
+
 def rec(key: bytes | None, value: bytes | None, clock: ManualClock, ago_ms: int = 0) -> Rec:
     return Rec(key, value, clock.wall_ms() - ago_ms)
 
@@ -112,7 +118,7 @@ def test_segments_whose_records_are_all_too_old_go_the_active_one_too(
     broker.advance_s(3500)
     assert offsets(client, "t") == (0, 5)
     broker.advance_s(400)
-    assert offsets(client, "t") == (5, 5)
+    until(lambda: offsets(client, "t") == (5, 5))
     assert produce(client, "t", rec(b"k", b"v", clock)) == (0, 5)
     folder = Path(partition(broker, "t").folder)
     until(lambda: [p.name for p in folder.glob("*.log")] == [f"{5:020}.log"])
@@ -123,7 +129,31 @@ def test_old_timestamps_count_and_not_when_a_record_came(broker: Broker, client:
     produce(client, "t", rec(b"k", b"v" * 600, clock, ago_ms=10 * 3_600_000))
     produce(client, "t", rec(b"k", b"v" * 600, clock))
     broker.advance_s(300)
-    assert offsets(client, "t") == (1, 2)
+    until(lambda: offsets(client, "t") == (1, 2))
+
+
+def test_a_start_that_the_disk_refuses_moves_for_nobody(
+    broker: Broker,
+    client: RawClient,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Readers were told of it, and files went: a power cut took the log back to where it had begun before."""
+    create(client, "t", retention_ms="3600000")
+    for _ in range(3):
+        produce(client, "t", rec(b"k", b"v" * 600, clock))
+    files = sorted(Path(partition(broker, "t").folder).glob("*.log"))
+    with monkeypatch.context() as patch:
+        patch.setattr(memo, "write_whole", full)
+        broker.advance_s(3900)
+        until(lambda: "retention of t-0 failed" in caplog.text)
+        assert delete(client, "t", 2) == (Error.KAFKA_STORAGE_ERROR, -1)
+        assert offsets(client, "t") == (0, 3)
+        assert [file for file in files if file.exists()] == files
+    assert delete(client, "t", 2) == (0, 2)
+    broker.advance_s(300)
+    until(lambda: offsets(client, "t") == (3, 3))
 
 
 def test_a_partition_keeps_at_least_the_bytes_that_it_may_have(
@@ -134,6 +164,7 @@ def test_a_partition_keeps_at_least_the_bytes_that_it_may_have(
         produce(client, "t", rec(b"k", b"v" * 600, clock))
     size = partition(broker, "t").segments[0].size
     broker.advance_s(300)
+    until(lambda: offsets(client, "t")[0])
     start, end = offsets(client, "t")
     assert end == 10
     assert size * (end - start) >= 2000 > size * (end - start - 1)

@@ -46,6 +46,7 @@ _BY_MODULE: dict[str, dict[str, str]] = {
         "a segment is deleted": "                os.unlink(self.path + ending)\n",
     },
     "log.partition": {
+        "segments are retired": "        gone, self.segments = self.segments[:count]",
         "a snapshot is taken": "        data = packed(self.producers.dump(), ",
         "a snapshot is written": "        (offset, data), self._snapshot = self._snapshot, None\n",
         "a marker of an abort": "            home = self.segments[self.segment_of(batch.base)].base\n",
@@ -73,7 +74,6 @@ _BY_MODULE: dict[str, dict[str, str]] = {
     "log.removal": {
         "a tail is cut": "    partition.memo.forget_from(end)\n",
         "a log begins anew": "    memo.start = memo.cleaned = start\n",
-        "segments are retired": "        gone += partition.drop(count)\n",
     },
     "log.memo": {
         "a memo is saved": "        self.writes += 1\n",

@@ -277,8 +277,10 @@ class Broker:
             log.error("the broker ends: %s", error)
             self._failure, self._loop = error, None
             self._changed_over.set()
-            with suppress(Exception):  # what ended it may be in the way of closing it too
+            try:
                 await self._present().close()
+            except Exception as second:  # what ended it may be in the way of closing it too
+                log.error("the broker that ends cannot be closed: %s", second)
             self._when_failed()
 
 

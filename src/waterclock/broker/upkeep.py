@@ -28,9 +28,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import compaction, snapshot
+from waterclock.broker.log import compaction
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.removal import due_in_ms, retire
+from waterclock.broker.log.removal import due_in_ms, first_kept, remove
 from waterclock.broker.log.scrubbing import SegmentScrub
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import abandon
@@ -41,7 +41,7 @@ from waterclock.errors import TimerClosed
 if TYPE_CHECKING:
     from waterclock.broker.folder.topics import Topics
     from waterclock.broker.settings import Settings
-    from waterclock.broker.worker import Worker
+    from waterclock.broker.worker import OnEnd, Worker
     from waterclock.clock import WallClock
     from waterclock.timer import AsyncTimer
 
@@ -90,37 +90,43 @@ class Upkeep:
 
     def retain(self) -> float | None:
         """Let go of what retention says; in how many seconds there may be more, or None if nothing grows too old."""
-        now_ms, moved, dues = self._wall_ms(), [], []
+        now_ms, dues = self._wall_ms(), []
         for partition in self._topics.partitions():
             try:
-                gone = retire(partition, now_ms)
+                start = first_kept(partition, now_ms)
                 dues.append(due_in_ms(partition, now_ms))
             except (OSError, LogDamaged) as error:
                 log.error("retention of %s-%d failed: %s", partition.topic, partition.number, error)
                 dues.append(0)
                 continue
-            if gone:
-                moved.append(partition)
-                self.retired += len(gone)
-                self.worker.do(partial(_remove, partition, gone), _log_error_of("removing old files"))
-        if moved:
-            self._changed(moved)
+            if start > partition.start:
+                self.begin_at(partition, start, partial(self._retire, partition))
+            else:
+                self._retire(partition)
         due_ms = min((due for due in dues if due is not None), default=None)
         return None if due_ms is None else min(due_ms / 1000, LONGEST_S)
 
     # Deletion on request
 
-    def begin_at(self, partition: Partition, offset: int, then: Callable[[bool], Any]) -> None:
-        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` if the disk refuses it."""
-        partition.memo.start = moved = max(partition.start, offset)
+    def begin_at(self, partition: Partition, offset: int, then: OnEnd) -> None:
+        """Hide what lies before `offset` once that is durable; `then(None)` after it, `then(error)` if the disk refuses."""
 
         def kept(error: Exception | None) -> None:
-            if error is not None and partition.start == moved:  # taken back, but not to where no file is any more
-                partition.memo.start = max(partition.memo.saved, partition.segments[0].base)
-            then(error is None)
+            if error is None:
+                partition.memo.start = max(partition.start, offset)
+                self._changed([partition])
+            then(error)
 
-        self.worker.do(partition.memo.save, kept)
-        self._changed([partition])
+        self.worker.do(partial(partition.memo.save, offset), kept)
+
+    def _retire(self, partition: Partition, error: Exception | None = None) -> None:
+        if partition.deleted:
+            return
+        if error is not None:
+            log.error("retention of %s-%d failed: %s", partition.topic, partition.number, error)
+        elif gone := partition.trim():
+            self.retired += len(gone)
+            self.worker.do(partial(remove, partition, gone), _log_error_of("removing old files"))
 
     # Compaction
 
@@ -189,14 +195,6 @@ class Upkeep:
 def _compactable(partition: Partition) -> bool:
     """Whether its policy is to be compacted, and a segment is closed."""
     return partition.settings.compact and len(partition.segments) > 1
-
-
-def _remove(partition: Partition, segments: list[Segment]) -> None:
-    with suppress(FileNotFoundError):  # the topic was deleted meanwhile
-        partition.memo.save()  # before its files go: a start that misses them would take them for lost
-        snapshot.flush_last(partition.folder)  # what they said of producers
-    for segment in segments:
-        segment.delete()
 
 
 def _log_error_of(deed: str) -> Callable[[Exception | None], None]:

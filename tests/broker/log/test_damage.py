@@ -23,6 +23,7 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.index import ENTRY, Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.removal import begin_at
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -120,8 +121,7 @@ def test_a_producer_whose_records_are_all_retired_is_known_after_a_crash(tmp_pat
     for _ in range(30):
         append(log, Rec(b"k", b"v" * 1000, NOW))
     flush(log)
-    for segment in log.drop(1):
-        segment.delete()
+    begin_at(log, log.segments[1].base)
     again = opened(tmp_path)
     assert (again.start > 0, list(again.producers.known)) == (True, [8])
 

@@ -205,8 +205,7 @@ class LogMachine(RuleBasedStateMachine):
     def keep_less(self, most: int) -> None:
         self.flush()
         self.settings.replace({**self.settings.given, "retention.bytes": str(most)})
-        for segment in removal.retire(self.partition, self.now):
-            segment.delete()
+        removal.begin_at(self.partition, removal.first_kept(self.partition, self.now))
         self.settings.replace({**self.settings.given, "retention.bytes": "-1"})
         self.oracle.start = self.partition.start
 

@@ -17,7 +17,7 @@ from waterclock.broker import Broker
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.log.removal import begin_anew
+from waterclock.broker.log.removal import begin_anew, begin_at
 from waterclock.broker.replication import fetcher
 from waterclock.broker.replication.fetcher import ReplicaFetcher
 from waterclock.broker.replication.journal import TOPIC
@@ -180,7 +180,5 @@ def move_start(broker: Broker, start: int) -> None:
     """As retention does."""
     found = partition(broker)
     found.roll()
-    for segment in found.drop(len(found.segments) - 1):
-        segment.delete()
-    found.memo.save()
+    begin_at(found, found.end)
     assert found.start == start

@@ -234,8 +234,8 @@ class RecordApis:
         deletion = Deletion(row.partition_index, partition, error)
         if partition is not None and error is None:
 
-            def begun(done: bool) -> None:
-                if done:
+            def begun(error: Exception | None) -> None:
+                if error is None:
                     deletion.low = partition.start
                 else:
                     deletion.error = Error.KAFKA_STORAGE_ERROR

@@ -13,6 +13,8 @@ Rule 1: written whole into a new file, flushed, then renamed: a crash leaves the
     written, which no crash needs and so nobody flushes: it is there for a disk that damages or loses one of the two.
 Rule 2: each has a checksum, says whose it is by its folder's name, and counts how often it was written: the later one is
     right. The form of earlier versions, without these, is taken as it is.
+Rule 3: a start moves on the disk first. A disk may refuse it, or a power cut take it back: nobody was told of it then, and
+    no record is gone. A save behind it never takes it back; only a cut of the log does.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Memo:
     writes: int = 0
     lost: tuple[int, int] | None = None
     saved: int = field(init=False)
-    """The start that stands on the disk."""
+    """The start that stands on the disk: no earlier than `start`."""
 
     def __post_init__(self) -> None:
         self.saved = self.start
@@ -80,22 +82,29 @@ class Memo:
             memo.save_copy()
         return memo
 
-    def save(self) -> None:
-        """Write it, durably: milliseconds on a slow disk. The loop has it written by the upkeep's thread."""
-        start = self.start
+    def begin_at(self, start: int) -> None:
+        """Have readers begin at `start`, or where they do if that is later."""
+        self.save(start)
+        self.start = max(self.start, start)
+
+    def save(self, start: int = 0) -> None:
+        """Write it, durably, with `start` in place of its own if that is later.
+
+        Milliseconds on a slow disk: the loop has it written by the upkeep's thread.
+        """
+        start = max(start, self.start, self.saved)
         self.writes += 1
-        write_whole(self.path, self.dump())
+        write_whole(self.path, self._dump(start))
         self.saved = start
         self.save_copy()
 
     def save_copy(self) -> None:
         """Write the copy; a disk that refuses it has the memo all the same."""
         with suppress(OSError), replacing(os.path.join(os.path.dirname(self.path), COPY)) as file:
-            file.write(self.dump())
+            file.write(self._dump(self.saved))
 
-    def dump(self) -> bytes:
-        """What stands in the file."""
-        kept = {"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes}
+    def _dump(self, start: int) -> bytes:
+        kept = {"start": start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes}
         return sealed(kept | {"lost": self.lost, "of": _folder(self.path)})
 
     @property
@@ -106,7 +115,7 @@ class Memo:
     def forget_from(self, end: int) -> None:
         """The log was cut to `end`. Of an epoch that began there, or later, there is nothing."""
         self.epochs = [row for row in self.epochs if row[1] < end] or [(0, end)]
-        self.start, self.cleaned = min(self.start, end), min(self.cleaned, end)
+        self.start, self.saved, self.cleaned = min(self.start, end), min(self.saved, end), min(self.cleaned, end)
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` and the offset after its last record; (-1, -1) if all are later. KIP-101."""

@@ -186,13 +186,12 @@ class Partition:
         self.segments.append(segment)
         return segment
 
-    def drop(self, count: int) -> list[Segment]:
-        """Take out the oldest `count` segments, all of them durable; their files stay for the caller to remove.
+    def trim(self) -> list[Segment]:
+        """Take out the segments before the start; their files stay for the caller to remove.
 
         Fewer if what is known of the last ones' producers is not on its way to the disk yet: they go the next time.
         """
-        if count == len(self.segments):
-            self.roll()
+        count = self.segment_of(self.start) if not self.upkept else 0
         if count and self.snapped < self.segments[count].base:
             self.take_snapshot()
         while count and self.snapped < self.segments[count].base:
@@ -200,8 +199,7 @@ class Partition:
         if not count:
             return []
         gone, self.segments = self.segments[:count], self.segments[count:]
-        self.memo.start = max(self.memo.start, self.segments[0].base)
-        self.aborted.forget(self.memo.start, self.end)
+        self.aborted.forget(self.start, self.end)
         return gone
 
     def note(self, batch: Batch, data: Buffer) -> None:

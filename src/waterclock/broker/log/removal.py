@@ -1,8 +1,7 @@
 """What goes from a partition: by retention the oldest segments; of a follower's, by truncation, the records that its leader
 does not have, any more or yet (KIP-101).
 
-    retention             segments go from the oldest on while
-    a start that moved    the next one begins at or before it
+    retention             the start moves behind the oldest segments while
     retention.bytes       the partition without them still has that much
     retention.ms          their latest record is older, by its own timestamp
 
@@ -12,7 +11,8 @@ does not have, any more or yet (KIP-101).
     begin_at              the start moves along with the leader's
 
 Rule 1: by retention go whole segments, all before the high watermark. If all are too old, a new one is begun first.
-Rule 2: topics that are compacted only lose nothing but what lies before their start.
+Rule 2: topics that are compacted only lose nothing but what lies before their start. A start moves on the disk first
+    (memo.py), then for readers; then the segments before it go.
 Rule 3: the files are cut and the partition is opened anew: what it knows of producers and transactions is found again.
 Rule 4: a crash between any two steps of a cut leaves a partition that can be opened, with records that are cut again, or
     gone. Whose they were is forgotten last: by that the next start finds that there is something to cut (fetcher.py).
@@ -21,7 +21,8 @@ Source: log retention of Apache Kafka, which counts the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
+from itertools import accumulate, takewhile
 
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
@@ -31,23 +32,19 @@ from waterclock.disk import flush_folder
 from waterclock.outside import os
 
 
-def retire(partition: Partition, now_ms: int) -> list[Segment]:
-    """Take out what is to go, and return it for its files to be removed; OSError if no new segment can begin."""
-    if partition.upkept:
-        return []
-    gone: list[Segment] = []
-    for rule in (_before_start, _too_many, _too_old):
-        if rule is not _before_start and "delete" not in partition.settings["cleanup.policy"]:
-            continue
-        count, segments = 0, partition.segments
-        for number, segment in enumerate(rule(partition, now_ms)):
-            last = number + 1 == len(segments)
-            upto = partition.end if last else segments[number + 1].base
-            if partition.high < upto or (last and not segment.size):
-                break
-            count = number + 1
-        gone += partition.drop(count)
-    return gone
+def first_kept(partition: Partition, now_ms: int) -> int:
+    """The first offset that retention keeps: the log's start if nothing goes. OSError if no new segment can begin."""
+    segments, gone = _live(partition), 0
+    if "delete" in partition.settings["cleanup.policy"]:
+        gone = max(_too_many(partition, segments), _too_old(partition, segments, now_ms))
+    while gone and partition.high < (partition.end if gone == len(segments) else segments[gone].base):
+        gone -= 1
+    if gone and gone == len(segments):
+        if partition.active.size:
+            segments.append(partition.roll())
+        else:
+            gone -= 1
+    return max(partition.start, segments[gone].base)
 
 
 def due_in_ms(partition: Partition, now_ms: int) -> int | None:
@@ -55,42 +52,34 @@ def due_in_ms(partition: Partition, now_ms: int) -> int | None:
 
     0 if it is due, and something else was in the way.
     """
-    first = partition.segments[0]
-    if len(partition.segments) == 1 and not first.size:
-        return None
-    deletes = "delete" in partition.settings["cleanup.policy"]
-    if any(
-        next(rule(partition, now_ms), None) for rule in ((_before_start, _too_many) if deletes else (_before_start,))
-    ):
+    segments = _live(partition)
+    if len(segments) < len(partition.segments):
         return 0
-    if not deletes or partition.settings["retention.ms"] < 0:
+    if "delete" not in partition.settings["cleanup.policy"] or (len(segments) == 1 and not segments[0].size):
         return None
-    return max(0, _latest_ms(partition, first) + int(partition.settings["retention.ms"]) + 1 - now_ms)
+    if _too_many(partition, segments):
+        return 0
+    if partition.settings["retention.ms"] < 0:
+        return None
+    return max(0, _latest_ms(partition, segments[0]) + int(partition.settings["retention.ms"]) + 1 - now_ms)
 
 
-def _before_start(partition: Partition, now_ms: int) -> Iterator[Segment]:
-    for segment, after in zip(partition.segments, partition.segments[1:], strict=False):
-        if after.base > partition.start:
-            return
-        yield segment
+def _live(partition: Partition) -> list[Segment]:
+    """The segments that readers may ask for."""
+    return partition.segments[partition.segment_of(partition.start) :]
 
 
-def _too_many(partition: Partition, now_ms: int) -> Iterator[Segment]:
+def _too_many(partition: Partition, segments: list[Segment]) -> int:
     most = partition.settings["retention.bytes"]
-    over = sum(segment.size for segment in partition.segments) - most
-    for segment in partition.segments if most >= 0 else ():
-        over -= segment.size
-        if over < 0:
-            return
-        yield segment
+    over = sum(segment.size for segment in segments) - most
+    sizes = accumulate(segment.size for segment in segments)
+    return sum(size <= over for size in sizes) if most >= 0 else 0
 
 
-def _too_old(partition: Partition, now_ms: int) -> Iterator[Segment]:
+def _too_old(partition: Partition, segments: list[Segment], now_ms: int) -> int:
     keep_ms = partition.settings["retention.ms"]
-    for segment in partition.segments if keep_ms >= 0 else ():
-        if now_ms - _latest_ms(partition, segment) <= keep_ms:
-            return
-        yield segment
+    old = takewhile(lambda segment: now_ms - _latest_ms(partition, segment) > keep_ms, segments)
+    return len([*old]) if keep_ms >= 0 else 0
 
 
 def _latest_ms(partition: Partition, segment: Segment) -> int:
@@ -137,16 +126,14 @@ def begin_anew(partition: Partition, start: int) -> Partition:
 
 def begin_at(partition: Partition, start: int) -> None:
     """Hide what lies before `start`, and remove the segments that lie before it entirely."""
-    memo, was = partition.memo, partition.memo.start
-    memo.start = max(was, min(start, partition.end))
-    try:
-        memo.save()
-    except OSError:
-        memo.start = was
-        raise
-    before = [after.base for after in partition.segments[1:] if after.base <= partition.memo.start]
-    gone = partition.drop(len(before))
-    if gone:
-        snapshot.flush_last(partition.folder)
-    for segment in gone:
+    partition.memo.begin_at(min(start, partition.end))
+    remove(partition, partition.trim())
+
+
+def remove(partition: Partition, segments: list[Segment]) -> None:
+    """Remove the files of segments that were taken out: without them a start must know what they said of producers."""
+    if segments:
+        with suppress(FileNotFoundError):  # the topic was deleted meanwhile
+            snapshot.flush_last(partition.folder)
+    for segment in segments:
         segment.delete()

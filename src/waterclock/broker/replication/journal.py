@@ -91,8 +91,7 @@ class Journal:
             more = at + MANY < len(changes)
             self._append({"reset": at == 0, "more": more, "changes": changes[at : at + MANY]})
         self._first, self._whole = first, self.partition.end
-        self.partition.memo.start = first
-        self.partition.memo.save()
+        self.partition.memo.begin_at(first)
         for segment in [segment for segment in self.partition.segments if segment.base < first]:
             self.partition.segments.remove(segment)
             segment.delete()
