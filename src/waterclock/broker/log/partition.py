@@ -313,10 +313,7 @@ class Partition:
         for segment in self.segments[self.segment_of(offset) :]:
             if segment.base >= upto:
                 return None
-            if upto >= self.durable:
-                stop = segment.durable
-            else:
-                stop = segment.locate(upto)[0] if self._holds(segment, upto) else segment.size
+            stop = segment.durable if upto >= self.durable else self.bytes_before(upto, segment)
             at, first = segment.locate(offset) if self._holds(segment, offset) else (stop, 0)
             if at < stop:
                 size = max(first, self._fitting(segment, at, stop, limit))
@@ -344,6 +341,10 @@ class Partition:
             self.segments.pop().delete()
         self.segments.append(following)
         self.end = self.durable = offset
+
+    def bytes_before(self, offset: int, segment: Segment) -> int:
+        """How many bytes of the segment lie before `offset`, a batch's first or the end."""
+        return segment.locate(offset)[0] if self._holds(segment, offset) else segment.size
 
     def _holds(self, segment: Segment, offset: int) -> bool:
         """Whether a batch at or after `offset` lies in the segment: a compacted one may end early."""

@@ -2,7 +2,8 @@
 does not have, any more or yet (KIP-101).
 
     retention             the start moves behind the oldest segments while
-    retention.bytes       the partition without them still has that much
+    retention.bytes       the partition without them still has that much before the high watermark: a new leader may lack
+                          what comes behind
     retention.ms          their latest record is older, by its own timestamp
 
     truncation
@@ -71,9 +72,10 @@ def _live(partition: Partition) -> list[Segment]:
 
 def _too_many(partition: Partition, segments: list[Segment]) -> int:
     most = partition.settings["retention.bytes"]
-    over = sum(segment.size for segment in segments) - most
-    sizes = accumulate(segment.size for segment in segments)
-    return sum(size <= over for size in sizes) if most >= 0 else 0
+    if most < 0:
+        return 0
+    sizes = [*accumulate(partition.bytes_before(partition.high, segment) for segment in segments)]
+    return sum(size <= sizes[-1] - most for size in sizes)
 
 
 def _too_old(partition: Partition, segments: list[Segment], now_ms: int) -> int:
