@@ -219,6 +219,12 @@ MENDED: dict[str, Plant] = {
         "        else:\n            pass",
         workloads=("transform",),
     ),
+    "half-a-batch-stays": one(
+        "log.partition",
+        "        closed.close()\n",
+        "",
+        workloads=("retention", "readers"),
+    ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
         workloads=("lives",)

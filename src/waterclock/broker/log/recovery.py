@@ -326,6 +326,8 @@ class Recovery:
     def _flush_what_is_unproved(self, unproved: int, end: int) -> None:
         """What was found is durable from here on, and the readers' end."""
         partition = self._partition
+        # of the others that are closed the end may not be durable
+        self._undurable += [one for one in partition.segments[unproved:-1] if one not in self._undurable]
         for segment in self._undurable:
             segment.flush()
         if self._undurable:
