@@ -60,8 +60,8 @@ class Segment:
         self.path = os.path.join(folder, f"{base:020}")
         self.named = True
         """Whether its files' names are durable."""
-        self.closing = False
-        """It is closed, and its end may not be durable."""
+        self.closing = self._removed = False
+        """`closing`: it is closed, and its end may not be durable."""
         try:
             self.fd = os.open(self.path + ".log", os.O_RDWR)
         except FileNotFoundError:  # a new one: its index is made first (rule 4)
@@ -159,7 +159,12 @@ class Segment:
         if size > self.durable:
             self.durable = size
             if self._held is not None:
-                self._held.save(size)
+                self._save(self._held)
+
+    def _save(self, index: Index) -> None:
+        """Write what is durable of its index, unless its files were removed: an index alone says that records are gone."""
+        if not self._removed:
+            index.save(self.durable)
 
     def settle(self, size: int) -> None:
         """All before byte `size` is durable in this file itself. Any thread: what it overwrites costs a flush too many."""
@@ -279,7 +284,7 @@ class Segment:
             tail = self._walked(fresh := Index(self.path + ".index", self.base))
             index.forget(0)
             index = self.__dict__["index"] = fresh
-        index.save(self.durable)
+        self._save(index)
         self.rest()
         return tail
 
@@ -341,7 +346,8 @@ class Segment:
         self.named = False
 
     def delete(self) -> None:
-        """Remove its files; who reads it now may finish."""
+        """Remove its files; who reads it now may finish, and who flushes it."""
+        self._removed = True
         for ending in FILES:
             with suppress(FileNotFoundError):
                 os.unlink(self.path + ending)
