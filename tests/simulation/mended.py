@@ -134,7 +134,7 @@ MENDED: dict[str, Plant] = {
         ("deletions",),
     ),
     "snapshot-behind-the-end": one(
-        "log.removal", "    snapshot.drop_after(partition.folder, end, os.listdir(partition.folder))\n", "", "pair"
+        "log.removal", "    snapshot.drop_after(partition.folder, end, names)\n", "", "pair"
     ),
     "journal-undone": one(
         "follower",
@@ -218,6 +218,19 @@ MENDED: dict[str, Plant] = {
         "        else:\n            os.fdatasync(self._fd)",
         "        else:\n            pass",
         workloads=("transform",),
+    ),
+    "half-a-batch-stays": one(
+        "log.partition",
+        "        closed.close()\n",
+        "",
+        workloads=("retention", "readers"),
+    ),
+    "index-alone-stays": Plant(
+        (
+            Edit(BROKER + "log.segment", "        self._removed = True\n", "        pass\n"),
+            Edit(BROKER + "log.removal", "            os.unlink(path)\n", "            pass\n"),
+        ),
+        ("pair",),
     ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(

@@ -92,6 +92,19 @@ def recorded(monkeypatch: Any, *names: str) -> list[str]:
     return called
 
 
+def flushes(monkeypatch: Any) -> list[tuple[str, int]]:
+    """The files whose bytes are flushed from now on, and how large each is then."""
+    flushed: list[tuple[str, int]] = []
+    real = os.fdatasync
+
+    def flush_one(fd: int) -> None:
+        flushed.append((os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_size))
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", flush_one)
+    return flushed
+
+
 # What is done to a log
 
 

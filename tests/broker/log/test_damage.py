@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("kio")
 
-from tests.broker.log.damage import NOW, append, flush
+from tests.broker.log.damage import NOW, append, flush, flushes
 from tests.broker.raw_client import RawClient
 from tests.broker.record_batches import Rec, batch, stored
 from waterclock.broker import Broker
@@ -303,6 +303,29 @@ def test_a_full_disk_refuses_and_nothing_has_changed_and_later_it_goes_on(
     assert log.append(memoryview(bytearray(data)), NOW) == (Error.NONE, 50)
     flush(log)
     assert opened(folder).end == 51
+
+
+@pytest.mark.parametrize("cuts", [True, False])
+def test_what_a_refused_write_left_is_gone_durably_before_the_next_file_has_anything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cuts: bool
+) -> None:
+    """A power cut brought it back, or nobody had cut it off: a file that was closed ended with half a batch."""
+    log = opened(folder)
+    size, closed = log.active.size, log.active.path
+    with monkeypatch.context() as patch:
+        refuse(patch, "pwrite", 500)
+        if not cuts:
+            patch.setattr(os, "ftruncate", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "not now")))
+        data = memoryview(bytearray(batch([Rec(b"k", b"v" * 600, NOW)])))
+        assert log.append(data, NOW) == (Error.KAFKA_STORAGE_ERROR, -1)
+    log.roll()
+    fill(log, 1)
+    flushed = flushes(monkeypatch)
+    flush(log)
+    assert flushed == [(f"{closed}.log", size), (f"{log.active.path}.log", log.active.size)]
+    fill(log, 1)
+    flush(log)
+    assert len(flushed) == 3  # the closed one needs no more
 
 
 def test_a_disk_that_is_full_for_the_notes_only_stops_nobody(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

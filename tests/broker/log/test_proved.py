@@ -17,6 +17,7 @@ from tests.broker.log.damage import (
     append,
     compact,
     deleted,
+    flushes,
     follow_the_remedy,
     opened,
     read,
@@ -151,6 +152,19 @@ def test_a_torn_tail_is_gone_for_good_before_anything_is_appended(
     deeds = recorded(monkeypatch, "ftruncate", "fdatasync")
     opened(tmp_path, SETTINGS)
     assert deeds == ["ftruncate", "fdatasync"]
+
+
+def test_the_end_of_a_file_that_was_closed_is_durable_before_a_start_tells_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut there, and the process was killed: its one batch needs no flush any more, the cut does."""
+    log = opened(tmp_path, SETTINGS)
+    fill(log, 1)
+    log.roll()
+    append(log, Rec(b"k", b"v", NOW))
+    flushed = flushes(monkeypatch)
+    opened(tmp_path, SETTINGS)
+    assert {name for name, _ in flushed} == {str(path(tmp_path, base)) for base in (0, 1)}
 
 
 def test_a_cut_forgets_the_rows_of_the_index_durably_before_the_records(

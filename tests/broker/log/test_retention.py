@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ pytest.importorskip("crc32c")
 pytest.importorskip("cramjam")
 
 from tests.broker.log.damage import NOW, append, flush
-from tests.broker.record_batches import TRANSACTIONAL, Rec
+from tests.broker.record_batches import TRANSACTIONAL, Rec, stored
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.removal import begin_at, first_kept
@@ -101,6 +102,23 @@ def test_the_name_of_a_new_file_is_flushed_with_its_first_bytes(
     append(log, Rec(b"k", b"v" * 700, NOW), now_ms=NOW)
     flush(log)
     assert flushed == [log.folder]
+
+
+def test_a_disk_that_refuses_a_new_file_leaves_the_one_before_as_it_was(
+    log: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who read meanwhile kept where that one ended then: readers passed over what it was given later."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(OSError, match="full"):
+            log.roll()
+    assert log.read(3, 1 << 30, log.high) is not None
+    append(log, Rec(b"k", b"v", NOW))
+    append(log, Rec(b"k", b"v" * 700, NOW))
+    flush(log)
+    records = log.read(4, 1 << 30, log.high)
+    assert records is not None
+    assert [batch.base for batch in stored(records.read())] == [4]
 
 
 def test_segments_go_once_what_is_known_of_their_producers_is_on_the_disk(log: Partition) -> None:

@@ -19,7 +19,8 @@ pytest.importorskip("crc32c")
 
 from tests.broker.record_batches import stored
 from waterclock.broker.log import removal
-from waterclock.broker.log.durable import make_durable
+from waterclock.broker.log.durable import flush_files, make_durable
+from waterclock.broker.log.index import Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed
 from waterclock.broker.log.recovery import open_partition
@@ -117,6 +118,45 @@ def test_a_log_cut_to_before_its_start_begins_anew_there(
     log.mark(packed([b"next"], 1))
     again = opened(tmp_path)
     assert (again.start, again.end, offsets(again)) == (end, end + 1, [end])
+
+
+def left_alone(folder: Path, base: int, offset: int) -> Path:
+    """An index whose log is gone, of the segment from `base` on; it says that the log had come behind `offset` once."""
+    path = folder / f"{base:020}.index"
+    index = Index(str(path), base)
+    index.note(offset, 0, 1)
+    index.save(1)
+    return path
+
+
+@pytest.mark.parametrize("base", [20, 60, 101])
+def test_what_says_that_the_log_was_longer_goes_before_the_records(tmp_path: Path, base: int) -> None:
+    """The log went on where such an index said, behind where it was to end: it was cut there again, and so for ever."""
+    log, said = begun_at(tmp_path, 100), left_alone(tmp_path, base, max(base, 70))
+    log = removal.cut(log, 50)
+    assert (log.start, log.end, said.exists()) == (50, 50, False)
+    left_alone(tmp_path, base, 150)
+    log = removal.begin_anew(log, 110)
+    assert (log.start, log.end, opened(tmp_path).end) == (110, 110, 110)
+
+
+def test_what_says_that_records_before_a_cut_were_lost_stays(tmp_path: Path) -> None:
+    log, said = begun_at(tmp_path, 100), left_alone(tmp_path, 20, 30)
+    log = removal.cut(log, 50)
+    assert (log.start, log.end, said.exists()) == (50, 50, True)
+
+
+def test_who_flushes_or_reads_what_is_removed_leaves_no_file(tmp_path: Path) -> None:
+    """A flush that had begun before wrote the index again: that said, alone, that the log had come so far."""
+    log = opened(tmp_path)
+    log.mark(packed([b"0"], 1))
+    files = log.unflushed()
+    log.active.delete()
+    flush_files(files)
+    log.flushed(log.end, files)
+    log.active.index_anew()
+    assert log.active.tail.end == 1
+    assert [*tmp_path.glob("0*")] == []
 
 
 def test_a_log_that_has_no_epoch_left_after_a_cut_takes_the_first_that_comes(tmp_path: Path) -> None:

@@ -180,9 +180,10 @@ class Partition:
 
     def roll(self) -> Segment:
         """Begin a new segment at the end."""
+        closed = self.active
+        closed.close()
         segment = Segment(self.folder, self.end)
-        if self.segments:
-            self.active.rest()
+        closed.rest()  # not before: a disk that refuses a new one leaves all as it was
         self.segments.append(segment)
         return segment
 
@@ -224,10 +225,10 @@ class Partition:
     # Becoming durable
 
     def unflushed(self) -> list[tuple[Segment, int]]:
-        """The segments with bytes that are not durable in their own files, and how far they go; the oldest first."""
+        """The segments of which something is not durable in their own files, and how far they go; the oldest first."""
         files = []
         for segment in reversed(self.segments):
-            if segment.settled < segment.size:
+            if segment.settled < segment.size or segment.closing:
                 files.append((segment, segment.size))
             elif segment.size:
                 break  # all before it is durable too
@@ -334,6 +335,7 @@ class Partition:
             # the log begins with what is lost, and readers may stand there. It says nothing until a segment begins so
             self.memo.lost = self.start, offset
             self.memo.save()
+        self.active.close()
         following = Segment(self.folder, offset)  # first: a full disk leaves all as it was
         if self.active.size:
             self.active.rest()

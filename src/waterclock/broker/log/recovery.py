@@ -111,27 +111,25 @@ class Recovery:
         # so many records at most follow the start of an index's last row: each takes a byte at least
         self._unseen = partition.settings.max_message_bytes + INDEX_EVERY
         self._witnesses = tail.renamed(folder, names, self._unseen)
-        self._gone = self._missing(logs, numbered(names, ".index"))
+        self._gone = self._missing({*logs})
         ends = (self._left.end if self._left is not None else None, said.stopped_at)
         self._witnesses += [Witness(None, end) for end in ends if end is not None]
         self._goes_on = False  # behind records that are lost
         self._undurable: list[Segment] = []
         self._epoch = 0  # the latest that was seen in a batch
 
-    def _missing(self, logs: list[int], indexes: list[int]) -> set[int]:
+    def _missing(self, logs: set[int]) -> set[int]:
         """The first offsets of the segments whose files are gone, as far as an index or the mark still names them."""
         gone = {base for base, size in self._left.sizes.items() if size} if self._left is not None else set()
         gone |= {witness.base for witness in self._witnesses if witness.base is not None}
-        for base in {*indexes} - {*logs}:
-            path = os.path.join(self._partition.folder, f"{base:020}.index")
-            witness = tail.of_index(path, base, self._unseen)
+        for path, base, witness in tail.strays(self._partition.folder, self._names, self._unseen):
             if witness is not None or base < self._proved:
                 gone.add(base)
             if witness is not None:
                 self._witnesses.append(witness)
                 self._strays[path] = witness.known - 1
                 self._proved = max(self._proved, witness.known)
-        return gone - {*logs}
+        return gone - logs
 
     def opened(self) -> Partition:
         """The partition, once everything is found and durable."""
@@ -326,6 +324,8 @@ class Recovery:
     def _flush_what_is_unproved(self, unproved: int, end: int) -> None:
         """What was found is durable from here on, and the readers' end."""
         partition = self._partition
+        # of the others that are closed the end may not be durable
+        self._undurable += [one for one in partition.segments[unproved:-1] if one not in self._undurable]
         for segment in self._undurable:
             segment.flush()
         if self._undurable:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import accumulate, takewhile
 
-from waterclock.broker.log import snapshot
+from waterclock.broker.log import snapshot, tail
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
@@ -92,7 +92,7 @@ def _latest_ms(partition: Partition, segment: Segment) -> int:
 
 def cut(partition: Partition, end: int) -> Partition:
     """The partition without the records from offset `end` on; it takes the place of the one that was given."""
-    _drop_snapshots(partition, end)
+    _drop_proofs(partition, end)
     for segment in [s for s in partition.segments if s.base >= end][::-1]:
         segment.delete()
         partition.segments.remove(segment)
@@ -107,9 +107,14 @@ def cut(partition: Partition, end: int) -> Partition:
     return open_partition(partition.topic, partition.number, partition.folder, partition.settings)
 
 
-def _drop_snapshots(partition: Partition, end: int) -> None:
-    """Durably, and before any record goes: a snapshot behind the log's end says that the log is damaged."""
-    snapshot.drop_after(partition.folder, end, os.listdir(partition.folder))
+def _drop_proofs(partition: Partition, end: int) -> None:
+    """Drop what says that the log had come further than `end`, durably, and before any record goes: behind the log's end a
+    snapshot says that it is damaged, and an index without a log where it goes on."""
+    names = os.listdir(partition.folder)
+    snapshot.drop_after(partition.folder, end, names)
+    for path, _, witness in tail.strays(partition.folder, names, 0):
+        if witness is not None and witness.known > end:
+            os.unlink(path)
     flush_folder(partition.folder)
 
 
@@ -119,7 +124,7 @@ def begin_anew(partition: Partition, start: int) -> Partition:
     memo.epochs = [(memo.epoch, start)]
     memo.start = memo.cleaned = start
     memo.save()  # from here on a crash leaves records before the start, which are not there for anybody
-    _drop_snapshots(partition, -1)
+    _drop_proofs(partition, -1)
     for segment in partition.segments[::-1]:
         segment.delete()
     flush_folder(partition.folder)

@@ -1,6 +1,7 @@
 """One file of a partition's log: batches one after the other, and its index.
 
-Rule 1: `size` is where the next batch goes. What a failed or cut-off write left behind it is overwritten by the next.
+Rule 1: `size` is where the next batch goes. What a failed or cut-off write left behind it is overwritten by the next; in
+    one that is closed it is gone, durably, before anything behind it is durable.
 Rule 2: `durable` bytes are on the disk; nobody but the writer of this file reads beyond them. `settled` of them are so in
     this file, the others in the write-ahead log (write_ahead.py).
 Rule 3: the file is open as long as somebody holds the segment: a flusher or an answer on its way may outlive its deletion.
@@ -59,6 +60,8 @@ class Segment:
         self.path = os.path.join(folder, f"{base:020}")
         self.named = True
         """Whether its files' names are durable."""
+        self.closing = self._removed = False
+        """`closing`: it is closed, and its end may not be durable."""
         try:
             self.fd = os.open(self.path + ".log", os.O_RDWR)
         except FileNotFoundError:  # a new one: its index is made first (rule 4)
@@ -100,6 +103,12 @@ class Segment:
             return self.index_anew()  # the file's name may be another segment's by now
         self._find_tail()
         return self.lookup
+
+    def close(self) -> None:
+        """Nothing is appended to it any more, so nothing overwrites what a refused write left behind its end: that goes,
+        durably with the next flush. OSError."""
+        os.ftruncate(self.fd, self.size)
+        self.closing = True
 
     def rest(self) -> None:
         """Nothing is appended to it any more: no index is kept in memory, once all of it is in the file."""
@@ -150,7 +159,12 @@ class Segment:
         if size > self.durable:
             self.durable = size
             if self._held is not None:
-                self._held.save(size)
+                self._save(self._held)
+
+    def _save(self, index: Index) -> None:
+        """Write what is durable of its index, unless its files were removed: an index alone says that records are gone."""
+        if not self._removed:
+            index.save(self.durable)
 
     def settle(self, size: int) -> None:
         """All before byte `size` is durable in this file itself. Any thread: what it overwrites costs a flush too many."""
@@ -270,7 +284,7 @@ class Segment:
             tail = self._walked(fresh := Index(self.path + ".index", self.base))
             index.forget(0)
             index = self.__dict__["index"] = fresh
-        index.save(self.durable)
+        self._save(index)
         self.rest()
         return tail
 
@@ -317,9 +331,10 @@ class Segment:
 
     def flush(self) -> None:
         """Put what was written onto the disk; the first time, and after `name_anew`, the folder's label and names too."""
+        self.closing = False  # before: what is changed from here on is for the next flush
         os.fdatasync(self.fd)
         if not self.named:
-            self.named = True  # before: a name that is made from here on is for the next flush
+            self.named = True  # before, as above
             folder = os.path.dirname(self.path)
             with suppress(FileNotFoundError):  # the journal has none
                 flush_file(os.path.join(folder, LABEL))
@@ -331,7 +346,8 @@ class Segment:
         self.named = False
 
     def delete(self) -> None:
-        """Remove its files; who reads it now may finish."""
+        """Remove its files; who reads it now may finish, and who flushes it."""
+        self._removed = True
         for ending in FILES:
             with suppress(FileNotFoundError):
                 os.unlink(self.path + ending)

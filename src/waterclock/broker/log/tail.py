@@ -31,7 +31,7 @@ from waterclock.broker.errors import DAMAGED
 from waterclock.broker.log.batch import CHECKED, EPOCH, HEADER, MAGIC, PREFIX, Batch, header_of
 from waterclock.broker.log.index import NEVER, last_row
 from waterclock.broker.log.scrubbing import MAGIC_AT, RenamedLog, SegmentScrub, is_whole
-from waterclock.broker.log.segment import Segment
+from waterclock.broker.log.segment import Segment, numbered
 from waterclock.disk import free_name, write_whole
 from waterclock.outside import os
 
@@ -129,6 +129,13 @@ def of_index(path: str, base: int, more: int) -> Witness | None:
     """What the index at `path`, of the segment from offset `base` on, says; None if it has no good row."""
     row = last_row(path, base)
     return None if row is None else Witness(base, row[0] + 1, more)
+
+
+def strays(folder: str, names: Collection[str], more: int) -> list[tuple[str, int, Witness | None]]:
+    """The indexes without a log: where each lies, its segment's first offset, and what it says; `names` as in `renamed`."""
+    bases = {*numbered(names, ".index")} - {*numbered(names, ".log")}
+    paths = {base: os.path.join(folder, f"{base:020}.index") for base in sorted(bases)}
+    return [(path, base, of_index(path, base, more)) for base, path in paths.items()]
 
 
 def renamed(folder: str, names: Collection[str], more: int) -> list[Witness]:
