@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,50 @@ def test_nothing_is_delivered_before_the_input_is_read_to_where_it_ended(
     relay = world.started()
     step_quietly(relay)
     assert world.values() == ["a", "b", "c", "d"]
+
+
+def reads_in_parts(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The client hands over two at once, of those that have come, whatever it was asked for: all but the last go on waiting
+    with it."""
+    monkeypatch.setattr("waterclock.relay.relay.READ", 1)
+    came, read = list[Any](), relay._member.read
+
+    def handed(wait_s: float, most: int) -> list[Any]:
+        came.extend(read(wait_s, 1_000))
+        given = came[:2]
+        del came[:2]
+        return given
+
+    monkeypatch.setattr(relay._member, "read", handed)
+    return came
+
+
+def test_a_relay_that_more_comes_to_than_it_takes_at_once_delivers_in_order(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = world.started()
+    step_quietly(relay)
+    read = relay._member.read
+    came = reads_in_parts(relay, monkeypatch)
+    for value, in_ms in (("d", -1_000), ("c", -2_000), ("b", -3_000), ("a", -4_000)):
+        world.send(value, in_ms=in_ms)
+    while sum(one.error() is None for one in came) < 4:
+        came += read(0.1, 9)
+    step_until(lambda: len(world.values()) >= 4, relay)
+    assert world.values() == ["a", "b", "c", "d"]
+
+
+def test_a_relay_that_more_comes_to_than_it_can_take_delivers_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = world.started()
+    step_quietly(relay)
+    came = reads_in_parts(relay, monkeypatch)
+    for turn in range(50):
+        world.send(*(f"{turn}.{each}" for each in range(3)), in_ms=-1_000)
+        relay.step(0.01)
+    assert came
+    assert world.values()
 
 
 @pytest.mark.long(seconds=2)

@@ -5,8 +5,9 @@ Rule 1: what the group says is noted in its callbacks and done between two polls
         else happens, and taken over after that.
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile. What comes of a partition without an owner is thrown away.
-Rule 3: a relay that was kept from its steps, or whose way to Kafka broke, delivers nothing before it has read the input to
-        where that ends now: what came meanwhile may be due earlier.
+Rule 3: a relay that was kept from its steps, whose way to Kafka broke, or that leaves records with the client, as it takes
+        only so many at once, delivers nothing before it has read the input to where that ends now: what came meanwhile may
+        be due earlier. One that is on its way to an end goes on to that one: it delivers, however much comes.
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 Rule 5: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
         max.poll.interval.ms. What the group says meanwhile waits, as do records.
@@ -281,11 +282,12 @@ class Relay:
                 by_partition.setdefault(message.partition(), []).append(message)
             else:
                 self._heard(message, error)
-        done = sum(self._of(number, methodcaller("ingest", some)) for number, some in by_partition.items())
-        self._counts.requests += done
         if len(messages) > READ:  # more is with the client: whose records are not among these is not silent
             for owner in self.owners.values():
                 owner.heard()
+                owner.may_have_missed_input |= owner.has_caught_up  # rule 3
+        done = sum(self._of(number, methodcaller("ingest", some)) for number, some in by_partition.items())
+        self._counts.requests += done
         for message in messages:
             if message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF:
                 self._of(message.partition(), methodcaller("reached", message.offset()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 PACKAGE = "waterclock.relay."
 BY_MODULE: dict[str, dict[str, str]] = {
     "relay": {
+        "more is with the client": "                owner.heard()\n                owner.may_have_missed_input |=",
         "an owner's partition is taken away": (
             "                    self._let_go(number, checkpoint=True)\n            now_ns"
         ),
