@@ -114,11 +114,26 @@ MENDED: dict[str, Plant] = {
         (
             Edit(
                 BROKER + "upkeep",
-                "        partition.memo.save()  # before its files",
-                "        pass  # before its files",
+                "        self.worker.do(partial(partition.memo.save, offset), kept)\n",
+                "        kept(None)\n",
             ),
         ),
         workloads=("retention",),
+    ),
+    "start-told-before-it-lasts": Plant(
+        (
+            Edit(
+                BROKER + "upkeep",
+                "            if error is None:\n                partition.memo.start",
+                "            if True:\n                partition.memo.start",
+            ),
+        ),
+        workloads=("retention",),
+    ),
+    "unseen-counted": Plant(
+        (Edit(BROKER + "log.removal", "partition.bytes_before(partition.high, segment)", "segment.size"),),
+        workloads=("retention",),
+        kinds=("pair",),
     ),
     "row-stays": one("log.segment", "        self.index.forget(size)\n", ""),
     "aborted-unnamed": one("api.fetch", "aborted = partition.aborted.between(wanted.offset, upto)", "aborted = []"),

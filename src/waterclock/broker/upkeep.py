@@ -106,6 +106,15 @@ class Upkeep:
         due_ms = min((due for due in dues if due is not None), default=None)
         return None if due_ms is None else min(due_ms / 1000, LONGEST_S)
 
+    def _retire(self, partition: Partition, error: Exception | None = None) -> None:
+        if partition.deleted:
+            return
+        if error is not None:
+            log.error("retention of %s-%d failed: %s", partition.topic, partition.number, error)
+        elif gone := partition.trim():
+            self.retired += len(gone)
+            self.worker.do(partial(remove, partition, gone), _log_error_of("removing old files"))
+
     # Deletion on request
 
     def begin_at(self, partition: Partition, offset: int, then: OnEnd) -> None:
@@ -118,15 +127,6 @@ class Upkeep:
             then(error)
 
         self.worker.do(partial(partition.memo.save, offset), kept)
-
-    def _retire(self, partition: Partition, error: Exception | None = None) -> None:
-        if partition.deleted:
-            return
-        if error is not None:
-            log.error("retention of %s-%d failed: %s", partition.topic, partition.number, error)
-        elif gone := partition.trim():
-            self.retired += len(gone)
-            self.worker.do(partial(remove, partition, gone), _log_error_of("removing old files"))
 
     # Compaction
 
