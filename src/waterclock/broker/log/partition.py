@@ -346,6 +346,8 @@ class Partition:
 
     def bytes_before(self, offset: int, segment: Segment) -> int:
         """How many bytes of the segment lie before `offset`, a batch's first or the end."""
+        if offset <= segment.base:
+            return 0
         return segment.locate(offset)[0] if self._holds(segment, offset) else segment.size
 
     def _holds(self, segment: Segment, offset: int) -> bool:
