@@ -18,9 +18,10 @@ from tests.simulation.rules import marks as rules
 B = "waterclock.broker."
 _BY_MODULE: dict[str, dict[str, str]] = {
     "flusher": {
-        "no room to write ahead": "                    work = [one._replace(ahead=False) for one in work]\n",
-        "flushed in its own file": "                    flush_files(one.files)\n",
+        "no room to write ahead": "                work = [one._replace(ahead=False) for one in work]\n",
+        "flushed in its own file": "                flush_files(one.files)\n",
         "answered before its settling": "        self._on_flushed(work)\n",
+        "one alone is flushed by the loop": "                self._flushed(*self._flush(small))\n",
         "a full half is to be settled": "        self._settling = True\n",
     },
     "log.write_ahead": {
