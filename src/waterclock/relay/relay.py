@@ -16,6 +16,7 @@ Rule 5: while much is read at once, the client is asked for no records now and t
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -109,7 +110,7 @@ class Relay:
         self.owners: dict[int, Owner] = {}
         self._pending: dict[int, PendingTakeOver] = {}
         self._gathered_ns, self._stepped_ns = 0, self._clock.monotonic_ns()
-        self._fenced_ns = -_FENCED_AGAIN_NS
+        self._fenced_ns: deque[int] = deque(maxlen=2)
         self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
         self._logs = Logs(self._settings, self._machine)
         self._member = Member(self._settings, self.topics.input, options.group, options.name, self._end_of, lost)
@@ -310,9 +311,10 @@ class Relay:
 
     def _join_again(self) -> None:
         """The group says that another has this one's name. It may have been itself: of two requests to join, the first was
-        delayed, and came last. If it is said again soon, there are two."""
+        delayed, and came last; or a broker that leads anew has lost who it was. Said three times within a minute: there
+        are two."""
         now_ns = self._clock.monotonic_ns()
-        if now_ns - self._fenced_ns < _FENCED_AGAIN_NS:
+        if sum(now_ns - at < _FENCED_AGAIN_NS for at in self._fenced_ns) == 2:
             raise UsageError(
                 f"Another relay of the group {self._options.group} has the name {self._options.name}: "
                 "give each its own (--name)."
@@ -320,7 +322,7 @@ class Relay:
         log.warning(
             "the group %s says that another has the name %s: joining anew", self._options.group, self._options.name
         )
-        self._fenced_ns = now_ns
+        self._fenced_ns.append(now_ns)
         for number in list(self.owners):
             self._let_go(number, checkpoint=True)
         self._pending.clear()

@@ -13,7 +13,7 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "a take-over is put off": "        pending.backoff.failed()\n",
         "an owner fails": '        log.warning("%s-%d is taken over anew',
         "where it was read nothing is left": '                where = f"{self.topics.input}-{message.partition()}"\n',
-        "a relay joins anew": "        self._fenced_ns = now_ns\n",
+        "a relay joins anew": "        self._fenced_ns.append(now_ns)\n",
     },
     "owner.take_over": {
         "the files are damaged": "            self.store.set_aside(str(error), self._input[0])",
