@@ -243,7 +243,7 @@ class Publisher:
         clock: Clock | None = None,
         form: Form | None = None,
     ) -> None:
-        self._form, self._beat_ms = form, 1
+        self._form, self._beat_ms, self._clock = form, 1, clock
         self._target, self.name, self._state_topic = target, name, f"{name}.position"
         self.settings = settings = base_settings(target.servers, client or {})
         self._schemas: SchemaKeeper | None = None  # made with the first schema
@@ -257,7 +257,7 @@ class Publisher:
         )
         self.uncommitted = 0
         self.fence()
-        self.stored = last_position(settings, self._state_topic)  # 2
+        self.stored = last_position(settings, self._state_topic, clock)  # 2
 
     def fence(self) -> None:
         """Step 1."""
@@ -359,7 +359,7 @@ class Publisher:
 
     def refuse_if_overtaken(self) -> None:
         """Rule 7, of one that was fenced: UsageError if Kafka's position is not the one that it stored last."""
-        if last_position(self.settings, self._state_topic) != self.stored:
+        if last_position(self.settings, self._state_topic, self._clock) != self.stored:
             raise UsageError(_overtaken(self.name))
 
     def close(self) -> None:
