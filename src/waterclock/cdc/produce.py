@@ -56,7 +56,7 @@ from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka.admin import Admin, TopicGone
+from waterclock.kafka.admin import Admin, there_just_now
 from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.patience import CALL_S
@@ -202,10 +202,8 @@ class CaptureTopics:
 
     def _settings(self, topic: str) -> dict[str, str]:
         """Of a topic that was there. EnvironmentMissing if it is not: the next pass makes it."""
-        try:
+        with there_just_now():
             return self._admin.settings(topic)
-        except TopicGone as gone:
-            raise gone.outage() from None
 
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"
