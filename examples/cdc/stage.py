@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from waterclock.cdc.position import Position
 from waterclock.cdc.stored import last_position
 from waterclock.clock import Clock
-from waterclock.errors import EnvironmentMissing
+from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.examples.ends import undisturbed
 from waterclock.examples.processes import Process
 
@@ -112,8 +112,9 @@ class Stage:
 
     def captured(self) -> Position | None:
         """Up to where the topic has it all; None where nobody answers."""
-        with suppress(KafkaException, EnvironmentMissing):
-            found = last_position({"bootstrap.servers": self.servers, "log_level": 0}, f"{TOPIC}.position", _ANSWER_S)
+        with suppress(KafkaException, ConnectionLost, EnvironmentMissing):
+            servers = {"bootstrap.servers": self.servers, "log_level": 0}
+            found = last_position(servers, f"{TOPIC}.position", patience_s=_ANSWER_S)
             return found or Position("")
         return None
 

@@ -76,6 +76,27 @@ def test_one_that_another_has_overtaken_says_so_and_leaves_it_alone(broker: Brok
     assert ids(broker, "taken") == ["0-1-1"]
 
 
+def test_one_that_the_source_refuses_for_a_position_that_another_has_gone_on_from_is_overtaken(broker: Broker) -> None:
+    """It said that changes were lost, and to begin anew under another name."""
+    target, gone = (
+        Target(broker.bootstrap, "gone", "global"),
+        UsageError("The slot has gone on: what lies between is lost."),
+    )
+
+    def refused(position: Position) -> Told:
+        overtake()
+        raise gone
+
+    overtake = Once(lambda: None)
+    capture = Capture(partial(Publisher, target, "gone"), refused, Hurried(), start=Position("0-1-0"))
+    with pytest.raises(UsageError, match="what lies between is lost"):
+        capture.run()
+
+    overtake = Once(lambda: Publisher(target, "gone").commit(Position("0-1-1")))
+    with pytest.raises(UsageError, match="Another process captures under the name gone"):
+        capture.run()
+
+
 class Broken(Told):
     """Ends with an error behind its items."""
 
@@ -105,3 +126,25 @@ def test_a_break_while_the_rest_is_delivered_before_a_stop_is_tried_again(broker
         capture.run()
     assert ids(broker, "rest") == ["0-1-1"]
     assert capture.statistics().breaks == 1
+
+
+class Deaf(Told):
+    """Breaks when it is told how far Kafka has come."""
+
+    def stored(self, position: Position) -> None:
+        raise ConnectionLost("it went away")
+
+
+def test_a_break_behind_a_commit_is_no_break_in_a_row(broker: Broker) -> None:
+    """Kafka had it all, and it was not counted."""
+
+    def source(position: Position) -> Deaf:
+        number = int(position.place.removeprefix("0-1-"))
+        made = Deaf([change(number + 1), SourceMark.COMMITTED, SourceMark.QUIET], lambda: None)
+        made._place = number
+        return made
+
+    target, clock = Target(broker.bootstrap, "deaf", "global"), Hurried()
+    told = Capture(partial(Publisher, target, "deaf"), source, clock, start=Position("0-1-0")).run("0-1-12")
+    assert (told.changes, told.commits, told.breaks) == (12, 12, 12)
+    assert len(ids(broker, "deaf")) == 12

@@ -20,6 +20,7 @@ from waterclock.kafka import patience
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.settings import READING, base_settings
+from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker, Error, ManualClock
 
 REMEDIES = Remedies("THE SETTINGS", "THE SERVERS")
@@ -162,6 +163,20 @@ def test_a_topic_that_is_not_there_is_told_after_a_while(admin: Admin, monkeypat
     monkeypatch.setattr(admins, "_MADE_WITHIN_S", 0.2)
     with pytest.raises(UsageError, match=r"^Kafka does not show the settings of the topic nowhere: "):
         admin.settings("nowhere")
+
+
+def test_a_topic_that_was_there_and_is_gone_again_is_nothing_for_the_user_to_mend(
+    admin: Admin, kafka_broker: Broker, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that had just made it was replaced by one that never had it, and a pipeline ended as if misused."""
+    monkeypatch.setattr(admins, "_MADE_WITHIN_S", 0.2)
+    topics = Topics.of(f"{kafka_topic}-gone")
+    prepare(admin, topics, 1, kafka_broker.bootstrap)
+    with (
+        kafka_broker.faults.answer("DescribeConfigs", Error.UNKNOWN_TOPIC_OR_PARTITION, times=None),
+        pytest.raises(EnvironmentMissing, match=r"It was there: another broker leads, which never had it\.$"),
+    ):
+        prepare(admin, topics, 1, kafka_broker.bootstrap)
 
 
 def test_no_kafka_is_told_with_its_address_and_with_a_way_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,6 @@ def test_what_is_planted_in_the_capture_is_found(plant: str) -> None:
 
 def test_one_that_is_fenced_by_nobody_goes_on() -> None:
     """Kafka ends a transaction that is open for too long, and fences who began it: it said that another had its name."""
-    found = run("300", "1")
+    found = run("324", "1")
     assert found.returncode == 0, found.stdout
     assert '"a capture is fenced": 1' in found.stdout

@@ -13,6 +13,7 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark.batch.batches import watermark_of
+from waterclock.spark.batch.outlets import Outlets
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import configured
 from waterclock.streaming import frames
@@ -52,6 +53,26 @@ def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done
         pipeline.check()
     (config.checkpoint / "commits" / "0").unlink()  # killed before that: the batch is run again
     with closing(configured(config)) as pipeline:
+        pipeline.check()
+
+
+def test_who_finds_results_of_a_run_that_began_meanwhile_hears_of_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two were started at once on a new checkpoint: one was told that it was deleted, and to restore it."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.toml").write_text(LEAST)
+    config = load(tmp_path / "p.toml")
+    other = configured(config)
+
+    def began(*_: object) -> None:
+        monkeypatch.undo()
+        other.check()
+        raise StateMismatch("the checkpoint is new or was deleted")
+
+    monkeypatch.setattr(Outlets, "open", began)
+    told = pytest.raises(UsageError, match=r"another run has the checkpoint .* open")
+    with closing(other), closing(configured(config)) as pipeline, told:
         pipeline.check()
 
 

@@ -10,7 +10,8 @@ Rule 3: if the source cannot be read any further, what it committed before that 
 Rule 4: after a break everything is made anew: fence, position, source. What was sent and not committed is gone, and
         comes again.
 Rule 5: who is fenced waits and looks once more whether another one captures under the name: that one has a new position in
-        Kafka by then. Else a transaction was open for too long, and this capture goes on as after a break.
+        Kafka by then. Else a transaction was open for too long, and this capture goes on as after a break. So does who is
+        refused by the source: it may be for a position that another one has gone on from.
 Rule 6: a signal is heard between two items of the source: the source transaction in hand is delivered whole, with those
         before it. While nothing is in hand, it ends the capture at once.
 Rule 7: what a start agreed to, for which tables the position holds or that it stands elsewhere, is stored before anything
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from waterclock.cdc.part import OlderPart
@@ -37,7 +38,7 @@ from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.table_schema import TableSchema
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, UsageError, WaterclockError
 from waterclock.kafka.patience import Backoff
 from waterclock.letters import LETTERS, LetterStatistics, newest, shortened
 from waterclock.signals import StopSignal
@@ -100,9 +101,9 @@ class Capture:
             return self._statistics
 
     def _run(self, end: str | None) -> CaptureStatistics:
-        backoff, refusal = Backoff(_PAUSES_S, self._clock), None
+        backoff = self._backoff = Backoff(_PAUSES_S, self._clock)
+        refusal = None
         while True:
-            before = self._statistics.commits
             try:
                 if not self._pass(end):
                     continue
@@ -110,8 +111,6 @@ class Capture:
                 if not self._began:
                     raise
                 error = ConnectionLost(_LATE) if isinstance(raised, NameLost) else raised
-                if self._statistics.commits > before:
-                    backoff.succeeded()
                 if backoff.attempts == len(_PAUSES_S):
                     raise ConnectionLost(str(error)) from None
                 self._lost(error)
@@ -143,6 +142,7 @@ class Capture:
                 asked = publisher.stored is not None or not isinstance(self._start, Position)
                 if asked and position != publisher.stored:
                     publisher.commit(position)
+                    self._backoff.succeeded()
                     source.stored(position)
                 return self._through(publisher, source, position.rows, end)
             finally:
@@ -150,6 +150,10 @@ class Capture:
         except NameLost:
             self._fenced = publisher
             raise
+        except UsageError as error:  # rule 5
+            with suppress(ConnectionLost, EnvironmentMissing):
+                publisher.refuse_if_overtaken()
+            raise error from None
         finally:
             publisher.close()
 
@@ -165,6 +169,7 @@ class Capture:
                 raise
 
     def _count(self, more: CaptureStatistics) -> None:
+        self._backoff.succeeded()
         now = self._statistics
         self._statistics = replace(
             more,
@@ -309,7 +314,6 @@ class _Pass:
         transactions, self._ended, self._moved = self._ended, 0, False
         changes = self._publisher.uncommitted - len(letters)
         self._publisher.commit(position)
-        self._source.stored(position)
         if letters:
             log.warning("%s put aside, unreadable; the last: %s", counted(len(letters), "record"), letters[-1].reason)
         left = left_of(self._source)
@@ -324,3 +328,4 @@ class _Pass:
             for one in letters[-LETTERS:]
         ]
         self._count(CaptureStatistics(*counts, tuple(shown)))
+        self._source.stored(position)  # last: it may break, and Kafka has it all

@@ -56,7 +56,7 @@ from waterclock.changes.maxwell import COMPLETE, TRUNCATE, MaxwellMessage
 from waterclock.changes.table_schema import SchemaHistory, TableSchema
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka.admin import Admin, TopicGone
+from waterclock.kafka.admin import Admin, there_just_now
 from waterclock.kafka.client import whole
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.patience import CALL_S
@@ -202,10 +202,8 @@ class CaptureTopics:
 
     def _settings(self, topic: str) -> dict[str, str]:
         """Of a topic that was there. EnvironmentMissing if it is not: the next pass makes it."""
-        try:
+        with there_just_now():
             return self._admin.settings(topic)
-        except TopicGone as gone:
-            raise gone.outage() from None
 
     def _of_changes(self, topic: str) -> int:
         ordered = self._target.order == "global"
@@ -243,7 +241,7 @@ class Publisher:
         clock: Clock | None = None,
         form: Form | None = None,
     ) -> None:
-        self._form, self._beat_ms = form, 1
+        self._form, self._beat_ms, self._clock = form, 1, clock
         self._target, self.name, self._state_topic = target, name, f"{name}.position"
         self.settings = settings = base_settings(target.servers, client or {})
         self._schemas: SchemaKeeper | None = None  # made with the first schema
@@ -257,7 +255,7 @@ class Publisher:
         )
         self.uncommitted = 0
         self.fence()
-        self.stored = last_position(settings, self._state_topic)  # 2
+        self.stored = last_position(settings, self._state_topic, clock)  # 2
 
     def fence(self) -> None:
         """Step 1."""
@@ -359,7 +357,7 @@ class Publisher:
 
     def refuse_if_overtaken(self) -> None:
         """Rule 7, of one that was fenced: UsageError if Kafka's position is not the one that it stored last."""
-        if last_position(self.settings, self._state_topic) != self.stored:
+        if last_position(self.settings, self._state_topic, self._clock) != self.stored:
             raise UsageError(_overtaken(self.name))
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ Rule 3: `topics` is what any broker knows: one that has just begun to follow may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,9 +28,14 @@ T = TypeVar("T")
 class TopicGone(UsageError):
     """There is no such topic, by the word of who leads."""
 
-    def outage(self) -> EnvironmentMissing:
-        """The same of a topic that was there just now, and that nothing depends on: the next start makes it."""
-        return EnvironmentMissing(f"{self} It was there: another broker leads, which never had it.")
+
+@contextmanager
+def there_just_now() -> Iterator[None]:
+    """EnvironmentMissing instead of TopicGone, of topics that were listed or made just now: the next start makes them."""
+    try:
+        yield
+    except TopicGone as gone:
+        raise EnvironmentMissing(f"{gone} It was there: another broker leads, which never had it.") from None
 
 
 _PATIENCE_S = 30.0

@@ -155,15 +155,21 @@ def committed(
         consumer.close()
 
 
-def whole(settings: Mapping[str, Any], topic: str, start: int = 0) -> Iterator[Message]:
-    """All that is committed now of a topic with one partition, from the offset `start` on."""
-    consumer = library.Consumer({**_SOON, **settings, **READING, "group.id": settings.get("group.id", "unused")})
+def bounds(settings: Mapping[str, Any], partition: Partition, patience_s: float = PATIENCE_S) -> tuple[int, int]:
+    """Where a partition begins, and where what is committed ends. EnvironmentMissing if Kafka does not say."""
+    consumer = library.Consumer({**settings, **READING, "group.id": settings.get("group.id", "unused")})
     try:
-        low, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
+        low, end = consumer.get_watermark_offsets(TopicPartition(*partition), timeout=patience_s)
     except KafkaException as error:
-        raise EnvironmentMissing(f"{topic} cannot be read: {words_of(error)}.") from None
+        raise EnvironmentMissing(f"{partition[0]} cannot be read: {words_of(error)}.") from None
     finally:
         consumer.close()
+    return low, end
+
+
+def whole(settings: Mapping[str, Any], topic: str, start: int = 0) -> Iterator[Message]:
+    """All that is committed now of a topic with one partition, from the offset `start` on."""
+    low, end = bounds(settings, (topic, 0))
     yield from committed(settings, (topic, 0), max(start, low), end, SystemClock())
 
 

@@ -28,7 +28,7 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.produce import COMPACTED, KEY
 from waterclock.cdc.stored import last_position, last_record
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka.admin import Admin
+from waterclock.kafka.admin import Admin, there_just_now
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.transactions import BY_KEY, TransactionalProducer
 from waterclock.outbox.table import StoredRow
@@ -75,7 +75,8 @@ class OutboxLog:
         if self.state not in there:
             admin.make(self.state, 2, COMPACTED)
         self._partitions = there[self._topics.input]
-        limits = admin.settings(self._topics.input)
+        with there_just_now():
+            limits = admin.settings(self._topics.input)
         self._limit = min(int(limits[name]) for name in _LIMITS if name in limits) - _AROUND
         name = f"waterclock-outbox-{self._topics.input}"
         self._producer = TransactionalProducer({**self._settings, **_TIMED}, name, partial(_error_of, name))

@@ -28,7 +28,7 @@ from confluent_kafka import KafkaError, Message
 
 from waterclock.clock import Clock, SystemClock, WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka.admin import Admin
+from waterclock.kafka.admin import Admin, there_just_now
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.kafka.settings import base_settings
 from waterclock.outside import threading
@@ -102,7 +102,8 @@ class Relay:
         self.topics = Topics.of(options.topic)
         self._admin = Admin(self._settings, clock=self._machine)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
-        ids = {topic: self._admin.topic_id(topic) for topic in (self.topics.input, self.topics.settled)}
+        with there_just_now():
+            ids = {topic: self._admin.topic_id(topic) for topic in (self.topics.input, self.topics.settled)}
         files = (Identity(options.group, ids[self.topics.input], number) for number in range(self._count))
         say_unread(options.folder, {each.folder_name() for each in files})
         # what fails up to here leaves nothing open

@@ -29,7 +29,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock
 from waterclock.durations import Duration, duration_us
-from waterclock.errors import UsageError
+from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink
 from waterclock.spark.batch.batches import Shape, batch_of, writing
@@ -180,7 +180,11 @@ class Pipeline:
         if self._schema is not None and self._outlets.plan(session, self._schema):
             checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
             with removal.explaining(self._outlets.place):
-                self._outlets.open(checkpoint)  # 1
+                try:
+                    self._outlets.open(checkpoint)  # 1
+                except StateMismatch:  # of a run that made the folder meanwhile, and has it
+                    self._owner.take()
+                    raise
                 self._stream.refuse_if_closed()
                 checkpoint.claim(settings_of(self._stream, self._rules, self._delay_us, self.buckets))  # 2
             removal.serves(self._outlets.place)

@@ -22,7 +22,4 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "a capture is overtaken": "            raise UsageError(_overtaken(",
         "a capture is fenced": "        return NameLost(",
     },
-    "stored": {
-        "a capture cannot read its position": '        raise EnvironmentMissing(f"The position in',
-    },
 }

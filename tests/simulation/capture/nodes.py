@@ -31,14 +31,15 @@ STEPS = ("fence", "fenced", "begin", "store", "finish", "finished", "source")
 
 class CaptureProcess(Process):
     """`lost`: the breaks since the last commit; `has_begun`: whether both ends were there once; `position`: what Kafka
-    holds of it; `is_overtaken`: by one that has committed, when it was fenced; `dies_at`: the step that `dies` waits for,
-    so many times."""
+    holds of it; `fenced_at`: what was committed when it had fenced all others; `is_overtaken`: by one that has committed,
+    when it was fenced; `dies_at`: the step that `dies` waits for, so many times."""
 
     def __init__(self, node: CaptureNode) -> None:
         super().__init__(f"{node.name}.{node.starts}")
         self.node, self.stops, self.has_begun, self.is_overtaken = node, False, False, False
         self.lost = self.unreachable_until = self.steps = 0
         self.position: Position | None = None
+        self.fenced_at = (0, 0)
         self.dies_at, self.dies = "", lambda where: None
 
     def step(self, name: str) -> None:

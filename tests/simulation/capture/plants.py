@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LOOP, KAFKA, ENDS, LAST = "cdc.capture", "cdc.produce", "kafka.transactions", "cdc.stored"
+CLIENT = "kafka.client"
 BOTH = "        self.store(position)\n        self.finish()\n        self.stored = position\n"
 SENDS, KEPT = (
     "            self._send(topic, value, key, partition)\n",
@@ -20,8 +21,8 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
             "        if self._producer.is_open:\n            self.finish()\n        self.stored = position\n"),
     ),
     "capture-fenced-late": (
-        (KAFKA, "        self.fence()\n        self.stored = last_position(settings, self._state_topic)  # 2\n",
-            "        self.stored = last_position(settings, self._state_topic)\n        self.fence()\n"),
+        (KAFKA, "        self.fence()\n        self.stored = last_position(settings, self._state_topic, clock)  # 2\n",
+            "        self.stored = last_position(settings, self._state_topic, clock)\n        self.fence()\n"),
     ),
     "capture-id-of-its-own": ((
         KAFKA, 'f"waterclock-cdc-{name}", partial', 'f"waterclock-cdc-{name}-{clock.monotonic_ns()}", partial'),),
@@ -44,14 +45,15 @@ TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "capture-pause-within": ((
         LOOP, "if self._moved and not self._inside:", "if self._moved:"),),
     "capture-stored-early": ((
-        LOOP, "        self._publisher.commit(position)\n        self._source.stored(position)\n",
-        "        self._source.stored(position)\n        self._publisher.commit(position)\n"),),
+        LOOP, "        self._publisher.commit(position)\n        if letters:",
+        "        self._source.stored(position)\n        self._publisher.commit(position)\n        if letters:"),),
     "capture-start-forgotten": ((
         LOOP, "                    publisher.commit(position)\n", "                    pass\n"),),
-    "capture-position-unseen": ((LAST, "            if found or start == low:\n", "            if True:\n"),),
+    "capture-position-unseen": ((LAST, " or deque(read(start=low), maxlen=1)", ""),),
     "capture-position-uncommitted": ((
-        LAST, "            **READING,\n",
-        '            **READING,\n            "isolation.level": "read_uncommitted",\n'),),
+        CLIENT, "{**settings, **READING,", "{**settings, **READING, 'isolation.level': 'read_uncommitted',"),
+        (CLIENT, "{**_SOON, **settings, **READING,",
+            "{**_SOON, **settings, **READING, 'isolation.level': 'read_uncommitted',"),),
     "capture-rest-undelivered": ((LOOP, "                if self._undelivered is None:\n", "                if True:\n"),),
     "capture-truncate-once": ((
         KAFKA, "            chosen = range(partitions)\n", "            chosen = (0,)\n"),),

@@ -5,7 +5,8 @@
     order                    a partition has the changes in the order of their commits
     torn                     a transaction of the source, and the position behind it, are in one of Kafka's; a larger
                              one goes in parts of `largest`, and the position says how many of its records are there
-    back                     a start reads the position that was committed last
+    back                     a start reads the position that was committed last, or a later one: last when it had fenced
+                             all others. While it reads, a later one may fence it and commit: it has no say any more
     overtaken                one that another has overtaken commits nothing more, and says so when it ends
     ended                    whoever ends says why, and that is true
 
@@ -68,6 +69,7 @@ class Promises:
     def fenced(self, process: Any, asked_ns: int) -> None:
         if process.is_overtaken:
             self.world.problem("overtaken", f"{process.name} takes the name back, though another has committed")
+        process.fenced_at = self._acknowledged
         self._fences.append((process, asked_ns, self.world.now))
 
     def _later(self, process: Any, surely: bool) -> list[tuple[Any, int]]:
@@ -80,8 +82,8 @@ class Promises:
 
     def began(self, process: Any, stored: Any) -> None:
         process.position = stored
-        if last_of(stored) < self._acknowledged:
-            self.world.problem("back", f"{process.name} begins at {stored}, {self._acknowledged} was committed")
+        if last_of(stored) < process.fenced_at:
+            self.world.problem("back", f"{process.name} begins at {stored}, {process.fenced_at} was committed")
 
     def committed(self, process: Any, position: Any, asked_ns: int) -> None:
         process.position, process.lost = position, 0

@@ -33,7 +33,7 @@ from confluent_kafka import Message
 
 from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, UsageError, unstopped
-from waterclock.kafka.admin import Admin
+from waterclock.kafka.admin import Admin, there_just_now
 from waterclock.kafka.settings import base_settings, from_file
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner.context import Reading, in_silence
@@ -86,7 +86,8 @@ def bounds_of(admin: Admin, logs: Logs, topics: Topics) -> list[LogBounds]:
         raise UsageError(
             f"{topics.input} and {topics.settled} differ in partitions: `waterclock relay` says the remedy."
         )
-    mark, numbers = mark_of(admin.topic_id(topics.input)), range(there[topics.input])
+    with there_just_now():
+        mark, numbers = mark_of(admin.topic_id(topics.input)), range(there[topics.input])
     inputs = [logs.bounds(topics.input, number) for number in numbers]  # rule 2: these first
     settled = [logs.bounds(topics.settled, number) for number in numbers]
     return [LogBounds(number, inputs[number], settled[number], mark) for number in numbers]

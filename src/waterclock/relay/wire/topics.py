@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.kafka.admin import Admin
+from waterclock.kafka.admin import Admin, there_just_now
 from waterclock.relay.wire.request import names_a_topic
 
 log = logging.getLogger("waterclock.relay")
@@ -67,7 +67,9 @@ def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
             f"{servers} --alter --topic {fewer} --partitions {max(count, there[topics.settled])}"
         )
     for topic in (topics.input, topics.settled):
-        if (deleted := deletes(topic, admin.settings(topic), servers)) is not None:
+        with there_just_now():
+            settings = admin.settings(topic)
+        if (deleted := deletes(topic, settings, servers)) is not None:
             raise UsageError(deleted)
     return count
 

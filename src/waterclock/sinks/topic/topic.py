@@ -33,7 +33,7 @@ import pyarrow as pa
 from waterclock.clock import SystemClock
 from waterclock.errors import SinkLost, StateMismatch, UsageError, WaterclockError
 from waterclock.kafka import Offsets
-from waterclock.kafka.admin import Admin, TopicGone
+from waterclock.kafka.admin import Admin, there_just_now
 from waterclock.kafka.client import Client, Remedies, committed
 from waterclock.kafka.errors import Meaning, Verdict, meaning_of, verdict_of, words_of
 from waterclock.kafka.settings import READING, base_settings
@@ -213,11 +213,9 @@ class TopicSink:
 
     def _meet(self, admin: Admin) -> None:
         """Note what the topics are now; EnvironmentMissing if one of them is gone again."""
-        try:
+        with there_just_now():
             self._ids = {self._name(part): admin.topic_id(self._name(part)) for part in _PARTS}
             self._limits = {part: _largest(admin.settings(self._name(part))) for part in _PARTS}
-        except TopicGone as gone:
-            raise gone.outage() from None
 
     # Topics ----------------------------------------------------------------------------------------------------
 
@@ -245,7 +243,9 @@ class TopicSink:
                     "another topic in [sink]."
                 )
         if self._name(BATCHES) in there:
-            yield from sentences_of(partial(self._refuse_forgetful, admin.settings(self._name(BATCHES))))
+            with there_just_now():
+                settings = admin.settings(self._name(BATCHES))
+            yield from sentences_of(partial(self._refuse_forgetful, settings))
 
     def _whose(self, there: Mapping[str, int]) -> tuple[bool, list[str]]:
         """Whether the topics are ours; and of those that are not, the parts that hold something."""
