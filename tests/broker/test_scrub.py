@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from copy import copy
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -262,6 +263,18 @@ def test_a_segment_that_retention_took_meanwhile_says_nothing(
         scrubbed(broker)
         assert broker.statistics().scrub.damaged == 0
     assert "damaged" not in caplog.text
+
+
+def test_a_log_of_which_a_cut_has_left_no_segment_is_passed_over(
+    folder: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was opened in its place comes with the next pass; this one ended the pass for all behind it."""
+    with Broker(folder, clock=clock, settings=SETTINGS) as broker:
+        cut = copy(partition(broker))
+        cut.segments = []
+        monkeypatch.setattr(broker.inside.scrub, "_partitions", lambda: [cut, partition(broker)])
+        scrubbed(broker)
+        assert broker.statistics().scrub.bytes == sum(path.stat().st_size for path in segments(folder))
 
 
 def test_a_compaction_gives_damage_no_checksum_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

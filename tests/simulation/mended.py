@@ -120,6 +120,16 @@ MENDED: dict[str, Plant] = {
         ),
         workloads=("retention",),
     ),
+    "scrub-ends-at-a-cut": Plant(
+        (
+            Edit(
+                BROKER + "upkeep",
+                "                continue  # it may have none: it was cut meanwhile, and another has its place\n",
+                "",
+            ),
+        ),
+        kinds=("pair",),
+    ),
     "start-told-before-it-lasts": Plant(
         (
             Edit(
