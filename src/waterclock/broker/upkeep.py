@@ -275,6 +275,7 @@ class Scrub:
             if not self._segments:
                 self._partition = self._ahead.popleft()
                 self._segments.extend(self._partition.segments)
+                continue  # it has none while a follower begins it anew
             segment, home = self._segments.popleft(), self._partition
             if home is not None and segment.durable and _is_of(segment, home):
                 self._at_work = SegmentScrub(segment, segment.durable, _end(segment, home))
