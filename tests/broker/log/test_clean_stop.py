@@ -123,6 +123,18 @@ def test_a_whole_log_that_is_gone_is_told_and_its_offsets_are_not_given_again(
     assert "has no records from offset 0 to before 50" in caplog.text
 
 
+def test_a_log_that_was_empty_and_whose_file_a_power_cut_took_begins_where_it_began(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A group had committed an offset that nobody had written yet: all up to there was told to be lost."""
+    log, place = opened(tmp_path, SETTINGS), str(tmp_path / "log")
+    stop(tmp_path, log)
+    for file in (tmp_path / "log").iterdir():
+        file.unlink()
+    again = open_partition("t", 0, place, SETTINGS, Said(CleanStop(str(tmp_path)).take(place), 0, 2, rebooted=True))
+    assert (again.start, again.end, caplog.text) == (0, 0, "")
+
+
 # What the mark says nothing of
 
 

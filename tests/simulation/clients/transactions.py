@@ -159,8 +159,12 @@ class Transactions(Actor):
         )
 
     async def end(self, txn: Txn, commits: bool) -> bool:
-        """End it, and ask until that is known; False if this owner cannot go on."""
-        lost = 0
+        """End it, and ask until that is known; False if this owner cannot go on.
+
+        Of two brokers, one that says that it cannot, or is no coordinator, may have written the end down for the other one:
+        as Kafka's does, whose own errors NOT_ENOUGH_REPLICAS_AFTER_APPEND and NOT_LEADER_OR_FOLLOWER are told so.
+        """
+        lost, is_doubtful = 0, False
         while True:
             self.history.ops += 1
             if commits and txn.commit_ns is None:
@@ -178,8 +182,9 @@ class Transactions(Actor):
                 self.producer, self.epoch = producer, epoch
                 return self.second or not lost  # protocol 1: an earlier request may be on its way still
             if error not in k.RETRIABLE:
-                self.end_refused(txn, commits and not lost, error)
+                self.end_refused(txn, commits and not (lost or is_doubtful), error)
                 return False
+            is_doubtful |= self.universe.plan.pair and error in (k.NOT_AVAILABLE, k.NOT_COORDINATOR)
             self.kafka.elsewhere(error)
             await self.pause(0.01, 0.1)
 

@@ -136,7 +136,9 @@ class Recovery:
         partition = self._partition
         segments, memo = partition.segments, partition.memo
         first = max(memo.start, min(self._gone, default=memo.start if not segments else segments[0].base))
-        if not segments:
+        if not segments and self._left is not None and not self._gone:  # it was empty, and a power cut took the name
+            segments.append(Segment(partition.folder, self._left.end))
+        elif not segments:
             segments.append(self._behind_what_is_lost(memo.start))
         if first < segments[0].base:
             self._tell_gap(first, segments[0].base, "every segment")

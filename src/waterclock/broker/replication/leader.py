@@ -183,9 +183,18 @@ class Leader:
             def came(done: bool) -> None:
                 if self._coming == follower:
                     self._coming = None
-                if done:
-                    log.warning("replica %d follows, at %s", replica, follower.address)
+                if not done:
+                    return
+                try:
                     self._attach(replica, follower)
+                except OSError as error:  # it asks again
+                    log.error(
+                        "replica %d cannot follow yet, since the disk refuses the journal for it: %s. It asks again",
+                        replica,
+                        error,
+                    )
+                else:
+                    log.warning("replica %d follows, at %s", replica, follower.address)
 
             self._store.commit(known, came)
         return Error.REPLICA_NOT_AVAILABLE  # it asks again
@@ -201,15 +210,17 @@ class Leader:
         return False
 
     def _attach(self, node: int, follower: KnownFollower) -> None:
+        """OSError, and nothing has changed, if the journal cannot be opened."""
+        journal = self.journal or self._journal_of()
         if self._follower is None or self._follower.id != follower.id:
             self.replicas.attach(node)
         self._follower = follower
         self._identity.peer, self._identity.peer_at = node, follower.address
         self._attached(follower.address)
         if self.journal is None:
-            self.journal = self._journal_of()
+            self.journal = journal
             self._store.journal(self._commit)
-            self._store.tell_all(self.journal.reset)
+            self._store.tell_all(journal.reset)
 
     def _commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
         """A commit of the store goes into the journal, once there is one; OSError if too few are in sync. Rule 4."""
