@@ -1,7 +1,10 @@
-"""A pipeline's run without Spark, and what of its results two engines have alike."""
+"""A pipeline's run without Spark, in this process or in one that is killed, and what of its results two runs have alike."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -14,10 +17,20 @@ from waterclock.local.pipeline import LocalPipeline
 from waterclock.streaming.statistics import Summary
 from waterclock.streaming.toml.config import load
 
+DRIVER = Path(__file__).with_name("crash_driver.py")
+
 
 def run_locally(file: Path, live: bool = False) -> Summary:
     with closing(configured(load(file))) as pipeline:
         return pipeline.run(live)
+
+
+def driven(file: Path, step: str = "never", count: int = 0) -> int | None:
+    """How many batches were read once more; None if it was killed."""
+    command = [sys.executable, str(DRIVER), str(file), step, str(count)]
+    done = subprocess.run(command, capture_output=True, timeout=120, text=True)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr[-2000:]
+    return int(done.stdout) if not done.returncode else None
 
 
 def kinds(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

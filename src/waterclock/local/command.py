@@ -12,8 +12,8 @@ from waterclock.local.checkpoint import LocalCheckpoint
 from waterclock.local.pipeline import LocalPipeline
 from waterclock.local.sources import FileSource, Source, refuse_spark
 from waterclock.signals import heard
+from waterclock.sinks import RecordingSink
 from waterclock.sinks.destination import Findings
-from waterclock.sinks.sql.sql_sink import SqlSink
 from waterclock.streaming.frames import result_schema
 from waterclock.streaming.statistics import Progress, Summary
 from waterclock.streaming.toml.config import Config, Files, read
@@ -26,12 +26,14 @@ def configured(config: Config) -> LocalPipeline:
     rules, delay_us = config.rules, config.watermark_delay_us
     assert rules is not None, "refused"
     if len(config.outlets) > 1 or config.outlets[0].columns or config.outlets[0].takes:
-        raise UsageError("several sinks, and 'columns' and 'takes' in [sink], need Spark: leave out engine = \"local\"")
-    sink = config.sink.sink()
-    if not isinstance(sink, SqlSink):
         raise UsageError(
-            f'engine = "local" keeps what it read beside its results, in SQLite, PostgreSQL, MySQL or DuckDB, and '
-            f"{config.sink.place} is none of these: leave out engine, to run it on Spark"
+            "several sinks, and 'columns' and 'takes' in [sink], need Spark: write engine = \"spark\" in [pipeline]"
+        )
+    sink = config.sink.sink()
+    if not isinstance(sink, RecordingSink):
+        raise UsageError(
+            f'engine = "local" keeps what it read beside its results, in SQLite, PostgreSQL, MySQL, DuckDB or a topic, and '
+            f'{config.sink.place} is none of these: write engine = "spark" in [pipeline], or leave it out'
         )
     return LocalPipeline(
         source_of(config), rules, sink, Path(str(config.checkpoint)), watermark_delay_us=delay_us, close=config.close,

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import version
@@ -39,7 +39,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from waterclock.clock import SystemClock
-from waterclock.errors import StateMismatch
+from waterclock.errors import SinkLost, StateMismatch
 from waterclock.local.ahead import ahead
 from waterclock.local.checkpoint import LocalCheckpoint
 from waterclock.local.record import Record, record_of
@@ -48,8 +48,7 @@ from waterclock.local.sources import Input, Source
 from waterclock.local.state import Buckets
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.sinks import Batch, written_once
-from waterclock.sinks.sql.sql_sink import SqlSink
+from waterclock.sinks import Batch, RecordingSink, written_once
 from waterclock.streaming import frames
 from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close
 from waterclock.streaming.state import bucket
@@ -71,13 +70,13 @@ class Made:
 
 
 class LocalPipeline:
-    """A source, rules and a sink of SQL, with a checkpoint. One run at a time."""
+    """A source, rules and a sink, with a checkpoint. One run at a time."""
 
     def __init__(
         self,
         source: Source,
         rules: Rules,
-        sink: SqlSink,
+        sink: RecordingSink,
         checkpoint: Path,
         *,
         watermark_delay_us: int = 0,
@@ -129,6 +128,8 @@ class LocalPipeline:
         place = getattr(self._sink, "place", None) or self._sink.describe()
         self._checkpoint.take(self._settings, place, self._source)
         self._sink.open(self._schema)  # 1
+        self._sink.begin()  # whoever wrote before has ended, and commits nothing behind our look
+        self._sink.rollback()
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
         last = self._sink.last_applied()
@@ -262,8 +263,9 @@ class LocalPipeline:
         dead = pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *given.dead])
         now_s = self._clock.monotonic_s()
         batch = Batch(
-            self._query, number, record.text(), rows, dead, counters, self._watermark(), now_s - self._moment_s
-        )
+            self._query, number, record.text(), rows, dead, counters, self._watermark(), now_s - self._moment_s,
+            is_logged=True,
+        )  # fmt: skip
         self._moment_s = now_s
         return Made(batch, written, bucket.newest_us(given.rows, self._rules.time), now_s - began_s)
 
@@ -300,5 +302,6 @@ class LocalPipeline:
         self._kept |= {each.bucket: each.batch_id for each in written}
         oldest = min(self._kept.values())
         if self._source.forgets and oldest - self._folded >= FOLDED:
-            self._sink.fold(self._query, oldest)
-            self._folded = oldest
+            with suppress(SinkLost):  # the next one does it
+                self._sink.fold(self._query, oldest)
+                self._folded = oldest
