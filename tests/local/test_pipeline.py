@@ -243,7 +243,7 @@ def test_another_run_with_another_checkpoint_into_the_same_table_is_noticed(file
     ("old", "new", "words"),
     [
         ('path = "out.db"', 'path = "out.db"\nquery = "SELECT * FROM results"', r"'query' and 'transform' in \[sink\]"),
-        ('path = "in"\n', 'path = "in"\nformat = "csv"\n', "a source of Spark's readers"),
+        ('path = "in"\n', 'path = "in"\nformat = "orc"\n', "a source of Spark's readers"),
         ('checkpoint = "checkpoint"', 'checkpoint = "hdfs://host/checkpoint"', "a place behind a URI"),
         ('path = "out.db"', 'path = "lake"\nformat = "delta"', "is none of these"),
     ],

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.local.running import kinds, run_locally
 from tests.spark.pipelines import make_pipeline, orders, run, table
+from tests.streaming.files.values import ONLY_SPARK, TIME, VALUES
 from waterclock.errors import WaterclockError
 
 pytestmark = pytest.mark.spark
@@ -31,3 +32,48 @@ def test_each_engine_refuses_the_others_checkpoint(spark: SparkSession, tmp_path
         with pytest.raises(WaterclockError, match=r"engine|another query|changed since"):
             second(file)
         assert table(file.parent) == before
+
+
+def test_csv_is_read_alike_or_not_at_all(spark: SparkSession, tmp_path: Path) -> None:
+    lines: list[str] = []
+    for place, (kind, values) in enumerate(VALUES.items()):
+        for text in [*values, *ONLY_SPARK.get(kind, ())]:
+            others = ["x", "1", "1", "0.5", "true", TIME]
+            lines.append(",".join([f"k{len(lines)}", TIME, *others[:place], text, *others[place + 1 :]]))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("\n".join(["k,t,s,l,i,d,b,v", *lines, ""]))
+    local, sparks = (tmp_path / name / "pipeline.toml" for name in ("local", "spark"))
+    for file in (local, sparks):
+        file.parent.mkdir()
+        file.write_text(CSV.replace('"in"', f'"{tmp_path}/in"'))
+    run_locally(local)
+    run(spark, sparks)
+    asked = "event_k, event_t, event_s, event_l, event_i, event_d, event_b, event_v"
+    mine, theirs = (table(file.parent, asked) for file in (local, sparks))
+    assert set(map(str, mine)) <= set(map(str, theirs))
+    more = [text for texts in ONLY_SPARK.values() for text in texts]
+    assert len(theirs) - len(mine) == len(more)
+    assert [type(value) for value in mine[0]] == [type(value) for value in theirs[0]]
+
+
+CSV = """
+[source]
+format = "csv"
+path = "in"
+[source.options]
+header = true
+[source.columns]
+k = "string"
+t = "timestamp"
+s = "string"
+l = "bigint"
+i = "int"
+d = "double"
+b = "boolean"
+v = "timestamp"
+[rules]
+key = "k"
+time = "t"
+[sink]
+path = "out.db"
+"""

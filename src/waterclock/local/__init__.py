@@ -2,6 +2,7 @@
 
     pipeline.py   a start, the batches, the end: what is exactly once, in numbered steps
     record.py     what each batch read, beside its results: the log that state is made from again
+    csv.py        format = "csv": which of its settings are known here
     sources.py    files: a batch of what is there, and the same batch once more
     topics.py     the same of topics
     state.py      the rules over all buckets in memory

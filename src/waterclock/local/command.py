@@ -9,6 +9,7 @@ from pathlib import Path
 
 from waterclock.errors import UsageError
 from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.csv import csv_of
 from waterclock.local.pipeline import LocalPipeline
 from waterclock.local.sources import FileSource, Source, refuse_spark
 from waterclock.signals import heard
@@ -17,6 +18,7 @@ from waterclock.sinks.destination import Findings
 from waterclock.streaming.frames import result_schema
 from waterclock.streaming.statistics import Progress, Summary
 from waterclock.streaming.toml.config import Config, Files, read
+from waterclock.streaming.toml.readers import Reader
 from waterclock.streaming.toml.topics import Topics
 
 
@@ -47,6 +49,9 @@ def source_of(config: Config) -> Source:
     assert rules is not None, "refused"
     if isinstance(source, Files):
         return FileSource(source, rules, config.watermark_delay_us)
+    if isinstance(source, Reader):
+        files, csv = csv_of(source, rules)
+        return FileSource(files, rules, config.watermark_delay_us, csv)
     assert isinstance(source, Topics), "refused"
     from waterclock.local.topics import TopicSource
 
