@@ -26,7 +26,6 @@ from waterclock.testing import Broker
 
 FILES = 12
 POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
-BEHIND = ["topic", POSTGRES]  # sinks behind a connection
 Make = Callable[[str, Path, Store], Path]
 
 
@@ -120,7 +119,7 @@ STEP = pytest.mark.parametrize("step", STEPS[:-1])
     [
         ("files", "sqlite", (1, 2, 5)),
         ("files", "topic", (2, 4)),
-        pytest.param("topic", "postgres", (2, 4), marks=pytest.mark.postgres),
+        pytest.param("topic", "postgres", (2, 4), marks=[pytest.mark.postgres, pytest.mark.long(seconds=7)]),
     ],
     indirect=["store"],
 )
@@ -149,13 +148,17 @@ def test_killed_in_a_replay_and_in_the_one_after_it_it_ends_as_in_peace(
 
 @pytest.mark.parametrize(
     ("source", "store"),
-    [("files", "sqlite"), ("topic", "topic"), pytest.param("topic", "postgres", marks=pytest.mark.postgres)],
+    [
+        ("files", "sqlite"),
+        pytest.param("topic", "topic", marks=pytest.mark.long(seconds=12)),
+        pytest.param("topic", "postgres", marks=[pytest.mark.postgres, pytest.mark.long(seconds=8)]),
+    ],
     indirect=["store"],
 )
 def test_killed_at_random_it_ends_as_in_peace(
-    make: Make, peace: Callable[[str], list[Table]], store: Store, tmp_path: Path, source: str
+    make: Make, peace: Callable[[str], list[Table]], store: Store, tmp_path: Path, source: str, campaign_seed: int
 ) -> None:
-    file, chance = make(source, tmp_path / "killed", store), random.Random(tmp_path.name)
+    file, chance = make(source, tmp_path / "killed", store), random.Random(campaign_seed)
     for _ in range(6):
         driven(file, "random", chance.randrange(1, 120))
     assert driven(file) is not None
@@ -191,11 +194,13 @@ def kill_once(file: Path, store: Store, chance: random.Random) -> None:
             process.wait()
 
 
-@pytest.mark.parametrize("store", ["sqlite", *BEHIND], indirect=True)
+@pytest.mark.long(seconds=12)
+@pytest.mark.parametrize("store", ["sqlite", "topic", POSTGRES], indirect=True)
 def test_killed_live_each_row_is_there_once(
-    kafka_broker: Broker, kafka_topic: str, store: Store, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    name, chance = f"{kafka_topic}-live", random.Random(tmp_path.name)
+    kafka_broker: Broker, kafka_topic: str, store: Store, tmp_path: Path, request: pytest.FixtureRequest,
+    campaign_seed: int,
+) -> None:  # fmt: skip
+    name, chance = f"{kafka_topic}-live", random.Random(campaign_seed)
     kafka_broker.create_topic(name, 3)
     file = into(make_topic_pipeline(tmp_path / "live", kafka_broker.bootstrap, name), store)
     sender, ended = Sender(kafka_broker.bootstrap, name), threading.Event()

@@ -150,10 +150,10 @@ def test_fresh_removes_nothing_if_the_run_could_not_start_or_the_folder_holds_an
     with pytest.raises(UsageError, match=r"other things in its folder \(waterclock.toml"):
         start_over(load(file))
     own.unlink()
-    change(file, 'path = "out.db"', 'path = "out.db"\ncolumns = ["key"]')
-    with pytest.raises(UsageError, match="need Spark"):
+    change(file, 'path = "out.db"', 'path = "out.db"\ntransform = "my:own"')
+    with pytest.raises(UsageError, match="needs Spark"):
         start_over(load(file))
-    change(file, '\ncolumns = ["key"]', "")
+    change(file, '\ntransform = "my:own"', "")
     (file.parent / "in").rename(file.parent / "away")
     with pytest.raises(UsageError, match="does not exist"):
         start_over(load(file))
@@ -245,7 +245,7 @@ def test_another_run_with_another_checkpoint_into_the_same_table_is_noticed(file
         ('path = "out.db"', 'path = "out.db"\nquery = "SELECT * FROM results"', r"'query' and 'transform' in \[sink\]"),
         ('path = "in"\n', 'path = "in"\nformat = "orc"\n', "a source of Spark's readers"),
         ('checkpoint = "checkpoint"', 'checkpoint = "hdfs://host/checkpoint"', "a place behind a URI"),
-        ('path = "out.db"', 'path = "lake"\nformat = "delta"', "is none of these"),
+        ('path = "out.db"', 'path = "lake"\nformat = "delta"', "a table of Delta Lake as a sink needs Spark"),
     ],
 )
 def test_what_only_spark_can_do_is_refused_by_its_name(file: Path, old: str, new: str, words: str) -> None:

@@ -19,7 +19,7 @@ from waterclock.local import LocalPipeline
 from waterclock.local import pipeline as module
 from waterclock.local.command import configured, start_over
 from waterclock.local.snapshots import NAME
-from waterclock.sinks import RecordingSink, apply_once
+from waterclock.sinks import apply_once
 from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
@@ -81,16 +81,14 @@ def test_what_a_run_needs_no_more_is_folded_in_each_sink(
     with closing(configured(load(file))) as pipeline:
         pipeline.check()
         assert 0 < len(recorded(pipeline)) < summary.batches - 4
-        assert pipeline._sink.totals() == summary.totals
+        assert pipeline._outlets.totals() == summary.totals
     (file.parent / "checkpoint" / NAME).unlink()
     with pytest.raises(StateMismatch, match="lacks the record of batch 0"):
         run_locally(file)
 
 
 def recorded(pipeline: LocalPipeline) -> list[tuple[int, str | None]]:
-    sink = pipeline._sink
-    assert isinstance(sink, RecordingSink)
-    return sink.inputs(pipeline._query)
+    return pipeline._outlets.inputs(pipeline._query)
 
 
 # A topic ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Pipelines on one machine, without Spark: `engine = "local"`.
 
     pipeline.py   a start, the batches, the end: what is exactly once, in numbered steps
+    outlets.py    the sinks: what each is given, and who lacks a batch
     record.py     what each batch read, beside its results: the log that state is made from again
     csv.py        format = "csv": which of its settings are known here
     sources.py    files: a batch of what is there, and the same batch once more

@@ -195,6 +195,9 @@ def refuse_spark(config: Any) -> None:
         "a place behind a URI": config.is_remote(),
     }
     for outlet in config.outlets:
-        named["'query' and 'transform' in [sink]"] = outlet.step is not None
+        if outlet.step is not None:
+            named["'query' and 'transform' in [sink]"] = True
+        if not outlet.sink.records_inputs:
+            named[f"{outlet.sink.kind} as a sink"] = True
     if wrong := [name for name, is_so in named.items() if is_so]:
         raise UsageError(f'{wrong[0]} needs Spark: write engine = "spark" in [pipeline], or leave it out')
