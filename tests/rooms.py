@@ -78,7 +78,7 @@ MAY_IMPORT = {
     "outbox": {"cdc", "clock", "errors", "kafka", "outside", "relay"},
     "trace": {"clock", "errors", "signals", "web", "wheel", "wording"},
     "simulation": {"broker", "errors", "outside"},
-    "testing": {"broker", "clock", "errors", "simulation"},
+    "testing": {"broker", "clock", "errors", "local", "simulation"},
     "pytest_plugin": {"broker", "errors", "simulation", "testing", "timer", "web"},
     "doctor": {"__init__", "arguments", "clock", "disk", "errors", "ports", "spark"},
     "cli": {"__init__", "arguments", "broker", "cdc", "doctor", "errors", "outbox", "relay", "spark", "trace", "web"},

@@ -33,7 +33,7 @@ def configured(config: Config) -> LocalPipeline:
     rules, delay_us = config.rules, config.watermark_delay_us
     assert rules is not None, "refused"
     sinks = [outlet.of(cast("RecordingSink", outlet.sink.sink())) for outlet in config.outlets]
-    checkpoint = Path(str(config.checkpoint))
+    checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
     return LocalPipeline(
         source_of(config), rules, sinks, checkpoint, watermark_delay_us=delay_us, close=config.close,
         name=config.name, buckets=config.local.buckets, linger_s=config.local.linger_us / 1e6,

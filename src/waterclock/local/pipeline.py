@@ -33,13 +33,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import version
-from pathlib import Path
 from threading import Event
 from uuid import uuid4
 
 import pyarrow as pa
 
-from waterclock.clock import SystemClock
+from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import SinkLost, StateMismatch
 from waterclock.local.ahead import ahead
 from waterclock.local.checkpoint import LocalCheckpoint
@@ -58,6 +57,7 @@ from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progre
 from waterclock.streaming.toml.steps import Outlet
 from waterclock.wording import counted
 
+SYSTEM = SystemClock()
 SNAPSHOT_S = 2.0  # in which every bucket is written once
 FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
 
@@ -80,19 +80,20 @@ class LocalPipeline:
         source: Source,
         rules: Rules,
         sinks: Sequence[Outlet[RecordingSink]],
-        checkpoint: Path,
+        checkpoint: LocalCheckpoint,
         *,
         watermark_delay_us: int = 0,
         close: bool = True,
         name: str = "pipeline",
         buckets: int = 4,
         linger_s: float = 0.0,
+        clock: WallClock = SYSTEM,
     ) -> None:
         self._source, self._rules, self._outlets, self._name = source, rules, Outlets(sinks), name
         self._delay_us, self._closes, self._count, self._linger_s = watermark_delay_us, close, buckets, linger_s
         event = source.schema()
         self._schema = frames.result_schema(event.field(rules.key).type, event)
-        self._checkpoint = LocalCheckpoint(checkpoint)
+        self._checkpoint = checkpoint
         self._settings = settings = {
             "engine": "local",
             "state": bucket.VERSION,
@@ -104,8 +105,8 @@ class LocalPipeline:
         self._digest = blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8).hexdigest()
         self._version = version("waterclock")
         self._last_us = CLOSING_US - watermark_delay_us
-        self._clock = SystemClock()
-        self._gathering = Gatherer(name, self._clock)
+        self._clock = clock
+        self._gathering = Gatherer(name, clock)
         self._ended = Event()
         self._snapshots: Snapshots | None = None
         self._totals: dict[str, int] = {}
@@ -132,7 +133,7 @@ class LocalPipeline:
         self._query = self._outlets.open(self._schema) or self._checkpoint.query or uuid4().hex  # 1
         self._count_all()
         self._batch, self._whole = self._outlets.last, self._outlets.whole
-        self._snapshots = snapshots = Snapshots(self._checkpoint.path)
+        self._snapshots = snapshots = self._checkpoint.snapshots()
         stored = snapshots.load(self._query, self._whole)
         self._kept = {place: stored.get(place, (-1, None))[0] for place in range(self._count)}
         self._buckets = Buckets(self._rules, self._count, snapshots, stored)

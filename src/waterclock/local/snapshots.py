@@ -48,8 +48,9 @@ class Written:
 class Snapshots:
     """Read by the thread of the rules, written by that of the sink."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path, self._lock = folder / NAME, Lock()
+    def __init__(self, path: Path) -> None:
+        """`path` may be SQLite's ":memory:"."""
+        self._path, self._lock = path, Lock()
         try:
             self._db = self._opened()
         except sqlite3.OperationalError as error:  # no room, no right, another's lock: it says nothing of the file

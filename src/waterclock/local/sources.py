@@ -173,8 +173,13 @@ class FileSource(Source):
                 us = pc.max(block.rows.column(rules.time).cast(pa.int64())).as_py()
                 latest = us if latest is None or (us is not None and us > latest) else latest
         made.counters = {"files": len(sizes), "dead_letters": dead, "heartbeats": heartbeats}
-        made.clock = {"files": None if latest is None else end_of(latest) // _MS * _MS - self._delay_us}
+        made.clock = {"files": watermark_of_files(latest, self._delay_us)}
         return made
+
+
+def watermark_of_files(latest_us: int | None, delay_us: int) -> int | None:
+    """The watermark that files allow whose largest time is `latest_us`; None if no time of them is known."""
+    return None if latest_us is None else end_of(latest_us) // _MS * _MS - delay_us
 
 
 def _size(path: Path) -> int | None:

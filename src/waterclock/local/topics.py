@@ -10,6 +10,7 @@ Rule 4: a live run that has caught up stays at the end (streaming/topics/tail.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,15 +19,14 @@ from waterclock.errors import UsageError
 from waterclock.kafka import Offsets, Partition
 from waterclock.kafka.admin import Admin
 from waterclock.local.record import Place
+from waterclock.local.records import batch_of
 from waterclock.local.sources import Input, Source
 from waterclock.rules.model import Rules
-from waterclock.streaming import frames
-from waterclock.streaming.layout import END_US, end_of
 from waterclock.streaming.toml.topics import Topics
 from waterclock.streaming.topics.fetcher import CHUNK, PATIENCE_S, Fetcher, client_for, resolved, settings_of
 from waterclock.streaming.topics.offsets import from_json, ranges, to_json
 from waterclock.streaming.topics.planner import Planner
-from waterclock.streaming.topics.records import Records, TopicLayout, read_records
+from waterclock.streaming.topics.records import Records, TopicLayout, own_watermark
 from waterclock.streaming.topics.tail import Tail
 
 
@@ -36,7 +36,7 @@ class TopicSource(Source):
     unit, idle_s = "records", 0.002
 
     def __init__(self, topics: Topics, rules: Rules, delay_us: int) -> None:
-        self._topics, self._delay_us = topics, delay_us
+        self._topics, self._own = topics, partial(own_watermark, delay_us=delay_us)
         self._layout = TopicLayout(dict(topics.columns), dict(topics.record), rules)
         self._client = client_for(settings_of(topics), PATIENCE_S)
         self._planner = Planner(self._client, topics.topics, topics.starting, None, topics.on_loss)
@@ -123,13 +123,12 @@ class TopicSource(Source):
         if place == start:
             return None
         self._at = place
-        return self._input(parts, start, place)
+        return batch_of(parts, start, place, self._layout, self._own)
 
     def again(self, start: Place, place: Place) -> Input:
-        parts = self._fetched(
-            from_json(start), from_json(place), "fail"
-        )  # without what is gone the state is another one
-        return self._input(parts, start, place)
+        # without what is gone the state would be another one
+        parts = self._fetched(from_json(start), from_json(place), "fail")
+        return batch_of(parts, start, place, self._layout, self._own)
 
     def behind(self, place: Place) -> Mapping[str, int]:
         done = from_json(place)
@@ -144,19 +143,3 @@ class TopicSource(Source):
     def _fetched(self, before: Offsets, after: Offsets, on_loss: str) -> Iterable[Records]:
         found = ranges(before, after)
         return Fetcher(self._client, found, on_loss).records() if found else ()
-
-    def _input(self, parts: Iterable[Records], start: Place, place: Place) -> Input:
-        before, after = from_json(start), from_json(place)
-        clock: dict[str, int | None] = {f"{topic}/{n}": None for topic, n in after}
-        clock |= {f"{topic}/{n}": END_US for topic, n in before if (topic, n) not in after}
-        made, counted = Input(place, clock), []
-        for records in sorted(parts, key=lambda each: (each.topic, each.partition, each.offsets[0])):
-            read = read_records(records, self._layout)
-            made.rows.append(read.rows)
-            made.dead.append(read.dead)
-            counted.append(read.counters)
-            if read.latest_us is not None:
-                own, known = end_of(read.latest_us) - self._delay_us, clock[records.place]
-                clock[records.place] = own if known is None else max(own, known)
-        made.counters = frames.sum_counters(counted)
-        return made
