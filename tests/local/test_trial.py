@@ -94,6 +94,13 @@ def test_a_pipeline_of_a_topic_needs_no_broker(file: Path) -> None:
     assert (row["event"]["by"], row["event"]["place"]) == ("me", 7)
 
 
+def test_a_pipeline_of_csv_takes_the_same_events(file: Path) -> None:
+    change(file, 'path = "in"\n', 'path = "in"\nformat = "csv"\noptions = {header = "true"}\n')
+    change(file, 'n = "long"', 'n = "int"')
+    (row, *_) = run_pipeline(file, [event("a", timedelta(0))]).results
+    assert row["event"] == event("a", timedelta(0))
+
+
 def test_what_needs_spark_is_refused_by_its_name(file: Path) -> None:
     change(file, 'path = "out.db"', 'path = "out.db"\nquery = "SELECT * FROM results"')
     with pytest.raises(UsageError, match="needs Spark"):

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from waterclock.clock import ManualClock
 from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.csv import csv_of
 from waterclock.local.pipeline import LocalPipeline
 from waterclock.local.records import EventSource
 from waterclock.local.snapshots import Snapshots
@@ -24,6 +25,7 @@ from waterclock.local.sources import Source, refuse_spark, watermark_of_files
 from waterclock.sinks import Batch, LastBatch
 from waterclock.streaming.frames import sum_counters
 from waterclock.streaming.toml.config import load
+from waterclock.streaming.toml.readers import Reader
 from waterclock.streaming.toml.steps import Outlet
 from waterclock.streaming.topics.records import own_watermark
 
@@ -45,10 +47,12 @@ def run_pipeline(file: str | Path, events: Iterable[Mapping[str, Any] | str], pe
     """See `waterclock.testing`."""
     config = load(file)
     refuse_spark(config)
-    rules, columns, sink = config.rules, config.source.all_columns(), MemorySink()
-    assert rules is not None
-    assert columns is not None, "refused"
-    own = own_watermark if config.source.format == "kafka" else watermark_of_files
+    rules, given, sink = config.rules, config.source, MemorySink()
+    assert rules is not None, "refused"
+    known = csv_of(given, rules)[0].columns if isinstance(given, Reader) else given.all_columns()
+    assert known is not None, "refused"
+    columns = {name: "int" if kind == "integer" else kind for name, kind in known.items()}  # JSON has one integer
+    own = own_watermark if given.format == "kafka" else watermark_of_files
     source = EventSource(events, columns, rules, partial(own, delay_us=config.watermark_delay_us), per_batch)
     pipeline = LocalPipeline(
         source, rules, [Outlet(sink)], MemoryCheckpoint(), watermark_delay_us=config.watermark_delay_us, close=config.close,
