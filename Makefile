@@ -40,7 +40,7 @@ JARS := import pyspark; from waterclock.bench.servers import apache, connector, 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-run: .venv/ready-run  ## the main job: real traffic fines through Spark, a report at the end (about a minute)
+run: .venv/ready-run  ## the main job: real traffic fines through Spark, a report at the end (about a minute); ARGS="--engine local": without Java
 	@$(BIN)/waterclock demo fines $(ARGS)
 
 run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our broker and on servers (Java 17, Maven, PostgreSQL; minutes)

@@ -17,12 +17,13 @@ from tests.local.running import counts, living, run_locally, until
 from tests.local.test_pipeline import RECORDS, batches, change, replayed
 from tests.spark.pipelines import orders, table
 from tests.spark.topics import Sender, make_topic_pipeline
-from waterclock.errors import WaterclockError
+from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.client import Client
 from waterclock.local import topics
 from waterclock.local.snapshots import NAME
 from waterclock.local.topics import TopicSource
+from waterclock.streaming.layout import CLOSING
 from waterclock.streaming.topics import planner
 from waterclock.streaming.topics.fetcher import Fetcher
 from waterclock.streaming.topics.offsets import Range
@@ -97,6 +98,24 @@ def test_new_partitions_are_found(kafka_broker: Broker, topic: str, file: Path) 
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result(WAIT_S)
         Sender(kafka_broker.bootstrap, topic).put("damaged", partition=3)
         counts(pipeline, "dead_letters", 1)
+
+
+def test_a_live_run_ends_when_heartbeats_have_closed_every_partition(
+    kafka_broker: Broker, topic: str, file: Path
+) -> None:
+    sender = Sender(kafka_broker.bootstrap, topic)
+    with living(file) as (pipeline, run):
+        counts(pipeline, "records", RECORDS)
+        sender.heartbeat(CLOSING, 0, 1)
+        counts(pipeline, "heartbeats", 2)
+        assert not run.done()
+        sender.heartbeat(CLOSING, 2)
+        until(run.done, "it goes on")
+    assert run.result().totals["held"] == 0
+    assert run_locally(file).batches == 0
+    sender.put("late")
+    with pytest.raises(UsageError, match=r"1 record came after that.*--fresh"):
+        run_locally(file)
 
 
 def test_one_who_falls_behind_reads_by_fair_shares_again(

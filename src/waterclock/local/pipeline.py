@@ -145,7 +145,7 @@ class LocalPipeline:
         self._checkpoint.begin(self._query)
 
     def run(self, live: bool = False, report: Callable[[Progress], None] | None = None) -> Summary:
-        """Read what there is and close; with `live`, go on until `end`."""
+        """Read what there is and close; with `live`, go on until `end`, or until all of the source was closed."""
         self.check()
         began_s, self._report = self._clock.monotonic_s(), report
         self._gathering.begin()
@@ -188,7 +188,7 @@ class LocalPipeline:
         if self._whole < self._batch:
             self._count_all()
         last = records.get(self._batch)
-        self._closed, self._place = last is not None and last.closes, last.place if last else first
+        self._closed, self._place = self._is_closed(), last.place if last else first
         self._source.begin([first, *(record.place for record in records.values())], live)
         if self._closed and (behind := sum(self._source.behind(self._place).values())):
             raise came_after_the_close(counted(behind, self._source.unit[:-1]), self._source.where)
@@ -241,7 +241,7 @@ class LocalPipeline:
             yield given
 
     def _live(self) -> Iterator[Input | None]:
-        while not self._ended.is_set():
+        while not (self._ended.is_set() or self._is_closed()):
             given = self._source.take()
             if given is not None:
                 yield given
@@ -288,6 +288,10 @@ class LocalPipeline:
     def _watermark(self) -> int | None:
         us = self._buckets.watermarks.lowest()
         return min(us, self._last_us) if us != NO_WATERMARK and us >= EARLIEST_US else None
+
+    def _is_closed(self) -> bool:
+        """Whether the watermark has passed everything: by the batch that closes, or by heartbeats."""
+        return self._watermark() == self._last_us
 
     def _write(self, made: Made) -> None:
         began_s, batch = self._clock.monotonic_s(), made.batch
