@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SQL, store_of
-from tests.local.places import found, into
+from tests.local.places import Table, found, into
 from tests.local.running import run_locally
 from tests.sinks.stores import SQLiteStore, Store, TopicStore, batch
 from tests.spark.pipelines import make_pipeline, orders
@@ -20,6 +21,7 @@ from waterclock.local import pipeline as module
 from waterclock.local.command import configured, start_over
 from waterclock.local.snapshots import NAME
 from waterclock.sinks import apply_once
+from waterclock.streaming.statistics import Progress
 from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
 
@@ -132,3 +134,24 @@ def test_a_topic_of_another_engine_is_refused(file: Path, topic: TopicStore) -> 
             apply_once(sink, replace(batch(number), results=pipeline._schema.empty_table()))
         with pytest.raises(StateMismatch, match='written by another engine than "local"'):
             pipeline.run()
+
+
+def test_a_broker_that_is_away_for_a_while_is_waited_for(
+    kafka_broker_factory: Callable[..., Broker], tmp_path: Path
+) -> None:
+    broker, kept = kafka_broker_factory(tmp_path / "data"), list[list[Table]]()
+    broker.create_topic("orders", 3)
+    Sender(broker.bootstrap, "orders").orders(orders(40))
+    for batch_id in (None, 2):
+        store, folder = TopicStore(broker.bootstrap), tmp_path / f"{batch_id}"
+
+        def cut(progress: Progress, at: int | None = batch_id) -> None:
+            if progress.batch_id == at:
+                broker.cut_power()
+                broker.start()
+
+        made = into(make_topic_pipeline(folder, broker.bootstrap, "orders", more="per_batch = 30"), store)
+        with closing(configured(load(made))) as pipeline:
+            pipeline.run(report=cut)
+        kept.append(found(store))
+    assert kept[0] == kept[1]

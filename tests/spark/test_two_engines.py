@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,24 @@ def test_each_engine_refuses_the_others_checkpoint(spark: SparkSession, tmp_path
         with pytest.raises(WaterclockError, match=r"engine|another query|changed since"):
             second(file)
         assert table(file.parent) == before
+
+
+def test_several_sinks_are_given_alike(spark: SparkSession, tmp_path: Path) -> None:
+    asks = '[[sink]]\npath = "out.db"\ntakes = ["results"]\ncolumns = ["event_at", "key", "due", "result_id"]\n'
+    asks += '[[sink]]\npath = "letters/out.db"\ntakes = ["late", "dead_letters"]\n'
+    local, sparks = (make_pipeline(tmp_path / name, orders(60), 5) for name in ("local", "spark"))
+    for file in (local, sparks):
+        file.write_text(file.read_text().replace('[sink]\npath = "out.db"\n', asks))
+        bad = file.parent / "in" / "004.jsonl"
+        bad.write_text(bad.read_text() + "{\n")  # the newest
+    run_locally(local)
+    run(spark, sparks)
+    mine, theirs = ([row[1:] for row in table(file.parent)] for file in (local, sparks))
+    assert sorted(mine, key=str) == sorted(theirs, key=str) != []
+    for file in (local, sparks):
+        with closing(sqlite3.connect(file.parent / "letters" / "out.db")) as db:
+            assert db.execute("SELECT line, text FROM results_dead_letters").fetchall()[0][1] == "{"
+            assert db.execute("SELECT count(*) FROM results").fetchall() == [(0,)]
 
 
 def test_csv_is_read_alike_or_not_at_all(spark: SparkSession, tmp_path: Path) -> None:
