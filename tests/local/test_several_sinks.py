@@ -13,7 +13,9 @@ from tests.local.places import sink_text
 from tests.local.running import driven, run_locally
 from tests.sinks.stores import TopicStore
 from tests.spark.pipelines import make_pipeline, orders
+from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import StateMismatch, UsageError
+from waterclock.local import pipeline as module
 from waterclock.local.command import check, configured, start_over
 from waterclock.local.snapshots import NAME
 from waterclock.sinks import RecordingSink
@@ -116,6 +118,26 @@ def test_one_that_lacks_what_the_source_has_no_more_is_refused(file: Path) -> No
     (file.parent / "in" / "001.jsonl").unlink()
     with pytest.raises(StateMismatch, match=r"001.jsonl is gone since it was read.*put it back"):
         run_locally(file)
+
+
+def test_one_that_lacks_what_no_record_says_any_more_is_named(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FOLDED", 5)
+    monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
+    Sender(kafka_broker.bootstrap, kafka_topic).orders(orders(20))
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, kafka_topic, more="per_batch = 4")
+    file.write_text(file.read_text().replace(ALONE, ASIDE))
+    run_locally(file)
+    peace, aside = found(file), file.with_name("aside.db")
+    copy = aside.replace(file.with_name("copy.db"))
+    with pytest.raises(
+        StateMismatch, match=r"lacks the record of batch 0.*: restore the table 'results' in \S+aside.db, or"
+    ):
+        run_locally(file)
+    copy.replace(aside)
+    assert run_locally(file).batches == 0
+    assert found(file) == peace
 
 
 def test_sinks_of_two_pipelines_are_refused(file: Path, tmp_path: Path) -> None:

@@ -100,6 +100,10 @@ class Outlets:
         """The last batch that each of them has."""
         return min(outlet.last for outlet in self._all)
 
+    def older(self) -> str:
+        """Those that lack batches which another one has."""
+        return " and ".join(outlet.sink.describe() for outlet in self._all if outlet.last < self.last)
+
     def inputs(self, query: str) -> list[tuple[int, str | None]]:
         """Of the batches that are kept the number, and what it read."""
         ahead = max(self._all, key=lambda outlet: outlet.last)

@@ -177,6 +177,7 @@ class LocalPipeline:
     # a start -------------------------------------------------------------------------------------------------
 
     def _begin(self, live: bool) -> None:
+        assert self._snapshots is not None
         first, at = self._checkpoint.first, self._buckets.at()
         told = self._outlets.inputs(self._query)
         records = {batch: record_of(text, self._outlets.describe()) for batch, text in told}
@@ -187,6 +188,7 @@ class LocalPipeline:
             self._replay(number, records[number])
         if self._whole < self._batch:
             self._count_all()
+        self._snapshots.forget_others(self._query, self._batch)
         last = records.get(self._batch)
         self._closed, self._place = self._is_closed(), last.place if last else first
         self._source.begin([first, *(record.place for record in records.values())], live)
@@ -205,7 +207,8 @@ class LocalPipeline:
         if missing:
             raise StateMismatch(
                 f"{self._outlets.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
-                f"{self._checkpoint.path} has no state behind it: restore the checkpoint, or start over with --fresh."
+                f"{self._checkpoint.path} has no state behind it: restore {self._outlets.older() or 'the checkpoint'}, or "
+                "start over with --fresh."
             )
         others = {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}
         if others:
@@ -216,6 +219,7 @@ class LocalPipeline:
             )
 
     def _replay(self, number: int, record: Record) -> None:
+        assert self._snapshots is not None
         given = Input(record.place, record.clock) if record.closes else self._source.again(record.start, record.place)
         began_s, ruled = self._clock.monotonic_s(), self._buckets.apply(number, given)
         self.replayed += 1
@@ -225,6 +229,7 @@ class LocalPipeline:
                 "its source was changed. Put it back as it was, or start over with --fresh."
             )
         if number > self._whole:
+            self._snapshots.forget_others(self._query, number - 1)
             seconds = self._clock.monotonic_s() - began_s
             self._outlets.write(self._batch_of(number, given, ruled, ruled.written, record, seconds))
         self._keep(ruled.written)
