@@ -40,7 +40,7 @@ JARS := import pyspark; from waterclock.bench.servers import apache, connector, 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-run: .venv/ready-run  ## the main job: real traffic fines through Spark, a report at the end (about a minute)
+run: .venv/ready-run  ## the main job: real traffic fines through Spark, a report at the end (about a minute); ARGS="--engine local": without Java
 	@$(BIN)/waterclock demo fines $(ARGS)
 
 run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our broker and on servers (Java 17, Maven, PostgreSQL; minutes)
@@ -69,7 +69,7 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 	  $(STEADY) -W ignore::pytest.PytestUnraisableExceptionWarning -- -m servers $(SIDE_BY_SIDE) 2 \
 	  tests/cdc/test_beside_debezium.py tests/cdc/test_jdbc_sink.py \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
-	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
+	  tests/examples/test_fines_kills.py tests/local/test_on_kafka.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
 	  tests/relay/test_dead_owner.py tests/relay/test_refusals_on_kafka.py tests/relay/kills tests/outbox/test_kills.py tests/streaming/places \
 	  tests/spark/test_join_crashes.py $(ARGS)
 

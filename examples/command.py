@@ -35,7 +35,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "example: waterclock demo fines --seed 7",
     )
     demos = parser.add_subparsers(required=True, metavar="DEMO")
-    fines = _demo(demos, "fines", "the main job: real traffic fines through Spark", _fines)
+    fines = _demo(demos, "fines", "the main job: real traffic fines through a pipeline", _fines)
     kills = _demo(demos, "kills", "the main job with its driver killed, and the tables compared", _kills)
     cdc = _demo(demos, "cdc", "a database's changes into another one, with kills", _cdc)
     delays = _demo(demos, "delays", "reminders through two relays that are killed", _delays)
@@ -51,6 +51,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         (delays, "which broker"),
     ):
         one.add_argument("--on", choices=["own", "servers"], default="own", help=f"{ways} (default: %(default)s)")
+    engine = "what runs the pipeline; local needs no Java (default: %(default)s)"
+    fines.add_argument("--engine", choices=["spark", "local"], default="spark", help=engine)
     _add_cdc(cdc)
     _add_delays(delays)
     for lesson, what in LESSONS.items():
@@ -101,7 +103,7 @@ def _lesson(arguments: argparse.Namespace) -> int:
 def _fines(arguments: argparse.Namespace) -> int:
     from waterclock.examples.fines import main as fines
 
-    return int(fines.demo(arguments.folder, arguments.seed, arguments.json))
+    return int(fines.demo(arguments.folder, arguments.seed, arguments.json, arguments.engine))
 
 
 def _kills(arguments: argparse.Namespace) -> int:

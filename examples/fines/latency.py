@@ -12,13 +12,18 @@ Places = dict[int, int]  # partition -> offset
 
 
 def read_to(offsets: str) -> Places:
-    """Up to where a batch read each partition, from what the sink keeps of it: the third line is the topic's.
+    """Up to where a batch read each partition, from what the sink keeps of it: of Spark's the third line is the topic's.
 
     >>> read_to('v1\\n{}\\n{"fines": {"0": 5}}\\n-')
     {0: 5}
+    >>> read_to('{"engine": "local", "place": {"fines": {"0": 5}}}')
+    {0: 5}
     """
     lines = offsets.splitlines()
-    topics = json.loads(lines[2]) if len(lines) > 2 and lines[2] != "-" else {}
+    if len(lines) == 1 and lines[0] != "v1":
+        topics = json.loads(lines[0])["place"]
+    else:
+        topics = json.loads(lines[2]) if len(lines) > 2 and lines[2] != "-" else {}
     return {int(partition): end for ends in topics.values() for partition, end in ends.items()}
 
 

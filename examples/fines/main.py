@@ -13,10 +13,12 @@ import os
 import platform
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -24,11 +26,9 @@ from waterclock.broker import Broker
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.folders import alone_in
-from waterclock.spark.pipeline import configured
 from waterclock.spark.progress import Bar
-from waterclock.spark.session.session import Session, start
 from waterclock.streaming.statistics import Progress, Summary
-from waterclock.streaming.toml.config import load
+from waterclock.streaming.toml.config import Config, load
 
 from .check import Verdict, check
 from .feed import TOPIC, Feed
@@ -37,6 +37,11 @@ from .log import read_log, without_penalties
 from .replay import Replay, make_replay
 from .report import terminal_summary, write_report
 from .tables import SQLiteTables
+
+if TYPE_CHECKING:
+    from waterclock.local import LocalPipeline
+    from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.session.session import Session
 
 OWN = (
     "broker",
@@ -56,8 +61,8 @@ SHIPPED = "localhost:9092"  # in pipeline.toml, where the address of the broker 
 ABOUT = (
     "In 10,000 real traffic fines each penalty stands exactly 60 days after its notification. This job takes the "
     "penalties out. It sends the rest to a topic of waterclock's own broker, as a careless network would: up to 14 days "
-    "late, and one event in twenty twice. Meanwhile a Spark pipeline with waterclock's rules makes every penalty again, "
-    "and in the end its table is compared with the records.\n"
+    "late, and one event in twenty twice. Meanwhile a pipeline with waterclock's rules makes every penalty again, and in "
+    " the end its table is compared with the records.\n"
 )
 LEFT = {"picture": "fines.png", "report": "report.html", "table": "fines.db", "for programs": "report.json"}
 
@@ -70,20 +75,20 @@ class Run:
     latencies_s: list[float]
 
 
-def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:
+def demo(folder: Path, seed: int = 1, as_json: bool = False, engine: str = "spark") -> int:
     """The command `waterclock demo fines`; 0 when the answer is right, 1 when it is wrong."""
     with alone_in(folder):
-        return _reported(folder, seed, as_json)
+        return _reported(folder, seed, as_json, engine)
 
 
-def _reported(folder: Path, seed: int, as_json: bool) -> int:
+def _reported(folder: Path, seed: int, as_json: bool, engine: str) -> int:
     console = Console(stderr=True, quiet=as_json)
     console.print(ABOUT, highlight=False)
     replay = prepare(folder, seed)
     with Bar("fines", quiet=as_json) as bar:
-        session = start("fines", log=folder / "spark.log")
+        session = _session(folder) if engine == "spark" else None
         run = run_pipeline(folder, session, replay, RATE, bar.report)
-    found = answers(folder, replay, run, seed, session.java)
+    found = answers(folder, replay, run, seed, session.java if session else "without Spark and Java")
     write_report(folder, found)
     if as_json:
         print(json.dumps(found, indent=1))
@@ -91,6 +96,12 @@ def _reported(folder: Path, seed: int, as_json: bool) -> int:
     for what, name in LEFT.items():
         console.print(f"  {what:<14}{folder / name}", soft_wrap=True, highlight=False)
     return 0 if found["verdict"] == "right" else 1
+
+
+def _session(folder: Path) -> Session:
+    from waterclock.spark.session.session import start
+
+    return start("fines", log=folder / "spark.log")
 
 
 def prepare(folder: Path, seed: int) -> Replay:
@@ -107,9 +118,10 @@ def prepare(folder: Path, seed: int) -> Replay:
 
 
 def run_pipeline(
-    folder: Path, session: Session, replay: Replay, rate: int, notify: Callable[[Progress], None] | None = None
+    folder: Path, session: Session | None, replay: Replay, rate: int, notify: Callable[[Progress], None] | None = None
 ) -> Run:
-    """Run the prepared folder's pipeline on a broker of its own while the replay is sent, `rate` lines a second."""
+    """Run the prepared folder's pipeline on a broker of its own while the replay is sent, `rate` lines a second. Without a
+    session it runs in this process."""
     with Broker(folder / "broker") as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         file = folder / "pipeline.toml"
@@ -117,7 +129,7 @@ def run_pipeline(
         return _run(folder, session, Feed(broker.bootstrap, PARTITIONS, replay, rate), notify)
 
 
-def _run(folder: Path, session: Session, feed: Feed, notify: Callable[[Progress], None] | None) -> Run:
+def _run(folder: Path, session: Session | None, feed: Feed, notify: Callable[[Progress], None] | None) -> Run:
     clock, committed_s = SystemClock(), dict[int, float]()
 
     def committed(progress: Progress) -> None:
@@ -126,17 +138,30 @@ def _run(folder: Path, session: Session, feed: Feed, notify: Callable[[Progress]
         if notify is not None:
             notify(progress)
 
-    pipeline = configured(load(folder / "pipeline.toml"))
-    try:
+    pipeline, run = _engine(load(folder / "pipeline.toml"), session)
+    with closing(pipeline):
         feed.start(pipeline.end)
         try:
-            summary = pipeline.run(session.spark, live=True, report=committed)
+            summary = run(committed)
         finally:
             feed.stop()
-    finally:
-        pipeline.close()
     feed.write(folder / "replay")
     return Run(summary, latencies_s(folder / "fines.db", feed.sent_s, committed_s))
+
+
+def _engine(
+    config: Config, session: Session | None
+) -> tuple[Pipeline | LocalPipeline, Callable[[Callable[[Progress], None]], Summary]]:
+    """The pipeline, and what runs it."""
+    if session is None:
+        from waterclock.local import command
+
+        local = command.configured(config)
+        return local, partial(command.run, local, True)
+    from waterclock.spark.pipeline import configured
+
+    pipeline = configured(config)
+    return pipeline, partial(pipeline.run, session.spark, True)
 
 
 def answers(folder: Path, replay: Replay, run: Run, seed: int, java: str) -> dict[str, Any]:

@@ -50,7 +50,7 @@ ABOUT = """In the records of an Italian police force, a penalty is added to a tr
 after its notification: the records show a timer firing. This job takes 10,000 of these fines, removes
 every penalty, and replays the rest as a careless network would: each event up to 14 days late, so that
 events overtake each other, and one in twenty of them twice. The replay is sent to a topic of Kafka, on
-waterclock’s own broker, while a Spark pipeline with waterclock’s rules runs on it. The pipeline drops the
+waterclock’s own broker, while a pipeline with waterclock’s rules runs on it. The pipeline drops the
 copies, puts the events of each fine back in order, and sets a 60-day timer at each notification. Then what
 it wrote is compared with the records: each penalty must stand on its exact day, once, and no other; each
 fine without a payment by that day must be listed as unpaid; and each event must come out once, in

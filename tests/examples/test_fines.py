@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
@@ -79,6 +83,24 @@ def test_every_penalty_is_made_on_its_day_whatever_the_seed_batches_and_partitio
     assert (found["out_of_order_cases"], found["verdict"]) == (0, "right")
     assert len(run.latencies_s) == replay.events
     assert 0 < found["latency_p50_s"] <= found["latency_p99_s"]
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(3, marks=pytest.mark.long(seconds=10)), pytest.param(2, marks=pytest.mark.long(seconds=10))]
+)
+def test_without_spark_and_java_the_verdict_is_the_same(tmp_path: Path, seed: int) -> None:
+    block = "import sys; sys.modules['pyspark'] = None\nfrom waterclock.cli import main; sys.exit(main(sys.argv[1:]))"
+    asked = ["demo", "fines", "--engine", "local", "--folder", str(tmp_path / "out"), "--seed", str(seed), "--json"]
+    hidden = {"PATH": os.path.dirname(sys.executable), "JAVA_HOME": "/nowhere", "MPLCONFIGDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", block, *asked], env=hidden, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["recreated"], found["missing"], found["extra"], found["others_wrong"]) == (4635, 0, 0, 0)
+    assert (found["unpaid_expected"], found["unpaid_found"], found["out_of_order_cases"]) == (4617, 4617, 0)
+    assert (found["verdict"], found["late"]) == ("right", 0)
+    assert found["duplicates_removed"] == found["duplicates_injected"] > 1_400
+    assert 0 < found["latency_p50_s"] <= found["latency_p99_s"]
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 # The check ---------------------------------------------------------------------------------------------------------

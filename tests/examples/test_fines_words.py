@@ -18,7 +18,7 @@ from waterclock.examples.fines import main
 def found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A job that comes to this answer at once."""
     answer: dict[str, Any] = request.param
-    monkeypatch.setattr(main, "start", lambda name, log: SimpleNamespace(java="Java 21"))
+    monkeypatch.setattr(main, "_session", lambda folder: SimpleNamespace(java="Java 21"))
     monkeypatch.setattr(main, "run_pipeline", lambda *_: None)
     monkeypatch.setattr(main, "answers", lambda *_: answer)
     monkeypatch.setattr(main, "write_report", lambda *_: None)

@@ -57,15 +57,15 @@ def main() -> None:
     pipeline.SNAPSHOT_S = 0.0  # a bucket with each batch
     fate = Fate(step, count)
     with closing(configured(load(file))) as made:
-        sink = made._sink
-        for name, passed in (
-            ("begin", "begun"),
-            ("is_applied", "looked"),
-            ("write", "written"),
-            ("commit", "committed"),
-        ):
-            if name != "begin" or step == "begun":
-                behind(sink, name, fate, passed)
+        for sink in (outlet.sink for outlet in made._outlets):
+            for name, passed in (
+                ("begin", "begun"),
+                ("is_applied", "looked"),
+                ("write", "written"),
+                ("commit", "committed"),
+            ):
+                if name != "begin" or step == "begun":
+                    behind(sink, name, fate, passed)
         behind(made._source, "take", fate, "taken")
         behind(snapshots.Snapshots, "write", fate, "kept")
         behind(pipeline.LocalPipeline, "_replay", fate, "replayed")

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -18,7 +17,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.local.running import kinds, run_locally
+from tests.local.running import counts, kinds, living, run_locally
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.cli import main
@@ -27,9 +26,11 @@ from waterclock.kafka.admin import Admin
 from waterclock.local import pipeline as module
 from waterclock.local.command import check, configured, start_over
 from waterclock.local.snapshots import NAME
-from waterclock.streaming.statistics import Progress, Summary
+from waterclock.streaming.statistics import Progress
 from waterclock.streaming.toml.config import load
 from waterclock.testing import Broker
+
+RECORDS = len(orders(40))
 
 
 def replayed(file: Path) -> int:
@@ -149,10 +150,10 @@ def test_fresh_removes_nothing_if_the_run_could_not_start_or_the_folder_holds_an
     with pytest.raises(UsageError, match=r"other things in its folder \(waterclock.toml"):
         start_over(load(file))
     own.unlink()
-    change(file, 'path = "out.db"', 'path = "out.db"\ncolumns = ["key"]')
-    with pytest.raises(UsageError, match="need Spark"):
+    change(file, 'path = "out.db"', 'path = "out.db"\ntransform = "my:own"')
+    with pytest.raises(UsageError, match="needs Spark"):
         start_over(load(file))
-    change(file, '\ncolumns = ["key"]', "")
+    change(file, '\ntransform = "my:own"', "")
     (file.parent / "in").rename(file.parent / "away")
     with pytest.raises(UsageError, match="does not exist"):
         start_over(load(file))
@@ -242,9 +243,9 @@ def test_another_run_with_another_checkpoint_into_the_same_table_is_noticed(file
     ("old", "new", "words"),
     [
         ('path = "out.db"', 'path = "out.db"\nquery = "SELECT * FROM results"', r"'query' and 'transform' in \[sink\]"),
-        ('path = "in"\n', 'path = "in"\nformat = "csv"\n', "a source of Spark's readers"),
+        ('path = "in"\n', 'path = "in"\nformat = "orc"\n', "a source of Spark's readers"),
         ('checkpoint = "checkpoint"', 'checkpoint = "hdfs://host/checkpoint"', "a place behind a URI"),
-        ('path = "out.db"', 'path = "lake"\nformat = "delta"', "is none of these"),
+        ('path = "out.db"', 'path = "lake"\nformat = "delta"', "a table of Delta Lake as a sink needs Spark"),
     ],
 )
 def test_what_only_spark_can_do_is_refused_by_its_name(file: Path, old: str, new: str, words: str) -> None:
@@ -317,22 +318,15 @@ def test_a_live_run_brings_what_comes_and_ends_behind_its_batch(
     monkeypatch.setattr(module, "FOLDED", 5)
     monkeypatch.setattr(module, "SNAPSHOT_S", 0.0)
     sender = Sender(kafka_broker.bootstrap, topic)
-    with closing(configured(load(topic_file))) as pipeline:
-        done: list[Summary] = []
-        thread = threading.Thread(target=lambda: done.append(pipeline.run(live=True)))
-        thread.start()
+    with living(topic_file) as (pipeline, _):
         for row in orders(10, seed=2):
             sender.orders([{**row, "order": f"more-{row['order']}", "id": f"more-{row['id']}"}])
             time.sleep(0.02)
-        until = time.monotonic() + 30
-        while pipeline.statistics().count("events") < 40 + 10 and time.monotonic() < until:
-            time.sleep(0.05)
-        pipeline.end()
-        thread.join(30)
-    (summary,) = done
+        counts(pipeline, "records", RECORDS + len(orders(10, seed=2)))
+    summary = pipeline.statistics()
     rows = batches(topic_file)
     assert len(rows) < summary.batches, "rows of batches that are in every snapshot are folded"
-    assert sum(json.loads(row[3])["events"] for row in rows) == summary.totals["events"] == summary.events
+    assert sum(json.loads(row[3])["events"] for row in rows) == summary.events
     assert run_locally(topic_file).totals["held"] == 0
 
 

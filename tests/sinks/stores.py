@@ -283,7 +283,7 @@ class TopicStore:
             ends = client.ends(client.partitions([name]))
             for partition, end in ends.items():
                 for message in committed(settings, partition, 0, end, SystemClock()):
-                    row = json.loads(message.value() or b"")
+                    row = json.loads(message.value() or b"null")
                     found.append((message.key(), row if isinstance(row, dict) else {}))
         return found
 

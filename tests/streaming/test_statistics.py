@@ -134,6 +134,18 @@ def test_a_rate_is_over_the_time_since_the_start_and_over_the_last_minute_later(
     assert gathering.seen("files", unknown).events_per_second == 20 / 60
 
 
+def test_a_minute_of_many_small_batches_is_kept_as_few_moments_and_gives_the_same_rate(
+    gathering: Gatherer, clock: ManualClock
+) -> None:
+    for number in range(6_000):
+        took(gathering, number, events=2, results=1)
+        clock.advance_s(0.01)
+    seen = gathering.seen("records", unknown)
+    assert seen.events_per_second == pytest.approx(200, rel=0.01)
+    assert seen.results_per_second == pytest.approx(100, rel=0.01)
+    assert len(gathering._taken.recent) <= 121
+
+
 def test_a_rate_falls_to_nothing_while_nothing_comes(gathering: Gatherer, clock: ManualClock) -> None:
     clock.advance_s(1)
     took(gathering, 0, 100)

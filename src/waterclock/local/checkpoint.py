@@ -20,7 +20,7 @@ from typing import Any
 from waterclock.disk import write_whole
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import Place
-from waterclock.local.snapshots import NAME
+from waterclock.local.snapshots import NAME, Snapshots
 from waterclock.local.sources import Source
 from waterclock.streaming.owner import LOCK, owner_of
 from waterclock.streaming.toml.config import SERVED
@@ -82,6 +82,10 @@ class LocalCheckpoint:
         self._first = self._notes.get("first") or source.first()
         if not served.exists():
             write_whole(served, sink.encode())
+
+    def snapshots(self) -> Snapshots:
+        """The file of its buckets, opened."""
+        return Snapshots(self.path / NAME)
 
     def begin(self, query: str) -> None:
         """Write down what must be the same from here on."""

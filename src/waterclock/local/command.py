@@ -5,18 +5,25 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import cast
 
-from waterclock.errors import UsageError
+import pyarrow as pa
+
 from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.csv import csv_of
 from waterclock.local.pipeline import LocalPipeline
 from waterclock.local.sources import FileSource, Source, refuse_spark
 from waterclock.signals import heard
-from waterclock.sinks.destination import Findings
-from waterclock.sinks.sql.sql_sink import SqlSink
+from waterclock.sinks import RecordingSink
+from waterclock.sinks.destination import Destination, Findings
 from waterclock.streaming.frames import result_schema
+from waterclock.streaming.given import ChosenColumns
 from waterclock.streaming.statistics import Progress, Summary
 from waterclock.streaming.toml.config import Config, Files, read
+from waterclock.streaming.toml.readers import Reader
+from waterclock.streaming.toml.steps import Outlet
 from waterclock.streaming.toml.topics import Topics
 
 
@@ -25,16 +32,10 @@ def configured(config: Config) -> LocalPipeline:
     refuse_spark(config)
     rules, delay_us = config.rules, config.watermark_delay_us
     assert rules is not None, "refused"
-    if len(config.outlets) > 1 or config.outlets[0].columns or config.outlets[0].takes:
-        raise UsageError("several sinks, and 'columns' and 'takes' in [sink], need Spark: leave out engine = \"local\"")
-    sink = config.sink.sink()
-    if not isinstance(sink, SqlSink):
-        raise UsageError(
-            f'engine = "local" keeps what it read beside its results, in SQLite, PostgreSQL, MySQL or DuckDB, and '
-            f"{config.sink.place} is none of these: leave out engine, to run it on Spark"
-        )
+    sinks = [outlet.of(cast("RecordingSink", outlet.sink.sink())) for outlet in config.outlets]
+    checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
     return LocalPipeline(
-        source_of(config), rules, sink, Path(str(config.checkpoint)), watermark_delay_us=delay_us, close=config.close,
+        source_of(config), rules, sinks, checkpoint, watermark_delay_us=delay_us, close=config.close,
         name=config.name, buckets=config.local.buckets, linger_s=config.local.linger_us / 1e6,
     )  # fmt: skip
 
@@ -45,6 +46,9 @@ def source_of(config: Config) -> Source:
     assert rules is not None, "refused"
     if isinstance(source, Files):
         return FileSource(source, rules, config.watermark_delay_us)
+    if isinstance(source, Reader):
+        files, csv = csv_of(source, rules)
+        return FileSource(files, rules, config.watermark_delay_us, csv)
     assert isinstance(source, Topics), "refused"
     from waterclock.local.topics import TopicSource
 
@@ -66,9 +70,15 @@ def check(file: str) -> Findings:
             event, rules = source.schema(), config.rules
             assert rules is not None, "refused"
             results = result_schema(event.field(rules.key).type, event)
-            found.try_to(lambda: config.sink.look(results, found))
+            for outlet in config.outlets:
+                found.try_to(partial(_look_at, outlet, results, found))
         found.unchecked.append("the checkpoint: a run looks at it")
     return found
+
+
+def _look_at(outlet: Outlet[Destination], results: pa.Schema, found: Findings) -> None:
+    given = ChosenColumns(outlet.columns, results).schema if outlet.columns else results
+    outlet.sink.look(given, found)
 
 
 def start_over(config: Config) -> None:
@@ -78,8 +88,9 @@ def start_over(config: Config) -> None:
         pipeline.check_source()
     checkpoint = LocalCheckpoint(Path(str(config.checkpoint)))
     with closing(checkpoint):
-        checkpoint.refuse_to_remove(config.sink.place)
-        config.sink.remove()
+        checkpoint.refuse_to_remove(" and ".join(outlet.sink.place for outlet in config.outlets))
+        for outlet in config.outlets:
+            outlet.sink.remove()
         checkpoint.remove()
 
 

@@ -2,9 +2,10 @@
 cache of the log.
 
 A start, numbered:
-    1. the sink's tables are made or checked, the checkpoint is claimed; its last batch is the sink's
-    2. each bucket is loaded as its last snapshot has it, if the sink has that batch
-    3. each batch behind the oldest one is read once more, as its record says, and applied; its results are thrown away
+    1. the sinks' tables are made or checked, the checkpoint is claimed; its last batch is the sinks'
+    2. each bucket is loaded as its last snapshot has it, if all sinks have that batch
+    3. each batch behind the oldest one is read once more, as its record says, and applied; its results are thrown away, but
+       for a sink that lacks them (outlets.py, rule 1)
     4. the batches go on behind the last record
 
 A batch, numbered (2 to 5 stand in sinks/base.py):
@@ -27,35 +28,36 @@ Rule 10: a batch that is not in the sink was never seen: it is cut anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import version
-from pathlib import Path
 from threading import Event
 from uuid import uuid4
 
 import pyarrow as pa
 
-from waterclock.clock import SystemClock
-from waterclock.errors import StateMismatch
+from waterclock.clock import SystemClock, WallClock
+from waterclock.errors import SinkLost, StateMismatch
 from waterclock.local.ahead import ahead
 from waterclock.local.checkpoint import LocalCheckpoint
+from waterclock.local.outlets import Outlets
 from waterclock.local.record import Record, record_of
 from waterclock.local.snapshots import Snapshots, Written
 from waterclock.local.sources import Input, Source
-from waterclock.local.state import Buckets
+from waterclock.local.state import Buckets, Outcome
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
-from waterclock.sinks import Batch, written_once
-from waterclock.sinks.sql.sql_sink import SqlSink
+from waterclock.sinks import Batch, RecordingSink
 from waterclock.streaming import frames
 from waterclock.streaming.layout import CLOSING_US, EARLIEST_US, END_US, came_after_the_close
 from waterclock.streaming.state import bucket
 from waterclock.streaming.statistics import Gatherer, PipelineStatistics, Progress, Summary
+from waterclock.streaming.toml.steps import Outlet
 from waterclock.wording import counted
 
+SYSTEM = SystemClock()
 SNAPSHOT_S = 2.0  # in which every bucket is written once
 FOLDED = 1_000  # so many rows of batches that are in every snapshot become one
 
@@ -71,26 +73,27 @@ class Made:
 
 
 class LocalPipeline:
-    """A source, rules and a sink of SQL, with a checkpoint. One run at a time."""
+    """A source, rules and sinks, with a checkpoint. One run at a time."""
 
     def __init__(
         self,
         source: Source,
         rules: Rules,
-        sink: SqlSink,
-        checkpoint: Path,
+        sinks: Sequence[Outlet[RecordingSink]],
+        checkpoint: LocalCheckpoint,
         *,
         watermark_delay_us: int = 0,
         close: bool = True,
         name: str = "pipeline",
         buckets: int = 4,
         linger_s: float = 0.0,
+        clock: WallClock = SYSTEM,
     ) -> None:
-        self._source, self._rules, self._sink, self._name = source, rules, sink, name
+        self._source, self._rules, self._outlets, self._name = source, rules, Outlets(sinks), name
         self._delay_us, self._closes, self._count, self._linger_s = watermark_delay_us, close, buckets, linger_s
         event = source.schema()
         self._schema = frames.result_schema(event.field(rules.key).type, event)
-        self._checkpoint = LocalCheckpoint(checkpoint)
+        self._checkpoint = checkpoint
         self._settings = settings = {
             "engine": "local",
             "state": bucket.VERSION,
@@ -102,8 +105,8 @@ class LocalPipeline:
         self._digest = blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=8).hexdigest()
         self._version = version("waterclock")
         self._last_us = CLOSING_US - watermark_delay_us
-        self._clock = SystemClock()
-        self._gathering = Gatherer(name, self._clock)
+        self._clock = clock
+        self._gathering = Gatherer(name, clock)
         self._ended = Event()
         self._snapshots: Snapshots | None = None
         self._totals: dict[str, int] = {}
@@ -126,16 +129,12 @@ class LocalPipeline:
         if self._snapshots is not None:
             return
         self.check_source()
-        place = getattr(self._sink, "place", None) or self._sink.describe()
-        self._checkpoint.take(self._settings, place, self._source)
-        self._sink.open(self._schema)  # 1
-        self._totals = self._sink.totals()
-        self._gathering.holds(self._totals)
-        last = self._sink.last_applied()
-        self._query = last.query_id if last else self._checkpoint.query or uuid4().hex
-        self._batch = last.batch_id if last else -1
-        self._snapshots = snapshots = Snapshots(self._checkpoint.path)
-        stored = snapshots.load(self._query, self._batch)
+        self._checkpoint.take(self._settings, self._outlets.place, self._source)
+        self._query = self._outlets.open(self._schema) or self._checkpoint.query or uuid4().hex  # 1
+        self._count_all()
+        self._batch, self._whole = self._outlets.last, self._outlets.whole
+        self._snapshots = snapshots = self._checkpoint.snapshots()
+        stored = snapshots.load(self._query, self._whole)
         self._kept = {place: stored.get(place, (-1, None))[0] for place in range(self._count)}
         self._buckets = Buckets(self._rules, self._count, snapshots, stored)
         if self._checkpoint.is_another_source and (self._source.refuses_another or self._buckets.at() < self._batch):
@@ -146,7 +145,7 @@ class LocalPipeline:
         self._checkpoint.begin(self._query)
 
     def run(self, live: bool = False, report: Callable[[Progress], None] | None = None) -> Summary:
-        """Read what there is and close; with `live`, go on until `end`."""
+        """Read what there is and close; with `live`, go on until `end`, or until all of the source was closed."""
         self.check()
         began_s, self._report = self._clock.monotonic_s(), report
         self._gathering.begin()
@@ -159,28 +158,39 @@ class LocalPipeline:
                     self._write(each)
         self._keep(self._buckets.all_written())
         seconds = self._clock.monotonic_s() - began_s
-        return Summary(self._name, self._sink.describe(), self._batches, self._events, seconds, self._sink.totals())
+        return Summary(
+            self._name, self._outlets.describe(), self._batches, self._events, seconds, self._outlets.totals()
+        )
 
     def close(self) -> None:
         """End of use."""
         self._source.close()
         if self._snapshots is not None:
             self._snapshots.close()
-        self._sink.close()
+        self._outlets.close()
         self._checkpoint.close()
+
+    def _count_all(self) -> None:
+        self._totals = self._outlets.totals()
+        self._gathering.holds(self._totals)
 
     # a start -------------------------------------------------------------------------------------------------
 
     def _begin(self, live: bool) -> None:
+        assert self._snapshots is not None
         first, at = self._checkpoint.first, self._buckets.at()
-        records = {batch: record_of(text, self._sink.describe()) for batch, text in self._sink.inputs(self._query)}
+        told = self._outlets.inputs(self._query)
+        records = {batch: record_of(text, self._outlets.describe()) for batch, text in told}
         self._refuse_others(records, at)
         if at >= 0:
             self._buckets.watermarks = bucket.Watermarks(records[at].clock)
         for number in range(at + 1, self._batch + 1):  # 3
             self._replay(number, records[number])
+        if self._whole < self._batch:
+            self._count_all()
+        self._snapshots.forget_others(self._query, self._batch)
         last = records.get(self._batch)
-        self._closed, self._place = last is not None and last.closes, last.place if last else first
+        self._closed, self._place = self._is_closed(), last.place if last else first
         self._source.begin([first, *(record.place for record in records.values())], live)
         if self._closed and (behind := sum(self._source.behind(self._place).values())):
             raise came_after_the_close(counted(behind, self._source.unit[:-1]), self._source.where)
@@ -190,14 +200,15 @@ class LocalPipeline:
         last = records.get(self._batch)
         if last is not None and last.settings != self._digest:
             raise StateMismatch(
-                f"{self._sink.describe()} was written with other rules, columns, delay or source: its state would mean "
+                f"{self._outlets.describe()} was written with other rules, columns, delay or source: its state would mean "
                 "something else now. Undo the change, or start over with --fresh."
             )
         missing = [number for number in range(max(at, 0), self._batch + 1) if number not in records]
         if missing:
             raise StateMismatch(
-                f"{self._sink.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
-                f"{self._checkpoint.path} has no state behind it: restore the checkpoint, or start over with --fresh."
+                f"{self._outlets.describe()} lacks the record of batch {missing[0]}, and the checkpoint "
+                f"{self._checkpoint.path} has no state behind it: restore {self._outlets.older() or 'the checkpoint'}, or "
+                "start over with --fresh."
             )
         others = {records[n].version for n in range(at + 1, self._batch + 1)} - {self._version}
         if others:
@@ -208,14 +219,20 @@ class LocalPipeline:
             )
 
     def _replay(self, number: int, record: Record) -> None:
+        assert self._snapshots is not None
         given = Input(record.place, record.clock) if record.closes else self._source.again(record.start, record.place)
-        self._keep(self._buckets.apply(number, given).written)
+        began_s, ruled = self._clock.monotonic_s(), self._buckets.apply(number, given)
         self.replayed += 1
         if (found := self._buckets.watermarks.dump()) != dict(record.clock):
             raise StateMismatch(
                 f"batch {number} was read once more, and says other times than before ({found}, not {dict(record.clock)}): "
                 "its source was changed. Put it back as it was, or start over with --fresh."
             )
+        if number > self._whole:
+            self._snapshots.forget_others(self._query, number - 1)
+            seconds = self._clock.monotonic_s() - began_s
+            self._outlets.write(self._batch_of(number, given, ruled, ruled.written, record, seconds))
+        self._keep(ruled.written)
 
     # a run ---------------------------------------------------------------------------------------------------
 
@@ -229,7 +246,7 @@ class LocalPipeline:
             yield given
 
     def _live(self) -> Iterator[Input | None]:
-        while not self._ended.is_set():
+        while not (self._ended.is_set() or self._is_closed()):
             given = self._source.take()
             if given is not None:
                 yield given
@@ -253,6 +270,15 @@ class LocalPipeline:
             written += self._buckets.next_written()
             self._snapped_s = self._clock.monotonic_s()
         record = Record(self._digest, self._version, start, given.place, self._buckets.watermarks.dump(), closes)
+        now_s = self._clock.monotonic_s()
+        batch = self._batch_of(number, given, ruled, written, record, now_s - self._moment_s)
+        self._moment_s = now_s
+        return Made(batch, written, bucket.newest_us(given.rows, self._rules.time), now_s - began_s)
+
+    def _batch_of(
+        self, number: int, given: Input, ruled: Outcome, written: list[Written], record: Record, seconds: float
+    ) -> Batch:
+        """What comes to the sinks."""
         found = [frames.conform(frames.chosen(frame, self._schema.names), self._schema) for frame in ruled.results]
         rows = frames.up_to(self._last_us, pa.concat_tables([self._schema.empty_table(), *found]))
         grown = sum(each.grown for each in written)
@@ -260,25 +286,21 @@ class LocalPipeline:
             [given.counters, ruled.counters, {"results": rows.num_rows, "state_bytes": grown}]
         )
         dead = pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *given.dead])
-        now_s = self._clock.monotonic_s()
-        batch = Batch(
-            self._query, number, record.text(), rows, dead, counters, self._watermark(), now_s - self._moment_s
+        return Batch(
+            self._query, number, record.text(), rows, dead, counters, self._watermark(), seconds, is_logged=True
         )
-        self._moment_s = now_s
-        return Made(batch, written, bucket.newest_us(given.rows, self._rules.time), now_s - began_s)
 
     def _watermark(self) -> int | None:
         us = self._buckets.watermarks.lowest()
         return min(us, self._last_us) if us != NO_WATERMARK and us >= EARLIEST_US else None
 
+    def _is_closed(self) -> bool:
+        """Whether the watermark has passed everything: by the batch that closes, or by heartbeats."""
+        return self._watermark() == self._last_us
+
     def _write(self, made: Made) -> None:
         began_s, batch = self._clock.monotonic_s(), made.batch
-        written = written_once(self._sink, batch)  # 2 3 4 5
-        if written is None:
-            raise StateMismatch(
-                f"{self._sink.describe()} has a batch {batch.batch_id} that this run did not write: another run with "
-                "another checkpoint writes there. Stop one of the two, and start this one again"
-            )
+        written = self._outlets.write(batch)  # 2 3 4 5
         self._batch = batch.batch_id
         self._batches += 1
         self._events += written.counters.get("events", 0)
@@ -300,5 +322,6 @@ class LocalPipeline:
         self._kept |= {each.bucket: each.batch_id for each in written}
         oldest = min(self._kept.values())
         if self._source.forgets and oldest - self._folded >= FOLDED:
-            self._sink.fold(self._query, oldest)
-            self._folded = oldest
+            with suppress(SinkLost):  # the next one does it
+                self._outlets.fold(self._query, oldest)
+                self._folded = oldest

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from waterclock.errors import StateMismatch
@@ -33,7 +33,9 @@ class Record:
     closes: bool = False
 
     def text(self) -> str:
-        return json.dumps({"engine": ENGINE, **asdict(self)}, separators=(",", ":"))
+        return json.dumps(
+            {"engine": ENGINE} | {name: getattr(self, name) for name in self.__slots__}, separators=(",", ":")
+        )
 
 
 def record_of(text: str | None, where: str) -> Record:

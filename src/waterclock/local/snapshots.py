@@ -4,7 +4,8 @@
     shelf    its blobs by number: what rests, read when it is needed
 
 Rule 1: a bucket is replaced whole, in one transaction.
-Rule 2: a bucket that has taken a batch which the sink lacks is not believed: the sink was put back to an older copy.
+Rule 2: a bucket that has taken a batch which the sink lacks is not believed: the sink was put back to an older copy. It is
+        removed before the sink gets another batch of that number, and not by a start that is refused.
 Rule 3: a file that is damaged is set aside under another name, and said: state is made anew from the source.
 """
 
@@ -48,8 +49,9 @@ class Written:
 class Snapshots:
     """Read by the thread of the rules, written by that of the sink."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path, self._lock = folder / NAME, Lock()
+    def __init__(self, path: Path) -> None:
+        """`path` may be SQLite's ":memory:"."""
+        self._path, self._lock = path, Lock()
         try:
             self._db = self._opened()
         except sqlite3.OperationalError as error:  # no room, no right, another's lock: it says nothing of the file
@@ -59,13 +61,18 @@ class Snapshots:
             self._db = self._opened()
 
     def load(self, query: str, last: int) -> dict[int, tuple[int, StoredBucket]]:
-        """The buckets of a query, with the last batch of each. Others are removed: they belong to no batch of the sink."""
+        """The buckets of a query that have no later batch than `last`, with the last batch of each."""
+        ours = "SELECT bucket, batch, engine, rows FROM bucket WHERE query = ? AND batch <= ?"
+        with self._errors(), self._lock:
+            found = self._db.execute(ours, (query, last)).fetchall()
+        return {bucket: (batch, StoredBucket(engine, rows)) for bucket, batch, engine, rows in found}
+
+    def forget_others(self, query: str, last: int) -> None:
+        """Remove those that `load` does not give: they belong to no batch of the sink."""
         with self._errors(), self._lock, self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("DELETE FROM bucket WHERE query <> ? OR batch > ?", (query, last))
             self._db.execute("DELETE FROM shelf WHERE bucket NOT IN (SELECT bucket FROM bucket)")
-            found = self._db.execute("SELECT bucket, batch, engine, rows FROM bucket").fetchall()
-        return {bucket: (batch, StoredBucket(engine, rows)) for bucket, batch, engine, rows in found}
 
     def blob(self, bucket: int, number: int) -> bytes:
         with self._errors(), self._lock:

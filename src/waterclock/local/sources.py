@@ -22,11 +22,13 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.local.record import Clock, Place
 from waterclock.rules.model import Rules
 from waterclock.streaming.files.folder import check_source, files_in
-from waterclock.streaming.files.reading import Layout, read_file
-from waterclock.streaming.layout import dead_letters, end_of
+from waterclock.streaming.files.reading import read_file
+from waterclock.streaming.layout import Csv, Layout, dead_letters, end_of
 from waterclock.streaming.toml.config import Files
+from waterclock.streaming.toml.readers import Reader
 
 _GONE = "it was moved or deleted before it was read: put it back under another name"
+PLAIN = Csv()
 _MS = 1000  # Spark counts its watermark in milliseconds, and so do files here
 
 
@@ -96,18 +98,20 @@ class FileSource(Source):
     unit, idle_s = "files", 0.1
     forgets = False  # which files were taken, the records say
 
-    def __init__(self, files: Files, rules: Rules, delay_us: int) -> None:
+    def __init__(self, files: Files, rules: Rules, delay_us: int, csv: Csv = PLAIN) -> None:
         self._files, self._delay_us = files, delay_us
         self._folder = Path(str(files.path))
         self.where = str(self._folder)
-        self._layout = Layout(files.format, dict(files.columns), rules)
+        self._layout = Layout(files.format, dict(files.columns), rules, csv)
         self._taken: dict[str, int] = {}
 
     def schema(self) -> pa.Schema:
         return self._layout.schema()
 
     def settings(self) -> Mapping[str, Any]:
-        return {"columns": dict(self._files.columns), "format": self._files.format, "path": str(self._folder)}
+        format_, csv = self._files.format, self._layout.csv
+        written = {} if csv == PLAIN else {"csv": [csv.separator, csv.has_header, csv.pattern]}
+        return {"columns": dict(self._files.columns), "format": format_, "path": str(self._folder), **written}
 
     def check(self) -> None:
         check_source(self._folder)
@@ -169,8 +173,13 @@ class FileSource(Source):
                 us = pc.max(block.rows.column(rules.time).cast(pa.int64())).as_py()
                 latest = us if latest is None or (us is not None and us > latest) else latest
         made.counters = {"files": len(sizes), "dead_letters": dead, "heartbeats": heartbeats}
-        made.clock = {"files": None if latest is None else end_of(latest) // _MS * _MS - self._delay_us}
+        made.clock = {"files": watermark_of_files(latest, self._delay_us)}
         return made
+
+
+def watermark_of_files(latest_us: int | None, delay_us: int) -> int | None:
+    """The watermark that files allow whose largest time is `latest_us`; None if no time of them is known."""
+    return None if latest_us is None else end_of(latest_us) // _MS * _MS - delay_us
 
 
 def _size(path: Path) -> int | None:
@@ -184,14 +193,16 @@ def refuse_spark(config: Any) -> None:
     """UsageError for what only Spark can do, by its name."""
     source = config.source
     named = {
-        "a source of Spark's readers": not hasattr(source, "format")
-        or source.format not in ("jsonl", "parquet", "kafka"),
+        "a source of Spark's readers": isinstance(source, Reader) and source.format != "csv",
         "'query' and 'transform' in [source]": getattr(source, "step", None) is not None,
         'way = "connector"': getattr(source, "way", "python") == "connector",
         "changes of tables": config.rules is None,
         "a place behind a URI": config.is_remote(),
     }
     for outlet in config.outlets:
-        named["'query' and 'transform' in [sink]"] = outlet.step is not None
+        if outlet.step is not None:
+            named["'query' and 'transform' in [sink]"] = True
+        if not outlet.sink.records_inputs:
+            named[f"{outlet.sink.kind} as a sink"] = True
     if wrong := [name for name, is_so in named.items() if is_so]:
         raise UsageError(f'{wrong[0]} needs Spark: write engine = "spark" in [pipeline], or leave it out')

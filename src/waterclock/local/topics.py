@@ -3,27 +3,31 @@
 Rule 1: how far a batch goes, and who is gone, is the planner's (streaming/topics/planner.py), as it is on Spark.
 Rule 2: a compacted topic loses records from inside of what was read: a replay would read others. It is refused.
 Rule 3: a topic that was made anew under its name is another one: its id is in the checkpoint.
+Rule 4: a live run that has caught up stays at the end (streaming/topics/tail.py). The planner looks now and then, and where
+        the tail has trouble; what it finds to be otherwise, or much, is read as a batch of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from waterclock.errors import UsageError
+from waterclock.kafka import Offsets, Partition
 from waterclock.kafka.admin import Admin
 from waterclock.local.record import Place
+from waterclock.local.records import batch_of
 from waterclock.local.sources import Input, Source
 from waterclock.rules.model import Rules
-from waterclock.streaming import frames
-from waterclock.streaming.layout import END_US, end_of
 from waterclock.streaming.toml.topics import Topics
-from waterclock.streaming.topics.fetcher import PATIENCE_S, Fetcher, client_for, resolved, settings_of
+from waterclock.streaming.topics.fetcher import CHUNK, PATIENCE_S, Fetcher, client_for, resolved, settings_of
 from waterclock.streaming.topics.offsets import from_json, ranges, to_json
 from waterclock.streaming.topics.planner import Planner
-from waterclock.streaming.topics.records import Records, TopicLayout, read_records
+from waterclock.streaming.topics.records import Records, TopicLayout, own_watermark
+from waterclock.streaming.topics.tail import Tail
 
 
 class TopicSource(Source):
@@ -32,11 +36,12 @@ class TopicSource(Source):
     unit, idle_s = "records", 0.002
 
     def __init__(self, topics: Topics, rules: Rules, delay_us: int) -> None:
-        self._topics, self._delay_us = topics, delay_us
+        self._topics, self._own = topics, partial(own_watermark, delay_us=delay_us)
         self._layout = TopicLayout(dict(topics.columns), dict(topics.record), rules)
         self._client = client_for(settings_of(topics), PATIENCE_S)
         self._planner = Planner(self._client, topics.topics, topics.starting, None, topics.on_loss)
         self._at: Place = {}
+        self._tail: Tail | None = None
         self.where = ", ".join(topics.topics)
         self.refuses_another = topics.on_loss == "fail"
 
@@ -71,7 +76,9 @@ class TopicSource(Source):
 
     def begin(self, places: Sequence[Place], live: bool) -> None:
         self._at = places[-1]
-        if not live:
+        if live:
+            self._tail = Tail(client_for(settings_of(self._topics), PATIENCE_S))
+        else:
             there = self._client.partitions(self._topics.topics)
             ending = self._topics.ending
             found = resolved(self._client, ending, () if isinstance(ending, Mapping) else there)
@@ -81,15 +88,47 @@ class TopicSource(Source):
             )
 
     def take(self) -> Input | None:
-        start = self._at
-        place = to_json(self._planner.ends(from_json(start), self._topics.per_batch))
+        tail, most = self._tail, self._topics.per_batch
+        if tail is not None and tail.at:
+            ends = self._planner.ends(tail.at, most) if self._planner.is_due else None
+            if ends is not None and not self._brings(tail, ends):
+                return self._planned(tail.at, ends)
+            if (came := tail.take(most)) is not None:
+                return self._next(came, tail.at) if came or ends else None
+            tail.stand({})
+        before = from_json(self._at)
+        return self._planned(before, self._planner.ends(before, most))
+
+    def _brings(self, tail: Tail, ends: Offsets) -> bool:
+        """Whether the tail will bring, and soon, all that the planner says."""
+        return (
+            tail.at.keys() == ends.keys()
+            and all(ends[place] >= at for place, at in tail.at.items())
+            and self._are_near(tail.at, ends)
+        )
+
+    def _are_near(self, before: Offsets, ends: Offsets) -> bool:
+        return sum(map(len, ranges(before, ends))) < min(CHUNK, self._topics.per_batch)
+
+    def _planned(self, before: Offsets, ends: Offsets) -> Input | None:
+        """A batch as far as the planner says; a live run that was not far from the end stays there."""
+        made = self._next(self._fetched(before, ends, self._topics.on_loss), ends)
+        if self._tail is not None:
+            self._tail.stand(ends if self._are_near(before, ends) else {})
+        return made
+
+    def _next(self, parts: Iterable[Records], ends: Mapping[Partition, int]) -> Input | None:
+        """The batch that goes on up to there; None if that is where the one before ended."""
+        start, place = self._at, to_json(ends)
         if place == start:
             return None
         self._at = place
-        return self._read(start, place, self._topics.on_loss)
+        return batch_of(parts, start, place, self._layout, self._own)
 
     def again(self, start: Place, place: Place) -> Input:
-        return self._read(start, place, "fail")  # without what is gone the state would be another one
+        # without what is gone the state would be another one
+        parts = self._fetched(from_json(start), from_json(place), "fail")
+        return batch_of(parts, start, place, self._layout, self._own)
 
     def behind(self, place: Place) -> Mapping[str, int]:
         done = from_json(place)
@@ -98,25 +137,9 @@ class TopicSource(Source):
 
     def close(self) -> None:
         self._client.close()
+        if self._tail is not None:
+            self._tail.close()
 
-    def _read(self, start: Place, place: Place, on_loss: str) -> Input:
-        before, after = from_json(start), from_json(place)
+    def _fetched(self, before: Offsets, after: Offsets, on_loss: str) -> Iterable[Records]:
         found = ranges(before, after)
-        parts = list(Fetcher(self._client, found, on_loss).records()) if found else []
-        parts.sort(key=lambda each: (each.topic, each.partition, each.offsets[0]))
-        return self._input(parts, place, [each for each in before if each not in after])
-
-    def _input(self, parts: Iterable[Records], place: Place, gone: Iterable[tuple[str, int]]) -> Input:
-        clock: dict[str, int | None] = {f"{topic}/{n}": None for topic, n in from_json(place)}
-        clock |= {f"{topic}/{n}": END_US for topic, n in gone}
-        made, counted = Input(place, clock), []
-        for records in parts:
-            read = read_records(records, self._layout)
-            made.rows.append(read.rows)
-            made.dead.append(read.dead)
-            counted.append(read.counters)
-            if read.latest_us is not None:
-                own, before = end_of(read.latest_us) - self._delay_us, clock[records.place]
-                clock[records.place] = own if before is None else max(own, before)
-        made.counters = frames.sum_counters(counted)
-        return made
+        return Fetcher(self._client, found, on_loss).records() if found else ()

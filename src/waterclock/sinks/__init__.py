@@ -3,7 +3,16 @@
 from typing import TYPE_CHECKING
 
 from waterclock.lazily import first_use
-from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, sink_of, written_once
+from waterclock.sinks.base import (
+    Batch,
+    LastBatch,
+    RecordingSink,
+    Sink,
+    apply_once,
+    check_belongs,
+    sink_of,
+    written_once,
+)
 from waterclock.sinks.mirrors import Replica
 from waterclock.sinks.sqlite.sqlite import SQLiteSink
 
@@ -23,6 +32,7 @@ __all__ = [
     "LastBatch",
     "MySQLSink",
     "PostgresSink",
+    "RecordingSink",
     "Replica",
     "SQLiteSink",
     "Sink",

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -59,7 +59,8 @@ class ResultFile:
 class Batch:
     """What one batch of a query brings: Arrow tables, the counters' changes, and where it came from.
 
-    If executors wrote the results, they are in `files`, and `results` has no rows.
+    If executors wrote the results, they are in `files`, and `results` has no rows. `is_logged`: a `RecordingSink` gives its
+    offsets back until they are folded, whatever comes behind it.
     """
 
     query_id: str
@@ -71,6 +72,7 @@ class Batch:
     watermark_us: int | None
     seconds: float
     files: tuple[ResultFile, ...] = ()
+    is_logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,17 @@ class Sink(Protocol):
 
     def describe(self) -> str:
         """Where it is, for messages to people."""
+
+
+@runtime_checkable
+class RecordingSink(Sink, Protocol):
+    """A sink that can be asked what each batch read, not the last one alone."""
+
+    def inputs(self, query_id: str) -> list[tuple[int, str | None]]:
+        """Of each batch of the query that is kept the number, and its `offsets`; in their order."""
+
+    def fold(self, query_id: str, batch_id: int) -> None:
+        """Forget what the query's batches before this one read; the sums of their counters stay. Again is the same."""
 
 
 def apply_once(sink: Sink, batch: Batch) -> bool:

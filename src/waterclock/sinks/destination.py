@@ -75,6 +75,7 @@ class Destination(ABC):
     kind: ClassVar[str]  # what it is, in the words of an error
     keys: ClassVar[tuple[str, ...]]  # of [sink], beside those of every format
     takes_changes: ClassVar[bool] = False  # changes of tables, each into the table that it names
+    records_inputs: ClassVar[bool] = False  # its sink is a `RecordingSink`
     needs_session: ClassVar[bool] = False  # Spark's, before its tables can be looked at
 
     @classmethod

@@ -17,6 +17,7 @@ What a sink on topics wrote last stands in the records of TOPIC_batches, in one 
     key "owner"         if a checkpoint may be taken over, the run that may write: [lineage, epoch]
     key "query QUERY"   the last batch of a query: query_id, batch_id, offsets, counters, watermark, seconds, and `totals`,
                         the sums of the counters of all its batches
+    key "input QUERY N" what batch N read, as a text, of a batch `is_logged`; in its place nothing, once that is folded
 
 Rule 1: epochs are compared within one lineage alone, the history of one checkpoint's owners. Another lineage is another
         checkpoint: the run whose epoch the sink was given last is the one.
@@ -30,7 +31,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from waterclock.errors import StateMismatch
@@ -112,37 +113,44 @@ def store_in(run: Run, table: str, own: Epoch, what: str) -> None:
 # The last batches ----------------------------------------------------------------------------------------------
 
 
-_COLUMNS_KEY, _OWNER_KEY = b"columns", b"owner"
+_COLUMNS_KEY, _OWNER_KEY, _INPUT_KEY = b"columns", b"owner", b"input "
 Columns = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The last batch of a query, and the sums of the counters up to it."""
+    """The last batch of a query, the sums of the counters up to it, and what it read, where that is kept here."""
 
     batch_id: int
     totals: Mapping[str, int]
+    offsets: str | None = None
 
 
 @dataclass
 class Marks:
-    """All that was read: `columns` is None if none were written, `position` is where to read on."""
+    """All that was read: `columns` is None if none were written, `position` is where to read on; `logged` is what the
+    batches of a query read."""
 
     columns: Columns | None = None
     queries: dict[str, Mark] = field(default_factory=dict)
+    logged: dict[str, dict[int, str | None]] = field(default_factory=dict)
     position: int = 0
     owner: Epoch | None = None
 
     def take(self, key: bytes | None, value: bytes | None, where: str) -> None:
         """Take in one record, which stands at `where`; StateMismatch if it is none of these."""
         try:
+            if key is not None and key.startswith(_INPUT_KEY):
+                self._take_input(key, value)
+                return
             record = json.loads(value or b"")
             if key == _COLUMNS_KEY:
                 self.columns = tuple((str(name), str(kind)) for name, kind in record)
             elif key == _OWNER_KEY:
                 self.owner = Epoch(str(record[0]), int(record[1]))
             else:
-                self.note(record["query_id"], Mark(record["batch_id"], dict(record["totals"])))
+                mark = Mark(record["batch_id"], dict(record["totals"]), record["offsets"])
+                self.note(record["query_id"], mark)
         except (ValueError, TypeError, KeyError) as error:
             raise StateMismatch(
                 f"{where} is no record of a sink of waterclock ({error!r}), so what was written last cannot be known. Name "
@@ -153,7 +161,21 @@ class Marks:
         """`mark` was written for that query; of two batches the one with the larger number counts as the last."""
         found = self.queries.get(query_id)
         last = mark.batch_id if found is None else max(found.batch_id, mark.batch_id)
-        self.queries[query_id] = Mark(last, mark.totals)
+        self.queries[query_id] = replace(mark, batch_id=last)
+
+    def _take_input(self, key: bytes, value: bytes | None) -> None:
+        query_id, _, number = key.removeprefix(_INPUT_KEY).decode().rpartition(" ")
+        logged = self.logged.setdefault(query_id, {})
+        if value is None:
+            logged.pop(int(number), None)
+        else:
+            logged[int(number)] = json.loads(value)
+
+    def inputs(self, query_id: str) -> list[tuple[int, str | None]]:
+        """What the batches of a query read, in their order: of those that were logged, and of the last one."""
+        mark = self.queries.get(query_id)
+        last = {} if mark is None else {mark.batch_id: mark.offsets}
+        return sorted({**last, **self.logged.get(query_id, {})}.items(), key=lambda each: each[0])
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         found = self.queries.get(query_id)
@@ -174,7 +196,7 @@ class Marks:
     def after(self, batch: Batch) -> Mark:
         """What is to be written for a batch."""
         found = self.queries.get(batch.query_id)
-        return Mark(batch.batch_id, added({} if found is None else found.totals, batch.counters))
+        return Mark(batch.batch_id, added({} if found is None else found.totals, batch.counters), batch.offsets)
 
 
 def added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
@@ -186,8 +208,8 @@ def added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return {**some, **{name: some.get(name, 0) + value for name, value in more.items()}}
 
 
-def record_of(batch: Batch, mark: Mark, watermark: str | None) -> tuple[bytes, bytes]:
-    """Key and value of a batch's record; TypeError for counters that are no numbers."""
+def records_of(batch: Batch, mark: Mark, watermark: str | None) -> list[tuple[bytes, bytes]]:
+    """Key and value of a batch's record, and of its input if it is logged; TypeError for counters that are no numbers."""
     record: dict[str, Any] = {
         "query_id": batch.query_id,
         "batch_id": batch.batch_id,
@@ -197,7 +219,19 @@ def record_of(batch: Batch, mark: Mark, watermark: str | None) -> tuple[bytes, b
         "seconds": batch.seconds,
         "totals": dict(mark.totals),
     }
-    return b"query " + batch.query_id.encode(), json.dumps(record, ensure_ascii=False).encode()
+    made = [(b"query " + batch.query_id.encode(), json.dumps(record, ensure_ascii=False).encode())]
+    if batch.is_logged:
+        made.append((_key_of_input(batch.query_id, batch.batch_id), json.dumps(batch.offsets).encode()))
+    return made
+
+
+def folded(query_id: str, batch_id: int) -> tuple[bytes, None]:
+    """Key and value of the record after which it is forgotten what a batch read."""
+    return _key_of_input(query_id, batch_id), None
+
+
+def _key_of_input(query_id: str, batch_id: int) -> bytes:
+    return _INPUT_KEY + f"{query_id} {batch_id}".encode()
 
 
 def record_of_columns(columns: Columns) -> tuple[bytes, bytes]:

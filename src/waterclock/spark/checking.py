@@ -20,12 +20,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from waterclock.sinks.destination import Destination, Findings
-from waterclock.spark.batch.steps import ChosenColumns
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.session.runtimes import use_java
 from waterclock.spark.source import Stream, results_schema, settings_of
 from waterclock.spark.streams import stream_of
 from waterclock.streaming.buckets import by_cores
+from waterclock.streaming.given import ChosenColumns
 from waterclock.streaming.places.place import is_remote
 from waterclock.streaming.toml.config import Config, read
 from waterclock.streaming.toml.steps import Outlet

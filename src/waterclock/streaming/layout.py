@@ -26,6 +26,7 @@ TYPES = {
     "string": pa.string(),
     "long": pa.int64(),
     "int": pa.int64(),
+    "integer": pa.int32(),  # Spark's
     "double": pa.float64(),
     "boolean": pa.bool_(),
     "timestamp": TIMESTAMP,
@@ -42,12 +43,24 @@ _NO_LETTERS = DEAD_SCHEMA.empty_table()
 
 
 @dataclass(frozen=True, slots=True)
+class Csv:
+    """How CSV is written: whether the first line names the columns, which it may do as it likes if these go `by_place`, and
+    the pattern of times, in Java's words."""
+
+    separator: str = ","
+    has_header: bool = False
+    by_place: bool = False
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """What a file holds: its format, the declared columns, and what the rules need of them."""
 
     format: str
     columns: Mapping[str, str]
     rules: Rules
+    csv: Csv = Csv()
 
     def schema(self) -> pa.Schema:
         return pa.schema([(name, TYPES[kind]) for name, kind in self.columns.items()])

@@ -29,6 +29,7 @@ WINDOW_S = 60.0
 HELD = 20  # keys
 HeldKeys = Sequence[tuple[str | int, int, int | None, int | None]]  # streaming/state/held.py
 BehindOf = Callable[[Mapping[str, int] | None], Mapping[str, int] | None]  # the sink's totals -> what no batch took
+_TOGETHER_S = 0.5  # batches of one moment: there may be hundreds a second
 Recent = tuple[tuple[float, int, int], ...]  # (when, events, results) of the batches of the last minute
 COUNTED = {  # counter of the sink -> what it counts; the site's reference has a table of the metrics
     "events": "Events taken from the source, duplicates and late ones too.",
@@ -264,6 +265,14 @@ class _Taken:
     def within(self, now_s: float) -> Recent:
         return tuple(each for each in self.recent if now_s - each[0] < WINDOW_S)
 
+    def and_now(self, now_s: float, events: int, results: int) -> Recent:
+        """`within`, and this batch."""
+        before = self.within(now_s)
+        if not before or now_s - before[-1][0] >= _TOGETHER_S:
+            return (*before, (now_s, events, results))
+        when, more, made = before[-1]
+        return (*before[:-1], (when, events + more, results + made))
+
 
 class Gatherer:
     """What is known of one run so far. `took` is the driver's to call, `heard` the listener's; `seen` anybody's."""
@@ -304,7 +313,7 @@ class Gatherer:
             totals,
             _later(before.watermark_us, times[0]),
             _later(before.newest_us, times[1]),
-            (*before.within(now_s), (now_s, counters.get("events", 0), counters.get("results", 0))),
+            before.and_now(now_s, counters.get("events", 0), counters.get("results", 0)),
             _added(before.phases, phases),
             before.watermarks if watermarks is None else watermarks,
             before.letters if dead is None else newest(_letters(dead, self._clock.wall_ms()), before.letters),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.streaming.files.ways import BEAT, COLUMNS, GOOD, LAYOUT, NO_ID, ROW, T, quick, read, read_alike
 from waterclock.streaming.files import reading
-from waterclock.streaming.files.jsonl import _moments
+from waterclock.streaming.files.jsonl import moments_of
 from waterclock.streaming.frames import TIMESTAMP
 
 
@@ -222,9 +222,9 @@ def test_one_look_at_a_text_chooses_the_cast_that_would_have_taken_the_whole_col
         expected = both_casts(column)
     except pa.ArrowInvalid:
         with pytest.raises(pa.ArrowInvalid):
-            _moments(column, TIMESTAMP)
+            moments_of(column, TIMESTAMP)
     else:
-        assert _moments(column, TIMESTAMP) == expected
+        assert moments_of(column, TIMESTAMP) == expected
 
 
 def test_times_with_a_zone_are_cast_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_times_with_a_zone_are_cast_once(monkeypatch: pytest.MonkeyPatch) -> Non
             tried.append(kind)
 
     monkeypatch.setattr(pc, "first", lambda column: pa.scalar("2020-01-01T00:00:00Z"))
-    _moments(Column(), TIMESTAMP)
+    moments_of(Column(), TIMESTAMP)
     assert tried == [TIMESTAMP]
 
 

@@ -25,6 +25,7 @@ class DuckDBFile(Destination):
 
     kind = "a file of DuckDB"
     keys = ("path", "table", "schemas", "on_drop")
+    records_inputs = True
     takes_changes = True
 
     path: Path

@@ -24,6 +24,7 @@ class MySQLDatabase(Destination):
 
     kind = "a database of MySQL"
     keys = ("url", "table")
+    records_inputs = True
 
     url: str
     table: str

@@ -30,6 +30,7 @@ class PostgresDatabase(Destination):
 
     kind = "a database of PostgreSQL"
     keys = ("url", "schema", "table", "schemas", "on_drop")
+    records_inputs = True
     takes_changes = True
 
     url: str

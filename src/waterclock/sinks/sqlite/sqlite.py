@@ -48,6 +48,7 @@ class SQLiteFile(Destination):
 
     kind = "a file of SQLite"
     keys = ("path", "table", "schemas", "on_drop")
+    records_inputs = True
     takes_changes = True
 
     path: Path

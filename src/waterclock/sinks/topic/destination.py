@@ -31,6 +31,7 @@ class KafkaTopic(Destination):
 
     kind = "a topic"
     keys = ("servers", "topic", "partitions", "client")
+    records_inputs = True
 
     servers: str
     topic: str

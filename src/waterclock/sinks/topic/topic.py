@@ -43,26 +43,24 @@ from waterclock.sinks.ledger import (
     Columns,
     Epoch,
     Marks,
+    folded,
     judge,
     may_follow,
-    record_of,
     record_of_columns,
     record_of_owner,
+    records_of,
 )
 from waterclock.sinks.tables import (
     BATCHES,
     DEAD_LETTERS,
     Table,
     columns_of,
-    flat,
-    letters_of,
     refuse,
     sentences_of,
     unlike,
-    with_letters,
 )
 from waterclock.sinks.topic.destination import kafka_topic
-from waterclock.sinks.topic.topic_rows import records, text_of_time
+from waterclock.sinks.topic.topic_rows import AROUND, fitting, records, text_of_time
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -76,12 +74,11 @@ _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.byt
 _PARTS: Final[Mapping[str, tuple[bool, Mapping[str, str]]]] = {
     "": (False, {}),
     DEAD_LETTERS: (True, {**_KEPT, _LIMIT: "52428800"}),  # what is too large for the results has its place there
-    BATCHES: (True, {"cleanup.policy": "compact"}),
+    BATCHES: (True, {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}),  # a start reads all of the last one
 }
 # so long an open one, of a run that is gone, holds readers back
 _TRANSACTION: Final = {"transaction.timeout.ms": 300_000}
 _PATIENCE_S: Final = 30.0
-_AROUND: Final = 200  # bytes of a record and its batch beside key and value
 
 
 class TopicSink:
@@ -118,7 +115,7 @@ class TopicSink:
             self._begin_anew(is_empty=True)
             self._meet(admin)
         if self._marks.columns is None:
-            self._write_mark(record_of_columns(wanted))
+            self._write_marks(record_of_columns(wanted))
         elif self._marks.columns != wanted:
             refuse(unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic"))
 
@@ -150,7 +147,7 @@ class TopicSink:
         """Let nobody of an earlier epoch write any more; see ledger.py. Who is only fenced by Kafka begins anew."""
         self._begin_anew()
         may_follow(self._marks.owner, epoch, self.describe())
-        self._write_mark(record_of_owner(epoch))
+        self._write_marks(record_of_owner(epoch))
         self._epoch = epoch
 
     def begin(self) -> None:
@@ -168,7 +165,7 @@ class TopicSink:
     def write(self, batch: Batch) -> Batch:
         """See `Sink`."""
         producer = self._fenced()
-        rows, batch = self._fitting(batch)
+        rows, batch = fitting(batch, self._topic, self._limits[""])
         dead = batch.dead_letters.add_column(0, "batch_id", pa.array([batch.batch_id] * batch.dead_letters.num_rows))
         producer.begin()
         for key, value in rows:
@@ -176,8 +173,8 @@ class TopicSink:
         for _, value in records(dead, None):
             self._send_letter(producer, value)
         mark = self._marks.after(batch)
-        key, value = record_of(batch, mark, text_of_time(batch.watermark_us))
-        producer.send(self._name(BATCHES), value, key, 0)
+        for key, value in records_of(batch, mark, text_of_time(batch.watermark_us)):
+            producer.send(self._name(BATCHES), value, key, 0)
         self._written = batch
         return batch
 
@@ -194,6 +191,21 @@ class TopicSink:
         self._written = None
         if self._producer is not None and (self._producer.is_open or self._producer.has_failed):
             self._let_go()
+
+    def inputs(self, query_id: str) -> list[tuple[int, str | None]]:
+        """See `RecordingSink`."""
+        self._look()
+        return self._marks.inputs(query_id)
+
+    def fold(self, query_id: str, batch_id: int) -> None:
+        """See `RecordingSink`."""
+        try:
+            self.begin()
+            old = [number for number, _ in self.inputs(query_id) if number < batch_id]
+            self._write_marks(*(folded(query_id, number) for number in old))
+        except BaseException:
+            self.rollback()
+            raise
 
     def totals(self) -> dict[str, int]:
         """See `Sink`."""
@@ -341,17 +353,17 @@ class TopicSink:
     def _batches_that_fit(self) -> dict[str, int]:
         """Kafka's limits are those of a batch, and librdkafka fills one up to what it is told, whatever a topic takes."""
         given = int(self._settings.get(_BATCH, _USUAL_BATCH))
-        return {_BATCH: max(1, min(given, *self._limits.values()) - _AROUND)} if self._limits else {}
+        return {_BATCH: max(1, min(given, *self._limits.values()) - AROUND)} if self._limits else {}
 
     def _fenced(self) -> TransactionalProducer:
         assert self._producer is not None, "begin comes first"
         return self._producer
 
-    def _write_mark(self, mark: tuple[bytes, bytes]) -> None:
+    def _write_marks(self, *marks: tuple[bytes, bytes | None]) -> None:
         producer = self._fenced()
         producer.begin()
-        key, value = mark
-        producer.send(self._name(BATCHES), value, key, 0)
+        for key, value in marks:
+            producer.send(self._name(BATCHES), value, key, 0)
         producer.commit()
         self._look()
 
@@ -370,23 +382,9 @@ class TopicSink:
 
     # Records ---------------------------------------------------------------------------------------------------
 
-    def _fitting(self, batch: Batch) -> tuple[list[tuple[bytes | None, bytes]], Batch]:
-        """The records of the results, and the batch with those put aside that are too large (rule 3)."""
-        rows = flat(batch.results)
-        made = list(records(rows.add_column(0, "batch_id", pa.array([batch.batch_id] * rows.num_rows)), "key"))
-        sizes = [len(key or b"") + len(value) + _AROUND for key, value in made]
-        limit = self._limits[""]
-        if max(sizes, default=0) <= limit:
-            return made, batch
-        sentence = f"bytes are too many for a record of {self._topic}, which takes {limit}"
-        reasons = [f"{size} {sentence}" if size > limit else None for size in sizes]
-        refused = letters_of(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
-        kept = [record for record, reason in zip(made, reasons, strict=True) if reason is None]
-        return kept, with_letters(batch, refused)
-
     def _send_letter(self, producer: TransactionalProducer, value: bytes) -> None:
         name, limit = self._name(DEAD_LETTERS), self._limits[DEAD_LETTERS]
-        if len(value) + _AROUND > limit:
+        if len(value) + AROUND > limit:
             raise UsageError(
                 f"a dead letter of {len(value)} bytes does not fit into the topic {name!r}, which takes {limit}. Raise "
                 f"that: kafka-configs.sh --bootstrap-server {self._servers} --alter --entity-type topics --entity-name "

@@ -18,6 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waterclock.sinks.base import Batch
+from waterclock.sinks.tables import flat, letters_of, with_letters
+
+AROUND = 200  # bytes of a record and its batch beside key and value
+
 
 def records(rows: pa.Table, key: str | None) -> Iterator[tuple[bytes | None, bytes]]:
     """Key and value of each row; `key` names the column that holds it, if there is one."""
@@ -26,6 +31,20 @@ def records(rows: pa.Table, key: str | None) -> Iterator[tuple[bytes | None, byt
     for values in zip(*(_plain(column).to_pylist() for column in rows.columns), strict=True):
         given = None if places is None else values[places]
         yield key_of(given), _json(dict(zip(names, values, strict=True)))
+
+
+def fitting(batch: Batch, topic: str, limit: int) -> tuple[list[tuple[bytes | None, bytes]], Batch]:
+    """The records of the results, and the batch with those put aside that are larger than `limit` bytes."""
+    rows = flat(batch.results)
+    made = list(records(rows.add_column(0, "batch_id", pa.array([batch.batch_id] * rows.num_rows)), "key"))
+    sizes = [len(key or b"") + len(value) + AROUND for key, value in made]
+    if max(sizes, default=0) <= limit:
+        return made, batch
+    sentence = f"bytes are too many for a record of {topic}, which takes {limit}"
+    reasons = [f"{size} {sentence}" if size > limit else None for size in sizes]
+    refused = letters_of(rows, pa.chunked_array([pa.array(reasons, pa.string())]))
+    kept = [record for record, reason in zip(made, reasons, strict=True) if reason is None]
+    return kept, with_letters(batch, refused)
 
 
 def key_of(key: Any) -> bytes | None:

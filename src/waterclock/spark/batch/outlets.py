@@ -17,23 +17,19 @@ Rule 6: a checkpoint that was carried over (checkpoint/state_files.py) counts it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
-from waterclock.rules.events import LATE
 from waterclock.sinks import Batch, Sink, check_belongs, sink_of, written_once
 from waterclock.sinks.base import OwnSink
 from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, TakesFiles
 from waterclock.sinks.ledger import fence
-from waterclock.spark.batch.steps import ChosenColumns, ResultStep
+from waterclock.spark.batch.steps import ResultStep
 from waterclock.spark.checkpoint.state_files import ahead, number_in_sink, refuse_handed_over
-from waterclock.streaming import frames
+from waterclock.streaming.given import ChosenColumns, of_kinds, with_results
 from waterclock.streaming.places.place import place_of as place_at
 from waterclock.streaming.toml.sink import refuse_one_place
 from waterclock.streaming.toml.steps import Outlet, check_takes
@@ -100,14 +96,12 @@ class PlannedOutlet:
         if batch.files:
             return batch
         if self.takes:
-            batch = _of_kinds(batch, self.takes)
+            batch = of_kinds(batch, self.takes)
         if self._reshapes is None:
             return batch
-        rows = batch.results
         if isinstance(self._reshapes, ChosenColumns):
-            rows = frames.chosen(rows, self.columns).replace_schema_metadata(None)
-        rows = self._reshapes.of(session, rows)
-        return replace(batch, results=rows, counters={**batch.counters, "results": rows.num_rows})
+            return with_results(batch, self._reshapes.of(batch.results))
+        return with_results(batch, self._reshapes.of(session, batch.results))
 
 
 class Outlets:
@@ -211,20 +205,6 @@ class Outlets:
         refuse_one_place([outlet.place for outlet in own])
         if len({id(outlet.sink) for outlet in self._all}) < len(self._all):
             raise UsageError("two of the pipeline's sinks are the same object: name each once")
-
-
-def _of_kinds(batch: Batch, takes: tuple[str, ...]) -> Batch:
-    """What of a batch a sink takes that `takes` some of it."""
-    rows = batch.results
-    if "kind" in rows.column_names:
-        is_late = pc.fill_null(pc.equal(rows["kind"], LATE), False)
-        keep = {"results": pc.invert(is_late), "late": is_late}
-        chosen = [keep[name] for name in takes if name in keep]
-        rows = rows.filter(reduce(pc.or_, chosen)) if chosen else rows.slice(0, 0)
-    elif "results" not in takes:
-        rows = rows.slice(0, 0)
-    dead = batch.dead_letters if "dead_letters" in takes else batch.dead_letters.slice(0, 0)
-    return replace(batch, results=rows, dead_letters=dead, counters={**batch.counters, "results": rows.num_rows})
 
 
 def outlets_of(sink: Sink | None, outlets: list[Outlet[Any]]) -> list[Outlet[Any]]:

@@ -32,7 +32,6 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from waterclock.errors import UsageError, unstopped
-from waterclock.sinks.tables import chosen_schema
 from waterclock.spark.session.worker import Beside
 from waterclock.streaming import frames
 from waterclock.streaming.toml.steps import Outlet, Step, columns_from, step_from, takes_from
@@ -179,19 +178,6 @@ class ResultStep:
         # Spark stops reading at an empty chunk in the middle, and the rest is lost without a word
         rows = session.createDataFrame(results.combine_chunks(), self._type)
         return frames.conform(applied(self._step, rows, RESULTS).toArrow(), self.schema)
-
-
-class ChosenColumns:
-    """Some columns of the results, and no others; the operator gives no more than these."""
-
-    def __init__(self, columns: tuple[str, ...], results: pa.Schema) -> None:
-        """UsageError if results of the schema `results` lack one of them."""
-        self.schema = chosen_schema(results, columns)
-        self.taken = frames.with_kind(self.schema)  # of the frames of a batch
-
-    def of(self, session: SparkSession, results: pa.Table) -> pa.Table:
-        """What the sink gets of a batch's results."""
-        return results.select(self.schema.names)
 
 
 def nothing(session: SparkSession, of: StructType) -> DataFrame:

@@ -65,7 +65,7 @@ def plain_rows(block: bytes, schema: pa.Schema) -> pa.Table | None:
         read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
         raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8
-        rows = pa.table({f.name: _moments(raw.column(f.name), f.type) for f in schema}, schema)
+        rows = pa.table({f.name: moments_of(raw.column(f.name), f.type) for f in schema}, schema)
     except pa.ArrowException:
         return None
     # Every line is at least one object; as many rows as lines means that none is two.
@@ -92,7 +92,7 @@ def _looks_plain(block: bytes, lines: int) -> bool:
     )
 
 
-def _moments(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def moments_of(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Texts as times. A text has a zone or it has none, so the first one says which cast can take them all; the other one
     would fail value by value, at 30 times what the right one costs."""
     if kind != TIMESTAMP or column.type == TIMESTAMP:
@@ -148,16 +148,20 @@ def readers_of(columns: Mapping[str, str]) -> dict[str, Callable[[Any], Any]]:
 
 def read_object(text: bytes, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     """The declared columns of one JSON object; ValueError or RecursionError if it cannot be read."""
-    try:
-        decoded = text.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8: byte 0x{text[error.start]:02x} at place {error.start + 1} of the line") from None
-    parsed = json.loads(decoded, object_pairs_hook=_Object, parse_int=_digits, parse_float=_decimals)
+    parsed = json.loads(decoded(text), object_pairs_hook=_Object, parse_int=_digits, parse_float=_decimals)
     if not isinstance(parsed, _Object):
         raise ValueError(f"not a JSON object but {type(parsed).__name__}")
     if doubled := [name for name in readers if name in parsed.twice]:
         raise ValueError(f"the name {doubled[0]!r} is given twice")
     return {name: _value(name, read, parsed.get(name)) for name, read in readers.items()}
+
+
+def decoded(line: bytes) -> str:
+    """A line as text; ValueError if it is not UTF-8."""
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: byte 0x{line[error.start]:02x} at place {error.start + 1} of the line") from None
 
 
 class _Object(dict[str, Any]):

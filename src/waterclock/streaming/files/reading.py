@@ -2,6 +2,7 @@
 
     layout.py    what a row must be, its id, dead letters
     jsonl.py     a block of JSON lines into rows, the fast way or the slow one
+    csv.py       the same of CSV
 
 What opening or reading a file may meet, and whose doing it is:
 
@@ -37,6 +38,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from waterclock.errors import EnvironmentMissing
+from waterclock.streaming.files.csv import blocks_of as csv_blocks
 from waterclock.streaming.files.jsonl import fast as _fast
 from waterclock.streaming.files.jsonl import slow as _slow
 from waterclock.streaming.frames import TIMESTAMP
@@ -187,6 +189,8 @@ def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> It
                 yield dead_file(path, layout, "compressed files are not read: decompress it first")
             elif layout.format == "parquet":
                 yield from parquet_blocks(file, path, layout)
+            elif layout.format == "csv":
+                yield from csv_blocks(_whole_lines(file), path, layout)
             else:
                 first = 1
                 for block in _whole_lines(file):

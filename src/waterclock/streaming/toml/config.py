@@ -1,7 +1,7 @@
 """A pipeline as a TOML file: parsed once, checked whole, before Spark is started. The reference is made of this.
 
     [pipeline]
-    engine           what runs it: "spark", or "local", which needs no Java: one process on one machine, sinks in SQL
+    engine           what runs it: "spark", or "local", which needs no Java: one process on one machine
     name             names the query and the progress bar: up to 100 letters (a to z), digits, - and _
     checkpoint       the folder, or the URI, in which Spark and waterclock keep how far they are; it is made. Left out, it
                      is NAME-checkpoint; without a name either it has the file's, so orders.toml has orders-checkpoint

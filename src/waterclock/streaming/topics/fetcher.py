@@ -107,8 +107,7 @@ class Fetcher:
                 # Full chunks of every partition, and the rest of those that are over.
                 for place, messages in self._taken.items():
                     whole = len(messages) // CHUNK * CHUNK if place in self._left else len(messages)
-                    for start in range(0, whole, CHUNK):
-                        yield _records(place, messages[start : min(start + CHUNK, whole)])
+                    yield from chunks(place, messages[:whole])
                     del messages[:whole]
                 now_s = self._client.clock.monotonic_s()
                 heard_s = heard_s if self._progress() == before else now_s
@@ -194,6 +193,12 @@ class Fetcher:
             self._assign()
         else:
             self._finish(each.place)
+
+
+def chunks(place: Partition, messages: list[Any]) -> Iterator[Records]:
+    """Messages of one partition, CHUNK at a time."""
+    for start in range(0, len(messages), CHUNK):
+        yield _records(place, messages[start : start + CHUNK])
 
 
 def _records(place: Partition, messages: list[Any]) -> Records:

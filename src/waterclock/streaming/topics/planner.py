@@ -57,13 +57,19 @@ class Planner:
             latest = {place: min(end, limits[place]) for place, end in latest.items() if place in limits}
         return {**up_to(before, latest, most), **back}
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the partitions were last looked up a while ago."""
+        now_s = self.client.clock.monotonic_s()
+        return not self._places or now_s - self._looked_s > _NEW_PARTITIONS_EVERY_S
+
     def _look(self) -> None:
         self._places = self.client.partitions(self._topics)
         self._looked_s = self.client.clock.monotonic_s()
 
     def _latest(self) -> Offsets:
         """The end of every partition; which ones there are is looked up now and then."""
-        if not self._places or self.client.clock.monotonic_s() - self._looked_s > _NEW_PARTITIONS_EVERY_S:
+        if self.is_due:
             self._look()
         return self.client.ends(self._places)
 

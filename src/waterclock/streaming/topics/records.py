@@ -67,6 +67,7 @@ HEARTBEAT = "waterclock-heartbeat"
 Headers = Sequence[tuple[str, bytes | None]]
 # of a record that has a header whose name is not UTF-8: fetcher.py sets it, and it is compared by identity
 UNREADABLE: Headers = (("", None),)
+FEW = 16  # records, and less: each for itself is quicker than what a call of Arrow's reader costs
 WHERE_IT_LIES = ("topic", "partition", "offset")
 
 
@@ -171,7 +172,7 @@ def plain_records(records: Records, layout: RecordLayout) -> ReadRecords:
     beats, others = _heartbeats(records, letters)
     tombstones = [n for n in others if records.values[n] is None]
     bodies = records.take([n for n in others if records.values[n] is not None])
-    rows, offsets = _fast(bodies, layout), bodies.offsets
+    rows, offsets = _fast(bodies, layout) if len(bodies.values) > FEW else None, bodies.offsets
     if rows is None:
         rows, offsets = _slow(bodies, layout, letters)
     counters = {

@@ -1,0 +1,180 @@
+"""A live run at the end of a topic, where its reading stays from batch to batch: what is sent, new, cut, made anew."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tests.local.running import counts, living, run_locally, until
+from tests.local.test_pipeline import RECORDS, batches, change, replayed
+from tests.spark.pipelines import orders, table
+from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.errors import UsageError, WaterclockError
+from waterclock.kafka.admin import Admin
+from waterclock.kafka.client import Client
+from waterclock.local import topics
+from waterclock.local.snapshots import NAME
+from waterclock.local.topics import TopicSource
+from waterclock.streaming.layout import CLOSING
+from waterclock.streaming.topics import planner
+from waterclock.streaming.topics.fetcher import Fetcher
+from waterclock.streaming.topics.offsets import Range
+from waterclock.testing import Broker
+
+Loss = Callable[[Broker, str], None]
+WAIT_S = 30
+
+
+@pytest.fixture
+def topic(kafka_broker: Broker, kafka_topic: str) -> str:
+    name = f"{kafka_topic}-of-three"
+    kafka_broker.create_topic(name, 3)
+    return name
+
+
+@pytest.fixture
+def file(kafka_broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline that does not close, and looks for what is otherwise five times a second."""
+    monkeypatch.setattr(planner, "_NEW_PARTITIONS_EVERY_S", 0.2)
+    monkeypatch.setattr(planner, "_GONE_AFTER_S", 0.5)
+    Sender(kafka_broker.bootstrap, topic).orders(orders(40))
+    made = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more="per_batch = 30")
+    change(made, "[time]\n", "[time]\nclose = false\n")
+    return made
+
+
+@pytest.fixture
+def transactional(kafka_broker: Broker, topic: str) -> Sender:
+    sender = Sender(kafka_broker.bootstrap, topic, transactional_id=topic)
+    sender.producer.init_transactions(WAIT_S)
+    return sender
+
+
+def test_what_was_read_at_the_end_of_a_topic_is_read_once_more_alike(file: Path, transactional: Sender) -> None:
+    rows, sent, chance = orders(60, seed=3), RECORDS, random.Random(file.name)
+    with living(file) as (pipeline, _):
+        counts(pipeline, "records", RECORDS)
+        while rows:
+            some, rows = rows[:7], rows[7:]
+            committed = chance.random() < 0.7
+            transactional.producer.begin_transaction()
+            transactional.orders(some)
+            transactional.put("damaged", partition=chance.randrange(3))
+            (transactional.producer.commit_transaction if committed else transactional.producer.abort_transaction)(
+                WAIT_S
+            )
+            sent += committed * (len(some) + 1)
+        counts(pipeline, "records", sent)
+    assert pipeline.statistics().count("records") == sent
+    before, count = table(file.parent), len(batches(file))
+    (file.parent / "checkpoint" / NAME).unlink()
+    assert replayed(file) == count > 10
+    assert table(file.parent) == before
+
+
+def test_a_live_run_says_that_it_read_what_was_aborted(file: Path, transactional: Sender) -> None:
+    with living(file) as (pipeline, _):
+        counts(pipeline, "records", RECORDS)
+        for partition in range(3):
+            transactional.in_transaction("gone", committed=False, partition=partition)
+        source = pipeline._source
+        assert isinstance(source, TopicSource)
+        until(lambda: not any(source.behind(source._at).values()), "it does not stand behind the markers")
+    assert run_locally(file).batches == 0
+
+
+def test_new_partitions_are_found(kafka_broker: Broker, topic: str, file: Path) -> None:
+    with living(file) as (pipeline, _):
+        counts(pipeline, "records", RECORDS)
+        admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(WAIT_S)
+        Sender(kafka_broker.bootstrap, topic).put("damaged", partition=3)
+        counts(pipeline, "dead_letters", 1)
+
+
+def test_a_live_run_ends_when_heartbeats_have_closed_every_partition(
+    kafka_broker: Broker, topic: str, file: Path
+) -> None:
+    sender = Sender(kafka_broker.bootstrap, topic)
+    with living(file) as (pipeline, run):
+        counts(pipeline, "records", RECORDS)
+        sender.heartbeat(CLOSING, 0, 1)
+        counts(pipeline, "heartbeats", 2)
+        assert not run.done()
+        sender.heartbeat(CLOSING, 2)
+        until(run.done, "it goes on")
+    assert run.result().totals["held"] == 0
+    assert run_locally(file).batches == 0
+    sender.put("late")
+    with pytest.raises(UsageError, match=r"1 record came after that.*--fresh"):
+        run_locally(file)
+
+
+def test_one_who_falls_behind_reads_by_fair_shares_again(
+    kafka_broker: Broker, topic: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "_NEW_PARTITIONS_EVERY_S", 0.0)
+    sender, fetched = Sender(kafka_broker.bootstrap, topic), list[list[Range]]()
+
+    def seen(client: Client, ranges: list[Range], on_loss: str) -> Fetcher:
+        fetched.append(ranges)
+        return Fetcher(client, ranges, on_loss)
+
+    with living(file) as (pipeline, _):
+        counts(pipeline, "records", RECORDS)
+        monkeypatch.setattr(topics, "Fetcher", seen)
+        for partition in (0, 1):
+            sender.put(*["damaged"] * 300, partition=partition)
+        counts(pipeline, "records", RECORDS + 600)
+    assert any(len(ranges) > 1 for ranges in fetched)
+
+
+def cut(broker: Broker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_records([TopicPartition(topic, 0, -1)])[TopicPartition(topic, 0)].result(WAIT_S)
+
+
+def removed(broker: Broker, topic: str) -> None:
+    Admin({"bootstrap.servers": broker.bootstrap}).remove([topic])
+
+
+def made_anew(broker: Broker, topic: str) -> None:
+    removed(broker, topic)
+    broker.create_topic(topic, 3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "on_loss"),
+    [(cut, "fail"), (made_anew, "fail"), (removed, "fail"), (cut, "go on"), (made_anew, "go on")],
+)
+def test_what_is_lost_at_the_end_is_said_or_gone_over(
+    kafka_broker: Broker, topic: str, file: Path, loss: Loss, on_loss: str
+) -> None:
+    change(file, "per_batch = 30", f'per_batch = 30\non_loss = "{on_loss}"')
+    sender = Sender(kafka_broker.bootstrap, topic)
+    gone = pytest.raises(WaterclockError, match="are gone before they were read")
+    with gone if on_loss == "fail" else nullcontext(), living(file) as (pipeline, run):
+        counts(pipeline, "records", RECORDS)
+        away = kafka_broker.faults.drop("Fetch", times=None, topic=topic)
+        time.sleep(0.2)  # what waits at the broker comes back
+        sender.put("lost")
+        loss(kafka_broker, topic)
+        away.clear()
+
+        def is_noticed() -> bool:
+            if on_loss == "go on":
+                sender.put("damaged")
+                return pipeline.statistics().count("dead_letters") > 0
+            return run.done()
+
+        until(is_noticed, "nothing was noticed")
+    counted = [json.loads(row[3]) for row in batches(file)]
+    assert sum(each.get("events", 0) for each in counted) == len(orders(40)), "nothing is read twice"
