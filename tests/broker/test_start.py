@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import socket
@@ -21,6 +22,7 @@ from tests.processes import alone
 from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
 from waterclock.broker.folder.inventory import locked
+from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.security.access import Access
 from waterclock.broker.store import Entry, Store
@@ -116,6 +118,23 @@ def test_a_second_broker_is_refused_where_somebody_has_removed_the_lock(tmp_path
         (tmp_path / "lock").unlink()
         with pytest.raises(DataInUse, match=f"another broker has {tmp_path} open"):
             Broker(tmp_path).start()
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_stop_that_the_disk_refuses_leaves_the_folder_to_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, role: str
+) -> None:
+    """Its lock stayed: the next start in that process was told of another broker, which there was not."""
+    broker = Broker(tmp_path, follow=ROLES[role]).start()
+
+    def refused(*arguments: object) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CleanStop, "write", refused)
+        broker.close()
+    assert "the broker ends: [Errno 5] the disk is gone" in caplog.text
+    Broker(tmp_path, follow=ROLES[role]).start().close()
 
 
 # What a start that failed leaves open

@@ -299,11 +299,13 @@ class Core:
         """Answer nobody any more, put everything onto the disk, close the files."""
         self._stop()
         partitions = self._partitions()
-        for partition in partitions:
-            close_durably(partition)
-        self.ahead.close()
-        self._data.stop.write(partitions)
-        self._close_store()
+        try:
+            for partition in partitions:
+                close_durably(partition)
+            self.ahead.close()
+            self._data.stop.write(partitions)
+        finally:  # a disk that refuses it leaves an unclean stop, and the folder free
+            self._close_store()
 
     async def lose_power(self) -> None:
         """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
@@ -324,6 +326,8 @@ class Core:
         self.flusher.close()
 
     def _close_store(self) -> None:
-        self.leading.keep_highs(self.topics.partitions())
-        self.store.close()
-        self._data.lock.release()
+        try:
+            self.leading.keep_highs(self.topics.partitions())
+        finally:
+            self.store.close()
+            self._data.lock.release()

@@ -229,9 +229,11 @@ class Follower:
     async def close(self) -> None:
         """Stop copying, and close the files."""
         await self._leave()
-        self._settle_logs()
-        self.replica.keep_highs()
-        self._close()
+        try:
+            self._settle_logs()
+            self.replica.keep_highs()
+        finally:  # a disk that refuses it leaves an unclean stop, and the folder free
+            self._close()
 
     def _settle_logs(self) -> None:
         for partition in self.replica.partitions():
