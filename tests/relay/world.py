@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,16 @@ from waterclock.clock import ManualClock, WallClock
 from waterclock.errors import WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
+from waterclock.relay import command
 from waterclock.relay.relay import Relay, RelayOptions
 from waterclock.relay.wire.topics import Topics, prepare
 from waterclock.testing import Broker
 
 PATIENCE_S = 30
+
+
+def nobody(*arguments: Any) -> Any:
+    raise AssertionError("no broker is started here, and no outbox taken")
 
 
 class World:
@@ -53,11 +58,12 @@ class World:
 
     def options(self) -> Namespace:
         """The options of `waterclock relay`, as a process of its own would have them."""
-        return Namespace(
-            embedded=None, bootstrap=self.broker.bootstrap, topic=self.topic, folder=str(self.folder / "cli"), json=False,
-            group=None, name=None, kafka_config=None, partitions=1, lap_bytes=1 << 30, metrics=None, standby="all",
-            make_targets=False, console=False, allow_changes=False, outbox=None, outbox_poll=None,
-        )  # fmt: skip
+        parser = ArgumentParser()
+        command.add_to(parser, nobody, nobody)
+        folder = str(self.folder / "cli")
+        return parser.parse_args(
+            ["--bootstrap", self.broker.bootstrap, "--topic", self.topic, "--folder", folder, "--partitions", "1"]
+        )
 
     def relay(self, place: str = "one", clock: WallClock | None = None, **options: Any) -> Relay:
         """One that has the partitions it is given; `place` is its folder, and its name in the group."""
