@@ -257,6 +257,9 @@ MENDED: dict[str, Plant] = {
         ),
         ("pair",),
     ),
+    "gap-before-a-start": one(
+        "log.recovery", "max(self._proved, self._partition.start)", "self._proved", workloads=("retention",)
+    ),
     "begun-told-as-damage": one("log.replay", "begun = before + 1 == frame.first < frames[-1].first", "begun = False"),
     "removed-told-as-missing": one("log.replay", ' if path.rpartition(".")[2] not in removed}', "}")._replace(
         workloads=("lives",)

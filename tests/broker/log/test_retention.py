@@ -106,6 +106,20 @@ def test_the_name_of_a_new_file_is_flushed_with_its_first_bytes(
     assert flushed == [log.folder]
 
 
+def test_of_the_files_that_were_removed_a_power_cut_brings_back_some(
+    log: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing else proved what was durable; the gap that they left before the start was taken for the end of the log."""
+    log.memo.start = 2
+    log.memo.save()
+    for segment in log.segments:
+        os.truncate(segment.path + ".index", 0)
+    log.segments[1].delete()
+    found = open_partition("t", 0, log.folder, log.settings)
+    assert (found.start, found.end, [segment.base for segment in found.segments]) == (2, 4, [0, 2, 3])
+    assert caplog.text == ""
+
+
 def test_a_disk_that_refuses_a_new_file_leaves_the_one_before_as_it_was(
     log: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:

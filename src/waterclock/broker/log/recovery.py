@@ -186,7 +186,10 @@ class Recovery:
             self._tell_gap(end, following, f"the end of {segment.path}.log, or a file behind it,")
 
     def _tell_gap(self, first: int, following: int, else_gone: str) -> None:
-        """`else_gone` is what must be gone if no file is known to be."""
+        """`else_gone` is what must be gone if no file is known to be. Before the start nothing is missed: of the files that
+        were removed there a power cut brings back some."""
+        if following <= self._partition.start:
+            return
         least = 0 if first < self._partition.segments[0].base else first  # readers may begin within the first of all
         gone = [f"{base:020}.log" for base in sorted(self._gone) if least <= base < following]
         log.warning(
@@ -202,7 +205,8 @@ class Recovery:
             segment, size = segments[number], segments[number].size
             end = self._scan(segment, end)
             following = segments[number + 1].base if number + 1 < len(segments) else end
-            went_on = following <= self._proved or any(witness.known > end for witness in self._witnesses)
+            went_on = following <= max(self._proved, self._partition.start)
+            went_on = went_on or any(witness.known > end for witness in self._witnesses)
             if segment.size == size and end < following and went_on:
                 self._tell_gap(end, following, "a file between")
                 end = following
