@@ -22,6 +22,10 @@ class ProseHelp(argparse.HelpFormatter):
         return text if text.startswith("example") else super()._fill_text(text, width, indent)
 
 
+class Beside(argparse._SubParsersAction):  # type: ignore[type-arg]  # Python 3.11 knows no argument
+    """Commands below one that takes words of its own: one is meant if the first word names it (cli.py)."""
+
+
 def describe(parser: argparse.ArgumentParser, command: Command, example: str) -> None:
     """Have `parser` run `command`, whose docstring is the description in its help; `example` stands below."""
     parser.description, parser.epilog = command.__doc__, f"example: {example}"

@@ -24,7 +24,7 @@ from itertools import takewhile
 from typing import Any, Final, NoReturn
 
 from waterclock import __version__
-from waterclock.arguments import Command
+from waterclock.arguments import Beside, Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
 from waterclock.cdc.move import command as move
@@ -98,16 +98,21 @@ class _Parser(argparse.ArgumentParser):
     """Says which command or option was meant where one is refused; a command's parser is one too.
 
     What begins with a minus and a digit is a value, so that -3s is refused by what reads it, as negative. An option is
-    written whole. One that is unknown is said before one that is missing: it may be the same, misspelt.
+    written whole. One that is unknown is said before one that is missing: it may be the same, misspelt. Of a command that
+    takes words of its own, the first word may name another one beside it.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
         self._negative_number_matcher = re.compile(r"-\.?\d")  # Python 3.14 has it so
         self._unknown: list[str] = []
+        self._words: list[str] = []
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self._unknown = self._unknown_options(sys.argv[1:] if args is None else [*args])
+        self._words = words = sys.argv[1:] if args is None else [*args]
+        if (beside := self._below(Beside)) and words[:1] and words[0] in beside:
+            return beside[words[0]].parse_known_args(words[1:], namespace)
+        self._unknown = self._unknown_options(words)
         parsed, left = super().parse_known_args(args, namespace)
         if left:  # the command that was given them says so: it knows its options, and shows its usage
             self._refuse(left)
@@ -116,7 +121,7 @@ class _Parser(argparse.ArgumentParser):
     def _unknown_options(self, words: Sequence[str]) -> list[str]:
         """Those among the words of this command itself: those before the first word where that names one below it."""
         own, unknown = {*self._option_string_actions}, []
-        is_above = bool(self._below())
+        is_above = self._below().keys() > self._below(Beside).keys()
         for word in takewhile(lambda word: word != "--" and (word.startswith("-") or not is_above), words):
             is_option = word.startswith("-") and len(word) > 1 and not self._negative_number_matcher.match(word)
             if is_option and word.partition("=")[0] not in own and word[:2] not in own:
@@ -126,12 +131,18 @@ class _Parser(argparse.ArgumentParser):
     def _refuse(self, left: Sequence[str]) -> NoReturn:
         known = [option for action in self._actions for option in action.option_strings]
         named = next((word for word in left if word.startswith("-")), "")
-        hint = meant(named.partition("=")[0], known, "--help lists what there is") if named else "too many of them"
+        beside = self._below(Beside)
+        late = [f"{word} has to stand first: {self.prog} {word}" for word in self._words if word in beside]
+        hint = meant(named.partition("=")[0], known, "--help lists what there is") if named else ""
+        hint = hint or next(iter(late), meant(self._words[0], beside, "too many of them"))
         self.error(f"unrecognized arguments: {' '.join(left)}; {hint}")
 
-    def _below(self) -> dict[str, argparse.ArgumentParser]:
-        """The commands below this one."""
-        return {name: one for act in self._actions if isinstance(act, _Commands) for name, one in act.choices.items()}
+    def _below(self, kind: type[argparse._SubParsersAction[Any]] = _Commands) -> dict[str, argparse.ArgumentParser]:
+        """The commands below this one, or only those of a kind."""
+        return {name: one for act in self._actions if isinstance(act, kind) for name, one in act.choices.items()}
+
+    def _get_positional_actions(self) -> list[argparse.Action]:
+        return [each for each in super()._get_positional_actions() if not isinstance(each, Beside)]
 
     def _meant(self, word: str, known: Sequence[str]) -> str:
         """A hint at what a word stands for: a command that is further below, or what is like it."""

@@ -180,12 +180,43 @@ def test_who_gets_no_answer_takes_the_request_back_and_is_told_why(
         (command, 1, "The capture shop did not answer within 0.5 seconds: it does not run"),
         ([*command[:2], "shup", *command[3:]], 2, "No capture is called shup in this Kafka. There is: "),
         ([*command[:2], "till", *command[3:]], 2, "The capture till was never run so that it can be asked"),
-        ([*command, "--once"], 2, "--once: the capture itself has it, at its start."),
-        ([*command[:2], *command[3:]], 2, "Name the capture and its tables"),
-        (["cdc", "mysql://a@b/c", "shop", *command[3:]], 2, "a NAME stands behind the word snapshot only"),
+        ([*command[:-1], ","], 2, "name the tables that are to come, such as --tables shop.item,shop.sale"),
+        ([*command, "--to", "127.0.0.1:9092"], 2, "--to 127.0.0.1:9092: write kafka://host:9092."),
     ):
         assert cli.main(said) == code
         assert why in " ".join(capsys.readouterr().err.split())
     monkeypatch.setattr("waterclock.cdc.ask._answer", Mock(side_effect=KeyboardInterrupt))
     assert cli.main(command) == 1
     assert topic_of(broker, "shop.snapshot") == [{"tables": ["shop.item"]}, None] * 2
+
+
+WORDS = "--to kafka://h:9092 --tables shop.item"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (f"cdc snapshot shop {WORDS} --onec", "waterclock cdc snapshot: error: unrecognized arguments: --onec;"),
+        (f"cdc snapshot {WORDS}", "waterclock cdc snapshot: error: the following arguments are required: NAME"),
+        ("cdc snapshot shop --to kafka://h:9092", "waterclock cdc snapshot: error: the following arguments are"),
+        (f"cdc snapshto shop {WORDS}", "unrecognized arguments: shop; did you mean 'snapshot'?"),
+        (
+            f"cdc {WORDS} snapshot shop",
+            "unrecognized arguments: shop; snapshot has to stand first: waterclock cdc snap",
+        ),
+        (f"snapshot shop {WORDS}", "did you mean 'waterclock cdc snapshot'?"),
+        (f"cdc mysql://a@b/c shop {WORDS}", "unrecognized arguments: shop; too many of them"),
+        (f"cdc mysql://a@b/c --jsno {WORDS}", "unrecognized arguments: --jsno; did you mean '--json'?"),
+    ],
+)
+def test_what_is_written_otherwise_is_told_how_it_is_written(
+    said: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(said.split())
+    assert why in capsys.readouterr().err
+
+
+def test_a_capture_may_have_the_name_of_the_command_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cdc", "mysql://a@b/c", "--name", "snapshot", "--to", "127.0.0.1"]) == 2
+    assert "'127.0.0.1' is no address of a topic" in capsys.readouterr().err

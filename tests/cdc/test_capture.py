@@ -10,9 +10,11 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.cdc.mariadb import MariaServer
@@ -97,6 +99,30 @@ def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broke
     capture.run("0-1-2")
     assert counts == [0, 0, 0, 0, 2, 2, 2, 2]
     assert capture.statistics().changes == 4
+
+
+def test_a_change_waits_for_no_batch_once_the_source_has_no_more(broker: Broker, database: str) -> None:
+    """The batches of librdkafka wait for more (`linger.ms`); a commit does not wait for them. A user's own wait counts."""
+    producers: list[dict[str, Any]] = []
+
+    def made(settings: dict[str, Any]) -> Producer:
+        producers.append(settings)
+        return Producer(settings)
+
+    there: list[int] = []
+    source = Told(
+        [four_changes(database)[0]._replace(commit=True), SourceMark.COMMITTED, SourceMark.QUIET],
+        lambda: there.append(len(committed(broker, database)[0])),
+    )
+    target = Target(broker.bootstrap, database, "global")
+    publisher = partial(Publisher, target, database, {"linger.ms": "30000"})
+    with patch("waterclock.kafka.library.Producer", made):
+        capture = Capture(publisher, lambda position: source, ManualClock(), start=lambda: Position(""))
+        began = time.monotonic()
+        capture.run()
+    assert there == [0, 0, 1]
+    assert time.monotonic() - began < 20
+    assert producers[0]["linger.ms"] == "30000"
 
 
 def test_a_log_that_goes_on_without_a_transaction_moves_the_position_and_counts_none(

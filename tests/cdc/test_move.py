@@ -96,6 +96,21 @@ def test_what_comes_after_a_place_inside_of_mariadbs_transaction_is_the_rest_of_
         assert [change.data for change in rest] == [change.data for change in whole[records:]]
 
 
+@pytest.mark.mariadb
+def test_so_is_it_where_the_transaction_makes_the_table_anew(source: MariaSource) -> None:
+    """Of the statement we have a record, the TRUNCATE, and Debezium none."""
+    (file, pos), *_ = [row[:2] for row in source.run("create table item (id int primary key)", "show master status")]
+    source.run("create or replace table item (primary key (id)) select seq as id from seq_1_to_3")
+    whole = source.changes()
+    assert [change.type for change in whole] == ["truncate", "insert", "insert", "insert"]
+    tables = TableFilter([f"{source.name}.item"])
+    for events, rows, records in ((1, 0, 0), (2, 0, 1), (3, 2, 3)):  # GTID, statement, map, rows
+        found = of_mariadb.position_at(source.server.login(), tables, file, pos, "", events, rows)
+        assert found.rows == records
+        rest = source.server.changes(found, f"{source.name}.item")
+        assert [(change.type, change.data) for change in rest] == [(each.type, each.data) for each in whole[records:]]
+
+
 def test_what_comes_after_a_place_inside_of_a_transaction_of_postgresql_is_the_rest_of_it(
     slot: ReplicationSlot,
 ) -> None:

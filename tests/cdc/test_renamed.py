@@ -38,13 +38,16 @@ def maria(mariadb: MariaServer, database: str, broker: Broker) -> list[str]:
     return ["cdc", *where, "--once", "--order", "global"]
 
 
-def folded(broker: Broker, topic: str) -> Rows:
-    """What a target has that goes by the positions alone."""
+def folded(broker: Broker, topic: str, may_empty: bool = False) -> Rows:
+    """What a target has that goes by the positions alone; a swap never empties it."""
     held: dict[str, dict[int, tuple[int, Any]]] = {}
     for _, value in committed(broker, topic)[0]:
         each = json.loads(value)
-        assert each["type"] != "truncate"
+        assert may_empty or each["type"] != "truncate"
         rows, data = held.setdefault(each["table"], {}), each["data"]
+        if each["type"] == "truncate":
+            rows.clear()
+            continue
         if each["type"] == "bootstrap-complete":
             rows = {key: row for key, row in rows.items() if row[0] > data["since"]}
             held[each["table"]] = rows

@@ -26,6 +26,7 @@ from waterclock.kafka.settings import (
     base_settings,
     from_environment,
     from_text,
+    producing,
     refuse_own,
 )  # fmt: skip
 
@@ -226,6 +227,25 @@ def test_a_file_holds_a_setting_a_line_and_comments() -> None:
 def test_a_line_that_is_none_is_refused_and_a_secret_in_it_is_not_shown() -> None:
     with pytest.raises(UsageError, match=r"^--kafka-config: the line 'sasl.password' is no KEY=VALUE\.$"):
         from_text(WHERE, "sasl.password s3cret")
+
+
+@pytest.mark.parametrize("line", ["acks=1", "enable.idempotence=false", "isolation.level=read_uncommitted"])
+def test_what_keeps_a_promise_is_refused_in_a_file_too_unless_it_is_said_as_we_have_it(line: str) -> None:
+    """It was passed over in silence."""
+    name = line.partition("=")[0]
+    with pytest.raises(UsageError, match=rf"^--kafka-config: '{name}' cannot be set: "):
+        from_text(WHERE, line)
+    ours = {**SENDING, **READING}[name]
+    assert from_text(WHERE, f"{name}={ours}") == {name: str(ours)}
+
+
+def test_a_user_says_how_quick_a_producer_is_and_no_more() -> None:
+    """`linger.ms` and `compression.type` of a user were passed over in silence."""
+    given = {"linger.ms": "0", "compression.codec": "zstd", "acks": "0", "client.id": "me"}
+    made = producing(given)
+    assert {name: made[name] for name in given} == {**given, "acks": "all"}
+    assert "compression.type" not in made
+    assert made.keys() == {*given, *SENDING} - {"compression.type"}
 
 
 def test_values_come_from_the_environment_in_tables_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,11 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 
 /**
- * Debezium's engine in this process, with JSON as its form and no sink: it ends when so many row changes have come.
+ * Debezium's engine in this process, with JSON as its form and no sink: it ends when so many row changes have come, or
+ * fails when none came for a minute.
  *
  * <p>Arguments: a file with the connector's properties, how many changes, and how the names of the topics begin whose changes
  * count. Told in the last line: the changes, the bytes of their keys and values, seconds from the first to the last, the
@@ -20,11 +22,13 @@ public class Embedded {
     private static final com.sun.management.OperatingSystemMXBean PROCESS =
             (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
+    private static final long IDLE_NS = TimeUnit.MINUTES.toNanos(1);
+
     private static String counted;
-    private static long changes;
+    private static volatile long changes;
     private static long bytes;
     private static long firstNs;
-    private static long lastNs;
+    private static volatile long lastNs;
     private static double beforeS;
 
     public static void main(String[] arguments) throws Exception {
@@ -58,7 +62,12 @@ public class Embedded {
                 .build();
         ExecutorService thread = Executors.newSingleThreadExecutor();
         thread.execute(engine);
-        ended.await();
+        while (!ended.await(1, TimeUnit.SECONDS)) {
+            if (changes > 0 && System.nanoTime() - lastNs > IDLE_NS) {
+                why[0] = String.format("only %d of %d changes came, and none for a minute", changes, wanted);
+                break;
+            }
+        }
         if (changes < wanted) {
             System.err.println(why[0]);
             System.exit(1);

@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from waterclock.cdc.origin import read_file
 from waterclock.cdc.requests import ANSWER, TABLES, topic_of_requests
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.kafka import library
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import words_of
-from waterclock.kafka.settings import READING, base_settings, from_text
+from waterclock.kafka.settings import READING, base_settings, from_file
 from waterclock.outside import os
 from waterclock.signals import heard
 from waterclock.wording import counted
 
 WAIT_S, _KAFKA_S = 30.0, 10.0
-_OWN = ("source", "asks", "tables", "to", "kafka_config", "json", "command")
 
 
-def run_snapshot(arguments: Namespace, parser: ArgumentParser) -> int:
-    """Ask, and print the answer; 1 if a table does not come. `parser` has the command's defaults."""
-    if given := [
-        name for name, value in vars(arguments).items() if name not in _OWN and value != parser.get_default(name)
-    ]:
-        raise UsageError(f"--{given[0].replace('_', '-')}: the capture itself has it, at its start. Leave it out.")
+def run_snapshot(arguments: Namespace) -> int:
+    """Ask, and print the answer; 1 if a table does not come."""
     name, tables = arguments.asks, [each for text in arguments.tables for each in text.split(",") if each]
-    if not name or not tables:
-        raise UsageError(
-            "Name the capture and its tables: waterclock cdc snapshot NAME --tables shop.item,shop.sale --to "
-            "kafka://127.0.0.1:9092"
-        )
-    file = arguments.kafka_config
-    given_settings = from_text("--kafka-config", read_file("--kafka-config", file)) if file else {}
+    if not tables:
+        raise UsageError("--tables: name the tables that are to come, such as --tables shop.item,shop.sale.")
     scheme, _, rest = arguments.to.partition("://")
     if scheme != "kafka" or not rest:
         raise UsageError(f"--to {arguments.to}: write kafka://host:9092.")
-    settings = base_settings(rest.partition("/")[0], given_settings)
+    settings = base_settings(rest.partition("/")[0], from_file("--kafka-config", arguments.kafka_config))
     with heard():
         answer = ask(settings, name, tables, SystemClock(), WAIT_S)
     print(json.dumps(answer) if arguments.json else "\n".join(_lines(answer)))

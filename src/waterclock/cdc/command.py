@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from waterclock.arguments import describe
+from waterclock.arguments import Beside, describe
 from waterclock.cdc.debezium import option as form
 from waterclock.errors import UsageError, WaterclockError, unstopped
 from waterclock.signals import heard
@@ -22,17 +22,31 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
 example: waterclock cdc postgres://replicator@127.0.0.1/shop --to kafka://127.0.0.1:9092/shop --topics per-table
-         (the table public.item goes to the topic shop.public.item)
-example: waterclock cdc snapshot shop --tables shop.item,shop.sale --to kafka://127.0.0.1:9092"""
+         (the table public.item goes to the topic shop.public.item)"""
+_SNAPSHOT = "waterclock cdc snapshot shop --tables shop.item,shop.sale --to kafka://127.0.0.1:9092"
+_CLIENT = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
 
 
 def add_to(parser: ArgumentParser) -> None:
-    """The options."""
+    """The options, and the command beside SOURCE."""
+    add_options(parser)
+    more = "a command beside it, with options of its own:"
+    commands = parser.add_subparsers(action=Beside, prog=parser.prog, metavar="or snapshot", help=more)
+    parser = commands.add_parser("snapshot", help="have tables of a running capture come once more, beside its changes")
+    describe(parser, snapshot, _SNAPSHOT)
+    parser.add_argument("asks", metavar="NAME", help="the running capture: its --name, which is by default its topic's")
+    which = "tables that it holds, with commas between, or patterns of a shell such as shop.*; may be repeated"
+    parser.add_argument("--tables", action="append", required=True, metavar="DATABASE.TABLE,...", help=which)
+    parser.add_argument("--to", required=True, metavar="kafka://HOST:9092", help="the Kafka that the capture writes to")
+    parser.add_argument("--kafka-config", metavar="FILE", help=_CLIENT)
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Those of a capture."""
     describe(parser, run, _EXAMPLES)
-    source = "mysql://user@host:3306/database (MariaDB too), or postgres://...; or the word snapshot (see NAME)"
+    source = "mysql://user@host:3306/database (MariaDB too), or postgres://..."
     parser.add_argument("source", metavar="SOURCE", help=source)
-    asks = "with snapshot: the running capture that is to bring its tables (--tables a,b) once more, beside its changes"
-    parser.add_argument("asks", nargs="?", metavar="NAME", help=asks)
     parser.add_argument(
         "--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="the Kafka and the topic that the changes go to"
     )
@@ -56,8 +70,7 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
     _add_older(parser)
     parser.add_argument("--password-file", metavar="FILE", help="a file with the password (or: MYSQL_PWD, PGPASSWORD)")
-    client = "a file with librdkafka's settings, a line KEY=VALUE for each: TLS and SASL"
-    parser.add_argument("--kafka-config", metavar="FILE", help=client)
+    parser.add_argument("--kafka-config", metavar="FILE", help=_CLIENT)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     for more in (form.add_to, option.add_to, option.add_hidden, _add_databases):
         more(parser)
@@ -109,25 +122,13 @@ def _add_databases(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C or SIGTERM."""
-    if arguments.source == "snapshot":
-        from waterclock.cdc.ask import run_snapshot
-
-        parser = ArgumentParser()
-        add_to(parser)
-        return run_snapshot(arguments, parser)
-    if arguments.asks:
-        raise UsageError(f"{arguments.asks}: a NAME stands behind the word snapshot only. Leave it out.")
-    return _captured(arguments)
-
-
-def _captured(arguments: Namespace) -> int:
     from waterclock.cdc import origin as origins
     from waterclock.cdc.capture import Capture
     from waterclock.cdc.produce import Publisher, Target
     from waterclock.cdc.snapshot import WholePlace
     from waterclock.cdc.statistics import prometheus
     from waterclock.clock import SystemClock
-    from waterclock.kafka.settings import from_text
+    from waterclock.kafka.settings import from_file
 
     where, clock = origins.database(arguments.source), SystemClock()
     origins.check_names(arguments.tables)
@@ -140,8 +141,7 @@ def _captured(arguments: Namespace) -> int:
         target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters, topics)
     except ValueError as error:
         raise UsageError(f"{unstopped(error)}.") from None
-    client, file = "--kafka-config", arguments.kafka_config
-    given = from_text(client, origins.read_file(client, file)) if file else {}
+    given = from_file("--kafka-config", arguments.kafka_config)
     publisher = partial(Publisher, target, name, given, clock, written)
     shown = CaptureProgress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
@@ -160,6 +160,14 @@ def _captured(arguments: Namespace) -> int:
                 now = capture.statistics()
                 shown.end(now.hidden() if hides else now)
     return 0
+
+
+def snapshot(arguments: Namespace) -> int:
+    """`waterclock cdc snapshot`: have tables of a running capture come once more, beside its changes. Rows that the target
+    has and the source no more go. The exit code is 1 if a table does not come."""
+    from waterclock.cdc.ask import run_snapshot
+
+    return run_snapshot(arguments)
 
 
 class CaptureProgress:

@@ -6,16 +6,18 @@ Rule 2: `tables` are those that have something of their own to say: they began l
         them one by one (a publication's list).
 Rule 3: what a newer version of this program stored is not guessed at: it is refused.
 Rule 4: a table of which older rows are still to come says so, and where their next chunk begins (snapshot.py).
+Rule 5: a table that was dropped, of which a target has the rows, is marked so until one of its name is made.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 EVERY = "*"
+DROPPED = "dropped"
 
 
 class OlderRest(NamedTuple):
@@ -83,7 +85,35 @@ class Held:
         {}
         """
         named = dict.fromkeys([*self.tables, *older], HeldTable())
-        tables = {name: self.tables.get(name, table)._replace(older=older.get(name)) for name, table in named.items()}
+        return self._with(
+            {name: self.tables.get(name, table)._replace(older=older.get(name)) for name, table in named.items()}
+        )
+
+    def dropped(self) -> set[str]:
+        """The names of rule 5."""
+        return {name for name, table in self.tables.items() if table.mark == DROPPED}
+
+    def all_of(self, database: str) -> set[str]:
+        """The names and patterns that its tables have here.
+
+        >>> sorted(Held(("shop.item", "*.s*", "till.t")).all_of("shop"))
+        ['shop.item', 'shop.s*']
+        """
+        pairs = [pattern.partition(".") for pattern in self.scope]
+        return {f"{database}.{table or EVERY}" for of, _, table in pairs if fnmatch.fnmatchcase(database, of)}
+
+    def with_dropped(self, names: Collection[str]) -> Held:
+        """The same with these names of rule 5.
+
+        >>> held = Held(tables={"a.b": HeldTable(mark=DROPPED)}).with_dropped({"a.c"})
+        >>> held.dropped(), list(held.tables)
+        ({'a.c'}, ['a.c'])
+        """
+        former = {name: table._replace(mark="") for name, table in self.tables.items() if table.mark == DROPPED}
+        tables = {**self.tables, **former}
+        return self._with(tables | {name: tables.get(name, HeldTable())._replace(mark=DROPPED) for name in names})
+
+    def _with(self, tables: Mapping[str, HeldTable]) -> Held:
         bare = replace(self, tables={})
         kept = {name: table for name, table in tables.items() if any(table) or not bare.holds(name)}
         return replace(self, tables=kept)

@@ -52,6 +52,23 @@ WHY_SENDING = {
 }
 
 
+# What only makes a producer quick -> the names that librdkafka knows it by.
+USERS = {
+    "linger.ms": {"linger.ms", "queue.buffering.max.ms"},
+    "compression.type": {"compression.type", "compression.codec"},
+    **{name: {name} for name in ("queue.buffering.max.messages", "queue.buffering.max.kbytes", "message.max.bytes")},
+}
+
+
+def producing(given: Mapping[str, Any], own: Mapping[str, Any] = SENDING) -> dict[str, Any]:
+    """Rule 1, for a producer that is to have its `own` settings.
+
+    >>> producing({"queue.buffering.max.ms": "0", "acks": "1"}, {"linger.ms": 5, "acks": "all"})
+    {'queue.buffering.max.ms': '0', 'acks': 'all'}
+    """
+    return {**given, **{name: own[name] for name in own if USERS.get(name, set()).isdisjoint(given)}}
+
+
 def base_settings(servers: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What every client at `servers` has in common; `given` are a user's, for TLS, SASL and the like.
 
@@ -75,7 +92,8 @@ def refuse_own(where: str, given: Iterable[str], own: Mapping[str, str]) -> None
 
 
 def from_text(where: str, text: str) -> dict[str, str]:
-    """Settings from a text: `key=value`, a line each; # begins a comment. UsageError for another line.
+    """Settings from a text: `key=value`, a line each; # begins a comment. UsageError for another line, and for what keeps a
+    promise, unless it is said as we have it.
 
     >>> from_text("--kafka-config", "# TLS\\nsecurity.protocol = ssl")
     {'security.protocol': 'ssl'}
@@ -87,6 +105,9 @@ def from_text(where: str, text: str) -> dict[str, str]:
             if not sign:
                 raise UsageError(f"{where}: the line {key.split()[0]!r} is no KEY=VALUE.")
             settings[key.strip()] = value.strip()
+    promised = {**SENDING, **READING}
+    others = [name for name in settings if settings[name].lower() != str(promised.get(name, "")).lower()]
+    refuse_own(where, others, {**WHY_READING, **WHY_SENDING})
     return settings
 
 

@@ -31,7 +31,7 @@ from waterclock.errors import WaterclockError
 from waterclock.kafka import Offsets, library
 from waterclock.kafka.errors import Verdict, verdict_of
 from waterclock.kafka.patience import CALL_S, patiently
-from waterclock.kafka.settings import SENDING
+from waterclock.kafka.settings import SENDING, producing
 
 BY_KEY = -1  # the partition that Kafka's own hash of the key chooses
 _FENCING_S = 60.0
@@ -49,9 +49,9 @@ OnDelivery = Callable[[KafkaError | None, Message], object]
 class TransactionalProducer:
     """Sends under `transactional_id`; the steps are the file's.
 
-    `settings` are librdkafka's, the transaction's timeout among them; `sending` wins over them. `error_of` makes the
-    error to raise of Kafka's. It must not know who uses this producer, or both would live until the garbage collector
-    comes. `is_open`: a transaction is; `has_failed`: rule 1.
+    `settings` are librdkafka's, the transaction's timeout among them; `sending` wins over them but for what a user may say
+    (kafka/settings.py). `error_of` makes the error to raise of Kafka's. It must not know who uses this producer, or both
+    would live until the garbage collector comes. `is_open`: a transaction is; `has_failed`: rule 1.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TransactionalProducer:
         self._notes = bool(wins["delivery.report.only.error"])  # else it would be called for every record
         if self._notes:
             own["on_delivery"] = _noting(self._refused)
-        self.producer = library.Producer({**settings, **wins, **own})
+        self.producer = library.Producer({**producing(settings, wins), **own})
         self.is_open = self.has_failed = False
         self._is_given_up = False
         self._sent = 0

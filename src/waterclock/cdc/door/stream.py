@@ -281,7 +281,7 @@ def _arguments(options: SourceOptions) -> Namespace:
     if unknown := sorted(set(options) - SourceOptions.__annotations__.keys()):
         raise TypeError(f"changes() got an unexpected keyword argument {unknown[0]!r}")
     parser = ArgumentParser()
-    command.add_to(parser)
+    command.add_options(parser)
     defaults: dict[str, Any] = {action.dest: action.default for action in parser._actions}
     given: dict[str, Any] = {**options, "skip": list(options.get("skip", ()))}
     given["type"] = [f"{column}={sort}" for column, sort in given.pop("types", {}).items()]

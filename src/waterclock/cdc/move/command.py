@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
     if offset.get("snapshot") and not (offset.get("snapshot_completed") or offset.get("last_snapshot_record")):
         raise UsageError("Debezium's snapshot had not ended. Start the connector once more, and stop it when it has.")
     parser = ArgumentParser()
-    cdc.add_to(parser)
+    cdc.add_options(parser)
     for option in ("password_file", "kafka_config"):
         if given := getattr(arguments, option):
             found.words.extend([f"--{option.replace('_', '-')}", given])
@@ -108,11 +108,10 @@ def _position(captured: Namespace, offset: Offset, password: str) -> Position:
 def _store(captured: Namespace, position: Position) -> None:
     from waterclock.cdc import origin as origins
     from waterclock.cdc.produce import Publisher, Target
-    from waterclock.kafka.settings import from_text
+    from waterclock.kafka.settings import from_file
 
     servers, topic = origins.kafka(captured.to)
-    file = captured.kafka_config
-    given = from_text("--kafka-config", origins.read_file("--kafka-config", file)) if file else {}
+    given = from_file("--kafka-config", captured.kafka_config)
     publisher = Publisher(Target(servers, topic, topics="per-table"), topic, given)
     try:
         if publisher.stored is not None:

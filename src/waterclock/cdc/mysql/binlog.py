@@ -122,6 +122,9 @@ _PARTITION = re.compile(
 _RENAMES = re.compile(r"RENAME\s+TABLES?\b\s*(?:IF\s+EXISTS\s*)?", re.IGNORECASE)
 _RENAME = re.compile(rf"{_NAME}\s*(?:(?:NO)?WAIT\b\s*\d*\s*)?\bTO\b\s*{_NAME}", re.IGNORECASE)
 _RENAME_TO = re.compile(rf"RENAME\b(?!\s+(?:COLUMN|INDEX|KEY)\b)\s*(?:TO\b|AS\b|=)?\s*{_NAME}\s*\Z", re.IGNORECASE)
+_DROPS = re.compile(r"DROP\s+TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
+_DROP = re.compile(rf"{_NAME}\s*(?:,|;|\Z|(?:WAIT|NOWAIT|RESTRICT|CASCADE)\b.*)", re.IGNORECASE | re.DOTALL)
+_DROP_ALL = re.compile(rf"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?({_PART})()", re.IGNORECASE)
 _OTHER = re.compile(rf"\b(?:WITH|TO|CONVERT)\s+TABLE\s*{_NAME}", re.IGNORECASE)
 _QUOTED = re.compile(r"""`[^`]*`|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 # CREATE TABLE ... SELECT; in row format the server writes the columns in its place (VALUES LESS THAN is of partitions)
@@ -134,7 +137,7 @@ _WRITTEN = {
     "REPLACE": rf"REPLACE\s+{_HOW}(?:INTO\b\s*)?{_NAME}",
     "UPDATE": rf"UPDATE\s+{_HOW}{_NAME}(?:\s+(?:AS\s+)?(?!SET\b){_PART})?\s+SET\b",
     "DELETE": rf"DELETE\s+{_HOW}FROM\b\s*{_NAME}{_END}",
-    "CREATE": rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}",
+    "CREATE": rf"CREATE\s+(OR\s+REPLACE\s+)?TABLE\b\s*(IF\s+NOT\s+EXISTS\b\s*)?{_NAME}",
     "LOAD": r"LOAD\s+DATA\s+(?:LOW_PRIORITY\s+|CONCURRENT\s+)?(?:LOCAL\s+)?INFILE\s+'(?:[^'\\]|\\.)*'\s+"
     rf"(?:REPLACE\s+|IGNORE\s+)?INTO\s+TABLE\s*{_NAME}",
 }
@@ -182,7 +185,8 @@ class Statement(NamedTuple):
         [('theirs', 't'), None]
         """
         form = _WRITTEN.get(self.word)
-        return self._table(re.match(form, self.text, re.IGNORECASE | re.DOTALL)) if form else None
+        found = re.match(form, self.text, re.IGNORECASE | re.DOTALL) if form else None
+        return self._table(found, 3 if self.word == "CREATE" else 1)
 
     def called(self) -> set[str]:
         """All that may be the name of a function which it calls, in small letters."""
@@ -217,6 +221,30 @@ class Statement(NamedTuple):
             return [(self._table(pair), self._table(pair, 3)) for pair in pairs] or [(None, None)]
         to = filter(None, map(_RENAME_TO.match, clauses(self.text))) if self.altered() else ()
         return [(self.altered(), self._table(found)) for found in to]
+
+    def dropped(self) -> list[tuple[str, str] | None]:
+        """The tables that it dropped, `*` for all of a database; None for one that is not certain.
+
+        >>> Statement("shop", "drop table if exists `t`,old.t").dropped()
+        [('shop', 't'), ('old', 't')]
+        >>> Statement("shop", "drop database till").dropped(), Statement("shop", "drop temporary table t").dropped()
+        ([('till', '*')], [])
+        """
+        if whole := _DROP_ALL.match(self.text):
+            name = self._table(whole)
+            return [name and (name[1], "*")]
+        head = _DROPS.match(self.text)
+        return [self._table(found) for found in _DROP.finditer(self.text, head.end())] if head else []
+
+    def made(self) -> tuple[tuple[str, str], bool, bool] | None:
+        """The table of a CREATE TABLE, whether it is OR REPLACE, and whether IF NOT EXISTS.
+
+        >>> Statement("shop", "create or replace table old.t (id int)").made()
+        (('old', 't'), True, False)
+        """
+        found = re.match(_WRITTEN["CREATE"], self.text, re.IGNORECASE)
+        table = self._table(found, 3)
+        return None if found is None or table is None else (table, bool(found[1]), bool(found[2]))
 
     def moved(self) -> list[tuple[str, str] | None]:
         """The tables of which rows went, or came, as a whole and without the binlog; None for one that is not certain.

@@ -14,11 +14,11 @@ from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.catalog import ServerCatalog
 from waterclock.cdc.mysql.server import CONNECT_S, BinlogStream, MySqlLogin, connected, inspected
 from waterclock.cdc.mysql.tablemap import MARIADB
-from waterclock.cdc.mysql.tables import ROWS, BadRow, Tables
-from waterclock.cdc.mysql.transactions import changes_of
+from waterclock.cdc.mysql.tables import ROWS, BadRow, Tables, changes_of
 from waterclock.cdc.position import Position
 from waterclock.errors import ConnectionLost, UsageError
 
+_STATEMENTS = {binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED}
 _UNCOUNTED = {binlog.MARIA_ANNOTATE, binlog.HEARTBEAT, binlog.HEARTBEAT_V2}
 
 
@@ -50,10 +50,12 @@ def position_at(
                 "once more, and stop it when nothing is written."
             )
         tables = Tables(ServerCatalog(cursor, server.maria), MARIADB, wanted)
-        return _counted(login, str(place), tables, events, rows)
+        return _counted(login, str(place), tables, wanted, events, rows)
 
 
-def _counted(login: MySqlLogin, place: str, tables: Tables, events: int, rows: int) -> Position:
+def _counted(
+    login: MySqlLogin, place: str, tables: Tables, wanted: Callable[[str, str], bool], events: int, rows: int
+) -> Position:
     gtid, seen, records = "", 0, 0
     with closing(BinlogStream(login, place, True, False)) as stream:
         while (event := stream.event(CONNECT_S, lambda: place)) is not None:
@@ -64,6 +66,9 @@ def _counted(login: MySqlLogin, place: str, tables: Tables, events: int, rows: i
                 continue
             if event.kind == binlog.TABLE_MAP:
                 tables.introduce(event)
+            elif event.kind in _STATEMENTS and (made := binlog.statement(event).made()):
+                table_name, replaces, _ = made
+                records += seen < events and replaces and wanted(*table_name)  # what stood there goes
             elif event.kind in ROWS and (found := tables.rows(event)) is not None:
                 table, changed = found
                 part = changed if seen < events else changed[:rows]

@@ -37,8 +37,10 @@ from waterclock.cdc.mysql.columns import BINARY, BinlogColumn, raw_reader, reade
 from waterclock.cdc.mysql.sql_types import mapped_type
 from waterclock.cdc.mysql.tablemap import BinlogDialect, TableMap, described, key_of, table_id, table_map
 from waterclock.cdc.mysql.values import Reader
+from waterclock.changes.maxwell import DELETE, INSERT, UPDATE
 from waterclock.changes.sql_types import ColumnTypes
 from waterclock.changes.table_schema import ColumnSchema, TableSchema
+from waterclock.changes.written import Written
 from waterclock.errors import Unreadable
 
 Row = Mapping[str, str]
@@ -306,3 +308,16 @@ def _shown(table: TablePlan, row: dict[str, str] | None) -> Row | None:
         for name in table.hidden:
             del row[name]
     return row
+
+
+def changes_of(key: tuple[str, ...], before: Row | None, after: Row | None) -> list[tuple[str, Row, Row | None]]:
+    """(what it is, the row, former values) of what became of a row."""
+    if before is None or after is None:
+        return [(INSERT, after, None)] if after is not None else [(DELETE, before or {}, None)]
+    if isinstance(before, Written) and isinstance(after, Written):
+        same = before.same_key(after)
+        return [(UPDATE, after, before.former(after))] if same else [(DELETE, before, None), (INSERT, after, None)]
+    for name in key:
+        if before.get(name) != after.get(name):  # the same row no longer
+            return [(DELETE, before, None), (INSERT, after, None)]
+    return [(UPDATE, after, {name: text for name, text in before.items() if after.get(name) != text})]

@@ -10,6 +10,9 @@ Rule 4: the place moves at the commit, never before.
 Rule 5: a table that gets another one's name has other rows than a target has of that name: all of it comes again, and what
         is not in it goes (snapshot.py). So with a table that takes the place of one that is put away (gh-ost, pt-osc); the
         one that is put away does not come. Without a snapshot the rows are told of.
+Rule 6: a table that is dropped, or put away, stays in a target, and its name in the position until one of that name is
+        made: a TRUNCATE goes before its rows. DROP DATABASE names no tables: any that is made counts, but one that may have
+        been there (IF NOT EXISTS) is told of.
 """
 
 from __future__ import annotations
@@ -17,18 +20,19 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
 from typing import NoReturn
 from uuid import UUID
 
+from waterclock.cdc.held import EVERY, Held
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.alterations import altered_columns
 from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
-from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, TablePlan, Tables
+from waterclock.cdc.mysql.tables import ROWS, BadRow, TablePlan, Tables, changes_of
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
 from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, TablesRenewed, stop
-from waterclock.changes.maxwell import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
-from waterclock.changes.written import Written
+from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")
@@ -49,6 +53,10 @@ _REMEDIES = {
 
 Table = tuple[str, str]
 _RENAMED = "%s was renamed to %s (transaction %s). %s To have all of a table again: waterclock cdc snapshot."
+_MAY_BE_NEW = (
+    "%s may have been made anew behind a DROP DATABASE (transaction %s): then a target has rows that are gone. To have all "
+    "of it again: waterclock cdc snapshot."
+)
 _LATER = {
     True: "Of its rows from before a target has none under the new name; its changes come.",
     False: "The new name is not asked for: its changes do not come any more.",
@@ -78,6 +86,7 @@ class Transactions:
         self._refusal = refusal
         self._sequence = self._settled = position.sequence
         self._done, self._half_sent, self._holds = position.rows, position.inside, position.held
+        self._dropped = (self._holds or Held()).dropped()  # rule 6, of what was read
         self._gtid = ""
         self._open = self._skipping = self._prepares = False
         self._xoffset = self._given = 0  # records of the open transaction: read, and given out
@@ -208,18 +217,20 @@ class Transactions:
         self._done = 0
         self._gtid = ""
         self._settled = self._sequence
+        if self._holds is not None and self._dropped != self._holds.dropped():
+            self._holds = self._holds.with_dropped(self._dropped)
         yield SourceMark.COMMITTED
 
     def _statement(self, event: BinlogEvent) -> Iterator[Item]:
         found = statement(event, self._lowers)
         if found.begins():
             self._open, self._prepares = True, self._prepares or found.text.startswith("XA START")
-            return iter(())
+            return iter(()) if self._skipping else self._made(found, event)
         if self._skipping:
             return self._commit() if not self._open or found.word in ("COMMIT", "ROLLBACK") else iter(())
         if found.writes(self._open):
             return self._wrote(found, event)
-        return self._ended(found) if self._open else self._alone(found, event)
+        return self._ended(found, event) if self._open else self._alone(found, event)
 
     def _wrote(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         """A statement in the place of its rows."""
@@ -250,7 +261,7 @@ class Transactions:
             self._harmless.add(pair)
         return pair not in self._harmless
 
-    def _ended(self, found: Statement) -> Iterator[Item]:
+    def _ended(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         """A statement inside a transaction: its end, or one that changes a table, as CREATE TABLE ... SELECT does."""
         if found.word == "COMMIT":
             return self._commit()
@@ -264,7 +275,7 @@ class Transactions:
             found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT"))
             and "ROLLBACK TO" not in found.text.upper()
         )
-        return self._commit() if ends else iter(())
+        return self._commit() if ends else self._made(found, event)
 
     def _alone(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         if found.changes():
@@ -282,12 +293,38 @@ class Transactions:
         if refused:
             yield from self._put_aside(event, self._sentence(refused))
         elif emptied and self._wanted(*emptied):
-            database, table = emptied
-            where = (database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False)
-            self._held = MaxwellMessage(*where, (), {}, None, None)
+            yield from self._empty(emptied, event)
         elif found.changes():
             yield from self._renamed(found.renamed())
+            for database, table in filter(None, found.dropped()):
+                if table == EVERY:
+                    self._dropped |= (self._holds or Held()).all_of(database)
+                elif self._wanted(database, table):
+                    self._dropped.add(f"{database}.{table}")
+            yield from self._made(found, event)
         yield from self._commit()
+
+    def _empty(self, table: Table, event: BinlogEvent) -> Iterator[Item]:
+        held, number = self._held, self._xoffset
+        self._xoffset = number + 1
+        where = (*table, TRUNCATE, event.ts, self._gtid, self._sequence, number, False)
+        self._held = MaxwellMessage(*where, (), {}, None, None)
+        if held is not None:
+            yield from self._give(held)
+
+    def _made(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
+        """Rule 6."""
+        made = found.made()
+        if made is None or not self._wanted(*made[0]):
+            return
+        (database, table), replaces, if_absent = made
+        name = f"{database}.{table}"
+        whole = any(fnmatchcase(name, pattern) for pattern in self._dropped)
+        if replaces or name in self._dropped or (whole and not if_absent):
+            yield from self._empty((database, table), event)
+        elif whole:
+            log.warning(_MAY_BE_NEW, name, self._gtid)
+        self._dropped.discard(name)
 
     def _renamed(self, pairs: Iterable[tuple[Table | None, Table | None]]) -> Iterator[Item]:
         """Rule 5."""
@@ -297,6 +334,8 @@ class Transactions:
             assert new is not None
             whose[new] = whose.pop(former, former)
         formers = set(whose.values())
+        self._dropped -= {".".join(new) for new in whose}
+        self._dropped |= {".".join(former) for former in formers - whose.keys() if self._wanted(*former)}
         comes = []
         for new, former in whose.items():
             is_put_away = former in whose and new not in formers
@@ -349,16 +388,3 @@ class Transactions:
         raise Unreadable(
             f"{self._sentence(what)} To go on without it, and mend the target by hand: --skip {self._gtid}"
         )
-
-
-def changes_of(key: tuple[str, ...], before: Row | None, after: Row | None) -> list[tuple[str, Row, Row | None]]:
-    """(what it is, the row, former values) of what became of a row."""
-    if before is None or after is None:
-        return [(INSERT, after, None)] if after is not None else [(DELETE, before or {}, None)]
-    if isinstance(before, Written) and isinstance(after, Written):
-        same = before.same_key(after)
-        return [(UPDATE, after, before.former(after))] if same else [(DELETE, before, None), (INSERT, after, None)]
-    for name in key:
-        if before.get(name) != after.get(name):  # the same row no longer
-            return [(DELETE, before, None), (INSERT, after, None)]
-    return [(UPDATE, after, {name: text for name, text in before.items() if after.get(name) != text})]

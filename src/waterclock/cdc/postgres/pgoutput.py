@@ -163,11 +163,15 @@ class Decoder:
             except Unreadable as reason:
                 key, unsure = (), str(reason)
             relation = relation._replace(types=self._catalog.types_of(relation))
+        name = relation.schema, relation.table
         former = self._relations.get(relation.number, relation)
+        is_new = any(
+            (each.schema, each.table) == name for each in self._relations.values() if each.number != relation.number
+        )
         self._relations[relation.number] = relation._replace(key=key, unsure=unsure).planned()
         self._unshown.add(relation.number)
-        name = relation.schema, relation.table
-        if self._renews and (former.schema, former.table) != name and self._wanted(*name) and not self._passed:
+        is_new |= (former.schema, former.table) != name
+        if self._renews and is_new and is_wanted and not self._passed:
             yield TablesRenewed((".".join(name),), self._sequence - 1)  # this transaction has changes of it
 
     def _row_change(self, message: bytes) -> Iterator[Item]:

@@ -20,7 +20,7 @@ from waterclock.durations import Duration
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.kafka.errors import words_of
 from waterclock.kafka.patience import Backoff
-from waterclock.kafka.settings import READING, SENDING, base_settings
+from waterclock.kafka.settings import READING, SENDING, base_settings, producing
 from waterclock.outside import os, threading
 from waterclock.relay.client.outbox import ANYWHERE, OutboxRow, write
 from waterclock.relay.client.sending import (
@@ -95,7 +95,7 @@ class Delays:
             waiting.sleep()
         self._partitions = topics[topic]
         patience = {"message.timeout.ms": int(patience_s * 1000)}
-        self._producer = library.Producer({**self._settings, **patience, **_SENDING})
+        self._producer = library.Producer(producing({**self._settings, **patience}, _SENDING))
 
     def send(
         self,

@@ -1,0 +1,118 @@
+"""A table that was dropped, and made anew under its name: the target has the new one's rows, and none of the old one's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cdc.mariadb import MariaServer
+from tests.cdc.postgres import run
+from tests.cdc.test_renamed import folded, shown
+from tests.kafka.reader import committed
+from waterclock import cli
+from waterclock.cdc.postgres.session import ReplicationSlot
+from waterclock.cdc.stored import last_position
+from waterclock.testing import Broker
+
+FORM = "(id int primary key, v int)"
+ANEW = {
+    "dropped": ["drop table t", f"create table t {FORM}"],
+    "as mysqldump does": ["drop table if exists `t`", "/*!40101 SET NAMES utf8 */", f"create table `t` {FORM}"],
+    "with others": ["drop table if exists nix, u, t", f"create table if not exists t {FORM}"],
+    "replaced": [f"create or replace table t {FORM}"],
+    "filled": ["create or replace table t (primary key (id)) select 3 as id, 3 as v"],
+    "dropped and filled": ["drop table t", "create table t (primary key (id)) as select 3 as id, 3 as v"],
+    "put away": ["rename table t to aside", "create table t like aside"],
+    "put away by alter": ["alter table t rename aside", "create table t like aside"],
+    "in another database": ["use mysql", "drop table {0}.t", f"create table {{0}}.t {FORM}"],
+    "with its database": ["drop database {0}", "create database {0}", "use {0}", f"create table t {FORM}"],
+}
+
+
+@pytest.fixture
+def started(mariadb: MariaServer, database: str, broker: Broker) -> list[str]:
+    made = [f"create table {name} {FORM}" for name in ("t", "u")]
+    mariadb.run(*made, "insert into t values (1, 1), (2, 2)", "insert into u values (1, 1)", database=database)
+    where = [f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    command = ["cdc", *where, "--once", "--order", "global"]
+    assert cli.main(command) == 0
+    return command
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize("stops", [False, True], ids=["in one run", "a start behind each statement"])
+@pytest.mark.parametrize("anew", ANEW)
+def test_a_table_that_is_made_anew_has_the_new_rows_alone(
+    anew: str, stops: bool, started: list[str], mariadb: MariaServer, database: str, broker: Broker
+) -> None:
+    """The target kept the rows of the old one beside those of the new one, and nothing was said."""
+    with mariadb.connection(database=database) as connection, connection.cursor() as cursor:
+        for statement in [*ANEW[anew], "insert into {0}.t values (2, 9)"]:
+            cursor.execute(statement.format(database))
+            if stops and not statement.startswith(("use ", "drop database")):
+                assert cli.main(started) == 0
+    assert cli.main(started) == 0
+    found = folded(broker, database, may_empty=True)
+    assert found["t"] == shown(mariadb, database, "t")
+    assert found["u"] == {1: {"id": 1, "v": 1}}  # what is dropped, and not made anew, stays
+    sent = [json.loads(value) for _, value in committed(broker, database)[0]]
+    assert [each["table"] for each in sent if each["type"] == "truncate"] == ["t"]
+    assert cli.main(started) == 0
+    assert len(committed(broker, database)[0]) == len(sent)
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [f"create table if not exists t {FORM}"],
+        [f"create table w {FORM}"],
+        [f"create temporary table t {FORM}", "drop temporary table t"],
+        ["drop view if exists t", "drop index v on t"],
+    ],
+)
+def test_a_table_that_stays_or_is_new_is_not_emptied(
+    statements: list[str], started: list[str], mariadb: MariaServer, database: str, broker: Broker
+) -> None:
+    mariadb.run("create index v on t (v)", *statements, database=database)
+    assert cli.main(started) == 0
+    found = folded(broker, database)
+    assert found["t"] == shown(mariadb, database, "t")
+
+
+@pytest.mark.mariadb
+def test_a_table_that_comes_back_by_a_rename_is_dropped_no_longer(
+    started: list[str], mariadb: MariaServer, database: str, broker: Broker
+) -> None:
+    """MySQL's binlog has each CREATE TABLE IF NOT EXISTS, also of a table that is there: it would be emptied."""
+    mariadb.run("drop table u", "rename table t to u, u to v", "alter table v rename t", database=database)
+    assert cli.main(started) == 0
+    stored = last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position")
+    assert stored is not None
+    assert stored.held is not None
+    assert stored.held.dropped() == {f"{database}.u", f"{database}.v"}
+
+
+@pytest.mark.mariadb
+def test_one_that_may_have_been_made_anew_is_told_with_a_remedy(
+    started: list[str], mariadb: MariaServer, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DROP DATABASE names no tables, and IF NOT EXISTS does not say whether one was made."""
+    anew = ["drop database {0}", "create database {0}", "use {0}", f"create table if not exists t {FORM}"]
+    mariadb.run(*[statement.format(database) for statement in anew])
+    assert cli.main(started) == 0
+    assert f"{database}.t may have been made anew behind a DROP DATABASE" in caplog.text
+    assert "To have all of it again: waterclock cdc snapshot." in caplog.text
+
+
+@pytest.mark.postgres
+def test_a_table_of_postgresql_that_the_run_met_before_has_the_new_rows_alone(
+    command: list[str], slot: ReplicationSlot, broker: Broker
+) -> None:
+    run(slot.conninfo, f"create table t {FORM}", "insert into t values (1, 1), (2, 2)")
+    assert cli.main(command) == 0
+    run(slot.conninfo, "insert into t values (3, 3)", "drop table t", f"create table t {FORM}")
+    run(slot.conninfo, "insert into t values (2, 9)", "update t set v = 10 where id = 2")
+    assert cli.main(command) == 0
+    assert folded(broker, slot.name)["t"] == {2: {"id": 2, "v": 10}}
