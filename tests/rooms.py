@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "web": {"__init__", "arguments", "clock", "errors", "lazily", "ports", "signals"},
     "changes": {"errors"},
     "streaming": {"changes", "clock", "disk", "durations", "errors", "kafka", "letters", "rules", "sinks", "web"},
-    "local": {"clock", "disk", "errors", "kafka", "lazily", "rules", "signals", "sinks", "streaming", "wording"},
+    "local": {"clock", "errors", "kafka", "lazily", "rules", "signals", "sinks", "streaming", "wording"},
     "pipelines": {"arguments", "durations", "errors", "local", "sinks", "spark", "streaming", "web", "wording"},
     "spark": {
         "streaming",
@@ -101,6 +101,7 @@ INSIDE_STREAMING: dict[str, set[str]] = {
     "owner": {"places"},
     "buckets": set(),
     "frames": set(),
+    "checkpoint": {"owner", "places", "state", "toml"},
     "places": set(),
     "statistics": set(),
     "layout": {"frames"},
