@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from waterclock.bench.pipeline import ALL, WARM_UP, Course, Run, course, ours
+from waterclock.bench.orders import ALL
+from waterclock.bench.pipeline import WARM_UP, Course, Run, course, ours
 from waterclock.bench.standalone import two_workers
 from waterclock.bench.tables import aligned, short
 from waterclock.bench.trees import hold

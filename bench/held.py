@@ -27,9 +27,7 @@ from pyspark.sql import SparkSession
 
 from waterclock import Rules
 from waterclock.bench import orders
-from waterclock.bench.orders import KINDS, START_US, Row
-from waterclock.bench.pipeline import KINDS as COLUMNS
-from waterclock.bench.pipeline import ORDERS
+from waterclock.bench.orders import COLUMNS, KINDS, START_US, Row
 from waterclock.sinks.sqlite.sqlite import SQLiteFile
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
@@ -38,8 +36,8 @@ from waterclock.streaming.toml.steps import Outlet
 
 KEYS, EXPECTATIONS = "keys held", "expectations open"
 RULES: Final = {
-    KEYS: ORDERS.order(wait="30 days").deliver_at("deliver_at"),
-    EXPECTATIONS: ORDERS.expect("paid", after="created", within="30 days", otherwise="unpaid"),
+    KEYS: orders.RULES.order(wait="30 days").deliver_at("deliver_at"),
+    EXPECTATIONS: orders.RULES.expect("paid", after="created", within="30 days", otherwise="unpaid"),
 }
 BATCHES: Final = 5  # that are measured; the first one is not counted
 EVENTS: Final = 16  # a key in a batch

@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from waterclock import Rules
+
 KINDS = ("created", "paid", "shipped", "received")
 START_US = 1_767_225_600_000_000  # 2026-01-01
 SECOND_US = 1_000_000
@@ -29,6 +31,17 @@ SCHEMA = pa.schema(
         ("deliver_at", pa.timestamp("us", tz="UTC")),
     ]
 )
+COLUMNS = {
+    "id": "string",
+    "key": "string",
+    "seq": "long",
+    "kind": "string",
+    "ts": "timestamp",
+    "deliver_at": "timestamp",
+}
+RULES = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
+ORDER = RULES.order(wait="2 minutes")
+ALL = ORDER.deliver_at("deliver_at").expect("paid", after="created", within="60 s", otherwise="unpaid")
 Row = tuple[str, str, int, str, int, int]
 END = ("end", "end", 1, "created", START_US + 10**15, START_US + 10**15)
 

@@ -30,16 +30,16 @@ from waterclock.spark.session.session import start
 from waterclock.streaming.toml.config import Config, Files
 from waterclock.streaming.toml.steps import Outlet
 
-ORDERS = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
-ORDER = ORDERS.order(wait="2 minutes")
-DELIVER = ORDERS.deduplicate(within="10 minutes").deliver_at("deliver_at")
-ALL = ORDER.deliver_at("deliver_at").expect("paid", after="created", within="60 s", otherwise="unpaid")
-KINDS = {"id": "string", "key": "string", "seq": "long", "kind": "string", "ts": "timestamp", "deliver_at": "timestamp"}
+DELIVER = orders.RULES.deduplicate(within="10 minutes").deliver_at("deliver_at")
 WHOLE_BATCHES = 4  # of a run; the first one is not counted
 WARM_UP = 8  # the part of the rows that everybody begins with
 Recipe = Callable[[DataFrame], DataFrame]
 Report = Callable[[str], None]
-OURS = {"waterclock: order, deliver, expect": ALL, "waterclock: order": ORDER, "waterclock: deliver": DELIVER}
+OURS = {
+    "waterclock: order, deliver, expect": orders.ALL,
+    "waterclock: order": orders.ORDER,
+    "waterclock: deliver": DELIVER,
+}
 # by hand -> ours that does the same
 OTHERS: dict[str, tuple[Recipe, str]] = {
     "rows a key: order": (contenders.rows_per_key, "waterclock: order"),
@@ -135,7 +135,10 @@ def ours(
 ) -> Run:
     """A run of the pipeline with `rules`; its checkpoint, which is removed, and its table lie at `places`."""
     folder, file = places
-    source, sink = Files("parquet", course.folder / "in", course.files_a_batch, KINDS), SQLiteFile(file, "results")
+    source, sink = (
+        Files("parquet", course.folder / "in", course.files_a_batch, orders.COLUMNS),
+        SQLiteFile(file, "results"),
+    )
     config = Config(folder.name, folder, source, 120_000_000, True, rules, (Outlet(sink),), None, {}, buckets=buckets)
     with closing(configured(config)) as pipeline:
         pipeline.run(spark, report=lambda progress: reported(progress.batch_id))

@@ -290,7 +290,8 @@ def live_latency(figures: Mapping[str, Any]) -> str:
         [
             r["contender"],
             r["sink"],
-            *(f"{r[name]:,.0f}" for name in ("p50_ms", "p99_ms", "max_ms", "messages", "batches")),
+            *(f"{r[name]:,.{int(r[name] < 100)}f}" for name in ("p50_ms", "p99_ms", "max_ms")),
+            *(f"{r[name]:,.0f}" for name in ("messages", "batches")),
             "right" if r["right"] else "WRONG",
         ]
         for r in figures["records"]

@@ -2,8 +2,9 @@
 
 200 messages a second go into our broker, a process of its own; 50 keys, their events in order. Waterclock puts them in
 order and drops duplicates: nothing is missing and nothing comes twice, so each event is due at once, and its row is
-committed in the batch that takes it. Beside it Spark alone, with its own Kafka connector and no rules: it reads, parses
-and writes. Both write to SQLite, and to PostgreSQL where it is installed. One Spark session for all, by turns.
+committed in the batch that takes it: on Spark, and with engine = "local". Beside them, without rules, Spark alone with its
+own Kafka connector, and a consumer of librdkafka: they read, parse and write. All write to SQLite, and to PostgreSQL where
+it is installed, by turns, with one Spark session that is there for all.
 
 Rule 1: a JVM still compiles: each has a short turn before the first round, and what is sent in the first `WARM_UP_S`
         seconds of a turn is not counted.
@@ -41,8 +42,14 @@ from waterclock.spark.session.session import start
 PARTITIONS: Final = 4
 WARM_UP_S = 10.0
 SQLITE, POSTGRES = "SQLite", "PostgreSQL"
-OURS, SPARK = "waterclock: order, deduplicate", "Spark alone: read and write"
-CONTENDERS: Final = {OURS: contenders.ours, SPARK: contenders.spark_alone}
+OURS, LOCAL = "waterclock: order, deduplicate", "waterclock, local: the same"
+SPARK, CONSUMER = "Spark alone: read and write", "a consumer alone: the same"
+CONTENDERS: Final = {
+    OURS: contenders.ours,
+    LOCAL: contenders.local,
+    SPARK: contenders.spark_alone,
+    CONSUMER: contenders.consumer_alone,
+}
 Report = Callable[[str], None]
 Figures = dict[str, Any]
 

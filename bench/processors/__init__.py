@@ -4,7 +4,9 @@
     course.py     the orders as files of JSON lines and in a topic; what the answer must be
     contender.py  a process that is asked for run after run; CPU of all its processes
     building.py   the Java programs, compiled once; Maven brings the jars
-    ours.py       the pipeline, and reading and writing without rules
+    runs.py       what the processes of waterclock share
+    ours.py       the pipeline on Spark, and reading and writing without rules
+    local.py      the pipeline without Spark, and the same
     answers.py    what stands in a table or a topic, against what must
     table.py      the figures for people, and where waterclock loses
     orders/       the rules in Java, once; flink/ and streams/ keep the orders, each in its own way

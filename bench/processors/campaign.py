@@ -1,10 +1,11 @@
 """The orders through waterclock, Apache Flink and Kafka Streams by turns: rows a second, and CPU of all their processes.
 
     what a contender does with the results     who is compared
-    SQLite: the same table                     the pipeline; Flink, its state on the heap or in RocksDB; Spark without rules
-    thrown away                                the pipeline; Flink
-    a topic, for readers of committed records  the pipeline; Kafka Streams, its stores in RocksDB or in memory; librdkafka
-                                               without rules; on Apache Kafka, and on waterclock's broker
+    SQLite: the same table                     the pipeline on both engines; Flink, its state on the heap or in RocksDB;
+                                               Spark, and Arrow, without rules
+    thrown away                                the pipeline on both engines; Flink
+    a topic, for readers of committed records  the pipeline on both engines; Kafka Streams, its stores in RocksDB or in
+                                               memory; librdkafka without rules; on Apache Kafka, and on waterclock's broker
 
 Rule 1: everybody's answer is compared with what had to come out, row by row where rows are kept. A wrong one is a WRONG in
         the table.
@@ -37,6 +38,7 @@ from waterclock.bench.servers.ours import OurBroker
 from waterclock.bench.servers.server import Server
 
 OURS: Final = "waterclock"
+LOCAL: Final = "waterclock, local"  # engine = "local": a process without Spark
 SQLITE, NOTHING = "SQLite", "thrown away"
 BROKERS: Final = ("Apache Kafka", "waterclock's broker")
 WARM_UP: Final = 8  # the part of the fewest events that everybody begins with
@@ -57,10 +59,11 @@ class Entry:
 
 _FILES: Final = {
     SQLITE: (
-        Entry(OURS, OURS, "files {input} sqlite {folder}", SQLITE),
+        *(Entry(name, name, "files {input} sqlite {folder}", SQLITE) for name in (OURS, LOCAL)),
         Entry("no rules: Spark reads and writes", OURS, "floor {input} sqlite {folder}", SQLITE, has_rules=False),
+        Entry("no rules: Arrow reads, SQLite writes", LOCAL, "floor {input} sqlite {folder}", SQLITE, has_rules=False),
     ),
-    NOTHING: (Entry(OURS, OURS, "files {input} nothing {folder}", NOTHING),),
+    NOTHING: tuple(Entry(name, name, "files {input} nothing {folder}", NOTHING) for name in (OURS, LOCAL)),
 }
 _FLINK: Final = {"flink": ("Flink, hashmap", "hashmap"), "flink-rocksdb": ("Flink, RocksDB", "rocksdb")}
 _STREAMS: Final = (("Kafka Streams, RocksDB", "rocksdb"), ("Kafka Streams, in memory", "memory"))
@@ -74,7 +77,7 @@ def entries(contenders: Sequence[str]) -> list[Entry]:
         found += _FILES[sink]
         found += [Entry(name, "flink", f"{{input}} {kept} {word} {{folder}}", sink) for name, kept in flinks]
     for broker in BROKERS if "streams" in contenders else ():
-        found.append(Entry(OURS, OURS, "topic {servers} {input} {output} {folder}", broker))
+        found += [Entry(name, name, "topic {servers} {input} {output} {folder}", broker) for name in (OURS, LOCAL)]
         found.append(
             Entry("no rules: librdkafka", OURS, "loop {servers} {input} {output} {folder}", broker, has_rules=False)
         )
@@ -99,20 +102,17 @@ class Ground:
     def process(self, name: str) -> Contender:
         """The process of that name; `NotMeasured` where it cannot be started."""
         if name not in self.processes:
-            if name == OURS:
-                command = [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "waterclock.bench.processors.ours",
-                    str(self.folder / "spark.log"),
-                ]
-            else:
-                command = building.command(name, self.report)
+            command = self._ours(name) or building.command(name, self.report)
             self.report(f"starting {name}")
             self.processes[name] = Contender(command, self.folder / f"{name}.log")
             self.opened.callback(self.processes[name].close)
         return self.processes[name]
+
+    def _ours(self, name: str) -> list[str]:
+        """The command of a process of waterclock's; [] for others."""
+        words = {OURS: ["waterclock.bench.processors.ours", str(self.folder / "spark.log")]}
+        words[LOCAL] = ["waterclock.bench.processors.local"]
+        return [sys.executable, "-P", "-m", *words[name]] if name in words else []
 
     def broker(self, name: str) -> Server:
         """The broker of that name; `NotMeasured` where it cannot be started."""
@@ -202,7 +202,7 @@ def _asked(ground: Ground, entry: Entry, course: Course, place: Path) -> Figures
     words = {"input": course.folder, "folder": place, "results": sum(course.answer.counts.values())}
     if server is not None:
         words |= {"servers": server.bootstrap, "input": course.folder.name, "output": f"out-{place.name}"}
-        if entry.process != OURS or not entry.has_rules:  # the pipeline makes its topics
+        if entry.process not in (OURS, LOCAL) or not entry.has_rules:  # the pipeline makes its topics
             create(server.bootstrap, f"out-{place.name}", PARTITIONS)
     with watched(contender.pid) as taken, watched(server.pid if server else contender.pid) as served:
         record = contender.ask(*entry.words.format_map(words).split())

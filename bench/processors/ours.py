@@ -1,4 +1,4 @@
-"""waterclock's pipeline in a process of its own, and beside it reading and writing without rules; a run for each line.
+"""waterclock's pipeline on Spark in a process of its own, and reading and writing without rules; a run for each line.
 
     python -m waterclock.bench.processors.ours LOG
 
@@ -7,104 +7,49 @@
     topic SERVERS INPUT_TOPIC OUTPUT_TOPIC FOLDER    the pipeline, topic to topic
     loop SERVERS INPUT_TOPIC OUTPUT_TOPIC FOLDER     librdkafka reads the topic and writes another in transactions
 
-Rule 1: moments are those of the machine's steady clock. A run begins before the pipeline is made, and has ended when its
-        last batch is committed.
-Rule 2: one Spark session for all runs, as it comes with two cores.
+Rule 1: one Spark session for all runs, as it comes with two cores.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyspark
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from waterclock import __version__
 from waterclock.bench import contenders
-from waterclock.bench.pipeline import ALL, KINDS
+from waterclock.bench.orders import ALL, COLUMNS
 from waterclock.bench.processors.course import PARTITIONS
-from waterclock.sinks import Batch, SQLiteSink, TopicSink
+from waterclock.bench.processors.runs import BEHIND_US, Marks, Record, ThrownAway, serve
+from waterclock.sinks import SQLiteSink, TopicSink
 from waterclock.spark import Pipeline, folder, topics
 from waterclock.spark.session.session import start
 
-BEHIND: Final = "2 minutes"
 AT_ONCE: Final = 25_000
 CORES: Final = 2
 DDL: Final = "id string, key string, seq bigint, kind string, ts timestamp, deliver_at timestamp"
-Record = dict[str, Any]
-
-
-class Marks:
-    """When how many rows were committed."""
-
-    def __init__(self) -> None:
-        self.began_ns = time.monotonic_ns()
-        self._marks: list[tuple[int, int]] = []
-
-    def note(self, rows: int) -> None:
-        """So many rows in all are committed now."""
-        self._marks.append((time.monotonic_ns(), rows))
-
-    def record(self, counts: dict[str, int]) -> Record:
-        """What the run did."""
-        version = f"waterclock {__version__}, Spark {pyspark.__version__}"
-        ended_ns = self._marks[-1][0] if self._marks else time.monotonic_ns()
-        return {
-            "version": version,
-            "began_ns": self.began_ns,
-            "ended_ns": ended_ns,
-            "marks": self._marks,
-            "counts": counts,
-        }
-
-
-class ThrownAway:
-    """A sink of five verbs that counts the results by kind and keeps none."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self._last: tuple[str, int] | None = None
-
-    def begin(self) -> None:
-        """Nothing to begin."""
-
-    def last_applied(self) -> tuple[str, int] | None:
-        return self._last
-
-    def write(self, batch: Batch) -> None:
-        for pair in batch.results.column("kind").value_counts().to_pylist():
-            self.counts[pair["values"]] += pair["counts"]
-        self._last = (batch.query_id, batch.batch_id)
-
-    def commit(self) -> None:
-        """Nothing to commit."""
-
-    def rollback(self) -> None:
-        """Nothing to undo."""
+SPARK: Final = f"Spark {pyspark.__version__}"
 
 
 def files(spark: SparkSession, given: str, sink: str, place: str) -> Record:
     """The pipeline over files."""
-    marks, kept = Marks(), SQLiteSink(f"{place}/results.db") if sink == "sqlite" else ThrownAway()
-    source = folder(given, columns=KINDS, format="jsonl", files_per_batch=1)
-    _run(spark, Pipeline(source, ALL, kept, f"{place}/checkpoint", watermark_delay=BEHIND), marks)
+    marks, kept = Marks(SPARK), SQLiteSink(f"{place}/results.db") if sink == "sqlite" else ThrownAway()
+    source = folder(given, columns=COLUMNS, format="jsonl", files_per_batch=1)
+    _run(spark, Pipeline(source, ALL, kept, f"{place}/checkpoint", watermark_delay=BEHIND_US), marks)
     return marks.record(dict(kept.counts) if isinstance(kept, ThrownAway) else {})
 
 
 def topic(spark: SparkSession, servers: str, given: str, output: str, place: str) -> Record:
     """The pipeline from topic to topic."""
-    marks, source = Marks(), topics(servers, [given], columns=KINDS)
+    marks, source = Marks(SPARK), topics(servers, [given], columns=COLUMNS)
     sink = TopicSink(servers, output, partitions=PARTITIONS)
-    _run(spark, Pipeline(source, ALL, sink, f"{place}/checkpoint", watermark_delay=BEHIND), marks)
+    _run(spark, Pipeline(source, ALL, sink, f"{place}/checkpoint", watermark_delay=BEHIND_US), marks)
     return marks.record({})
 
 
@@ -115,7 +60,7 @@ def _run(spark: SparkSession, made: Pipeline, marks: Marks) -> None:
 
 def floor(spark: SparkSession, given: str, sink: str, place: str) -> Record:
     """No rules: a table of what comes."""
-    marks, taken = Marks(), 0
+    marks, taken = Marks(SPARK), 0
     with closing(sqlite3.connect(f"{place}/results.db", check_same_thread=False)) as db:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("CREATE TABLE results (id TEXT, key TEXT, seq INTEGER, kind TEXT, ts INTEGER, deliver INTEGER)")
@@ -141,7 +86,7 @@ def floor(spark: SparkSession, given: str, sink: str, place: str) -> Record:
 
 def loop(_: SparkSession, servers: str, given: str, output: str, place: str) -> Record:
     """No rules: each record into another topic, and how far in the same transaction."""
-    marks, taken = Marks(), 0
+    marks, taken = Marks(SPARK), 0
     consumer = Consumer({"bootstrap.servers": servers, "group.id": f"loop-{output}", "enable.auto.commit": False})
     producer = Producer({"bootstrap.servers": servers, "transactional.id": f"loop-{output}", "linger.ms": 5})
     consumer.assign([TopicPartition(given, partition, 0) for partition in range(PARTITIONS)])
@@ -172,17 +117,11 @@ def _passed_on(consumer: Consumer, producer: Producer, output: str, most: int) -
 RUNS: Final[dict[str, Callable[..., Record]]] = {"files": files, "topic": topic, "floor": floor, "loop": loop}
 
 
-def _asked() -> Iterator[list[str]]:
-    for line in sys.stdin:
-        yield line.split()
-
-
 def main() -> None:
     """A record for each line."""
     spark = start("bench", CORES, log=Path(sys.argv[1])).spark
     try:
-        for what, *words in _asked():
-            print(json.dumps(RUNS[what](spark, *words)), flush=True)
+        serve(RUNS, spark)
     finally:
         spark.stop()
 

@@ -7,6 +7,7 @@ Rule 2: who applies no rules is no contender: his row is the floor, and nobody l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from waterclock.bench.tables import aligned, notes, short
@@ -29,7 +30,7 @@ def table(figures: Mapping[str, Any]) -> str:
 
 
 def losses(records: Sequence[Row]) -> Iterator[str]:
-    """A line for each figure in which somebody with rules is ahead.
+    """A line for each of our rows and each of others' with rules that is ahead of it.
 
     >>> one = {"contender": "waterclock", "sink": "SQLite", "events": 1000, "rows_per_s": 10, "cpu_s_per_million": 40}
     >>> one |= {"has_rules": True, "whole_s": 2, "whole_cpu_s_per_million": 50}
@@ -37,14 +38,16 @@ def losses(records: Sequence[Row]) -> Iterator[str]:
     >>> list(losses([one, other]))
     ['waterclock loses to it, SQLite, 1k events: rows/s 10 against 20']
     """
-    for ours, *others in _groups(records):
-        for other in others if ours["contender"] == "waterclock" else ():
+    for group in _groups(records):
+        ours = [row for row in group if row["contender"].startswith("waterclock")]
+        rivals = [row for row in group if row["has_rules"] and row not in ours]
+        for our, other in product(ours, rivals):
             worse = [
-                _both(name, ours[key], other[key]) for name, key, more in _FIGURES if _is_worse(ours, other, key, more)
+                _both(name, our[key], other[key]) for name, key, more in _FIGURES if _is_worse(our, other, key, more)
             ]
-            if worse and other["has_rules"]:
+            if worse:
                 where = f"{other['contender']}, {other['sink']}, {short(other['events'])} events"
-                yield f"waterclock loses to {where}: {'; '.join(worse)}"
+                yield f"{our['contender']} loses to {where}: {'; '.join(worse)}"
 
 
 # name, key, whether more is better

@@ -19,7 +19,7 @@ from waterclock.bench import command, held, tables
 from waterclock.bench.latency import campaign
 from waterclock.bench.latency.contenders import Committed
 
-RECORD = {"contender": campaign.OURS, "sink": "SQLite", "rate": 200, "p50_ms": 420.4, "p99_ms": 801.0, "max_ms": 900.0}
+RECORD = {"contender": campaign.OURS, "sink": "SQLite", "rate": 200, "p50_ms": 8.43, "p99_ms": 420.4, "max_ms": 900.0}
 HELD: dict[str, Any] = {"rows_a_batch": 40_000, "state_mb": 12.34, "checkpoint_mb": 45.0, "right": True}
 
 
@@ -30,7 +30,7 @@ def test_the_table_says_who_wrote_where_and_who_was_left_out() -> None:
         "notes": {"PostgreSQL": "not measured: it is not there"},
     }
     lines = tables.live_latency(figures).splitlines()
-    assert lines[1].split()[-7:] == ["SQLite", "420", "801", "900", "12,000", "140", "right"]
+    assert lines[1].split()[-7:] == ["SQLite", "8.4", "420", "900", "12,000", "140", "right"]
     assert lines[3] == "the first 10 s of sending are not counted: a JVM still compiles"
     assert lines[-1] == "PostgreSQL: not measured: it is not there"
 
@@ -124,5 +124,7 @@ sys.exit(cli.main(["bench", "latency", "--seconds", "1", "--out", sys.argv[1]]))
 @pytest.mark.long(seconds=40)
 def test_every_message_has_its_row_where_neither_postgresql_nor_the_connector_is_there(tmp_path: Path) -> None:
     figures = measured(tmp_path, WITH_NOTHING_ELSE)["figures"]
-    assert [(r["contender"], r["sink"], r["right"]) for r in figures["records"]] == [(campaign.OURS, "SQLite", True)]
+    assert [(r["contender"], r["sink"], r["right"]) for r in figures["records"]] == [
+        (name, "SQLite", True) for name in (campaign.OURS, campaign.LOCAL, campaign.CONSUMER)
+    ]
     assert figures["notes"] == {"PostgreSQL": "not measured: no PostgreSQL", campaign.SPARK: "not measured: no Maven"}

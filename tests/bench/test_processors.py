@@ -21,7 +21,6 @@ pytest.importorskip("pyspark")
 from tests.bench.conftest import quiet
 from waterclock.bench import command, orders
 from waterclock.bench.kafka.harness import TOOLS, NotMeasured, missing
-from waterclock.bench.pipeline import ALL
 from waterclock.bench.processors import building, campaign, course
 from waterclock.bench.processors.answers import Answer, answer, counted, of_table
 from waterclock.bench.processors.contender import Contender
@@ -50,7 +49,7 @@ def test_the_answer_that_everybody_is_held_to_is_the_one_of_the_rules_in_process
     events = [dict(zip(course.COLUMNS, row, strict=True)) for row in made]
     ours = [
         (r.kind, r.key, r.rule, text(r.due), r.source_id, r.event and r.event["id"], r.event and text(r.due))
-        for r in ALL.run(events, watermark_delay="2 minutes")
+        for r in orders.ALL.run(events, watermark_delay="2 minutes")
     ]
     assert answer(ours) == answer(course.results(made))
 
@@ -118,19 +117,33 @@ def test_nobody_loses_to_who_has_no_rules_nor_to_another_sink_or_size() -> None:
     assert list(losses([OURS, {**OURS, **better, "sink": "thrown away"}, {**OURS, **better, "events": 1}])) == []
 
 
+def test_each_engine_of_waterclock_is_held_to_the_others_and_not_to_the_other_engine() -> None:
+    local = {**OURS, "contender": "waterclock, local", "rows_per_s": 90_000.0, "whole_s": 3.0}
+    flink = {**OURS, "contender": "it", "rows_per_s": 60_000.0, "whole_s": 2.0}
+    assert list(losses([OURS, local, flink])) == [
+        "waterclock loses to it, SQLite, 350k events: rows/s 40,000 against 60,000; whole, s 10 against 2",
+        "waterclock, local loses to it, SQLite, 350k events: whole, s 3 against 2",
+    ]
+    assert list(losses([OURS, local])) == []
+
+
 def test_contenders_are_chosen_by_name_and_those_of_one_sink_stand_together() -> None:
     assert command.contenders("streams,flink") == ["streams", "flink"]
     with pytest.raises(ArgumentTypeError, match="there is no contender 'storm'; did you mean 'streams'"):
         command.contenders("flink,storm")
     assert [(entry.name, entry.sink) for entry in campaign.entries(["flink"])] == [
         ("waterclock", "SQLite"),
+        ("waterclock, local", "SQLite"),
         ("no rules: Spark reads and writes", "SQLite"),
+        ("no rules: Arrow reads, SQLite writes", "SQLite"),
         ("Flink, hashmap", "SQLite"),
         ("waterclock", "thrown away"),
+        ("waterclock, local", "thrown away"),
         ("Flink, hashmap", "thrown away"),
     ]
-    brokers = [entry.sink for entry in campaign.entries(["streams"]) if entry.name == "waterclock"]
-    assert brokers == list(campaign.BROKERS)
+    for name in ("waterclock", "waterclock, local"):
+        brokers = [entry.sink for entry in campaign.entries(["streams"]) if entry.name == name]
+        assert brokers == list(campaign.BROKERS)
 
 
 # Processes
@@ -197,6 +210,34 @@ def test_without_java_who_needs_it_is_left_out_with_a_sentence(tmp_path: Path, m
 # All of it, tiny
 
 
+def test_the_local_engine_gives_the_answer_in_a_process_without_spark(tmp_path: Path) -> None:
+    made = course.make(2000, tmp_path / "in")
+    for name in ("kept", "thrown", "floor"):
+        (tmp_path / name).mkdir()
+    contender = Contender([sys.executable, "-P", "-c", WITHOUT_SPARK], tmp_path / "log")
+    kept, thrown, floor = (
+        contender.ask(what, made.folder, sink, tmp_path / name)
+        for what, sink, name in (
+            ("files", "sqlite", "kept"),
+            ("files", "nothing", "thrown"),
+            ("floor", "sqlite", "floor"),
+        )
+    )
+    contender.close()
+    assert made.answer.is_right(of_table(tmp_path / "kept" / "results.db"))
+    assert made.answer.is_right(counted(thrown["counts"]))
+    assert floor["counts"] == {"rows": made.rows}
+    assert {record["marks"][-1][1] for record in (kept, thrown, floor)} == {made.rows}
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None
+from waterclock.bench.processors.local import RUNS, serve
+serve(RUNS)
+"""
+
+
 def bench(folder: Path, contenders: str) -> Any:
     if missing():
         pytest.skip(f"it needs {', '.join(missing())}")
@@ -216,7 +257,7 @@ def test_flink_and_waterclock_write_the_same_rows(tmp_path: Path) -> None:
     found = bench(tmp_path, "flink,flink-rocksdb")
     everybody = [(entry.name, entry.sink, True) for entry in campaign.entries(["flink", "flink-rocksdb"])]
     assert [(row["contender"], row["sink"], row["right"]) for row in found["records"]] == everybody
-    assert [version.split()[0] for version in found["versions"]] == ["Flink", "waterclock"]
+    assert [version.split()[0] for version in found["versions"]] == ["Flink", "waterclock", "waterclock"]
 
 
 @pytest.mark.spark
