@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tests.simulation.capture.database import TABLES, Database, Row
+from tests.simulation.capture.source import Forgotten
 from tests.simulation.confluent.records import Record
 
 Mark = tuple[int, int]
@@ -101,8 +102,8 @@ class Promises:
         kind, said = type(error).__name__, str(error)
         if kind == "Unreadable":
             why = self._unreadable(process, said)
-        elif kind == "Forgotten":
-            why = "" if self.database.has_forgotten_too_much else "the log has all that Kafka lacks"
+        elif isinstance(error, Forgotten):
+            why = "" if error.was_needed else "the log has all that Kafka lacks"
         elif kind == "UsageError" or (kind == "NameLost" and not process.has_begun):
             is_last = any(by is process for by, _, _ in self._fences) and not self._later(process, surely=False)
             why = "it says no remedy" if OVERTAKEN not in said or "--name" not in said else ""

@@ -23,7 +23,12 @@ QUIET_S = 0.02
 
 
 class Forgotten(UsageError):
-    """The log begins behind the place that is asked for."""
+    """The log begins behind the place that is asked for. `was_needed`: somebody took more of it than a reader can spare; an
+    operator may have put it back since."""
+
+    def __init__(self, words: str, was_needed: bool) -> None:
+        super().__init__(words)
+        self.was_needed = was_needed
 
 
 def refuse_if_down(database: Database) -> None:
@@ -41,7 +46,8 @@ class LogSource:
         if self._place < database.forgotten:
             raise Forgotten(
                 f"The server cannot go on from {self._place}: it begins at {database.forgotten}. Bring the target up to "
-                "date by hand, and start anew under another --name."
+                "date by hand, and start anew under another --name.",
+                database.has_forgotten_too_much,
             )
         self._is_broken, self.news = False, Event()
         database.connections.append(self)
