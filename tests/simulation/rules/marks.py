@@ -18,8 +18,8 @@ BY_MODULE: dict[str, dict[str, str]] = {
         "a writer begins anew": '        name = f"waterclock-sink-{self._topic}"\n',
         "a look fails behind the fence": "            producer.close()\n            raise\n",
         "a topic is not known just now": '            raise SinkLost(f"the broker that answers',
-        "a result is too large": '        sentence = f"bytes are too many',
     },
+    "sinks.topic.topic_rows": {"a result is too large": '    sentence = f"bytes are too many'},
     "streaming.owner": {
         "a lease ran out": "        return holder\n\n    def _written(",
         "a lease is held by another run": "                raise self._refused(holder)\n",
