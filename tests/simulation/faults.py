@@ -86,12 +86,12 @@ def stop_cleanly(strike: Strike) -> None:
         strike.tell("stop", node.name)
         over = node.role.over
         node.process.loop.call_soon(lambda: over.done() or over.set_result("stop"))
-        strike.later(100 * MS, 3 * NS, _start_again, strike, node)
+        strike.later(100 * MS, 3 * NS, _start_again, strike, node, node.process)
 
 
-def _start_again(strike: Strike, node: Node) -> None:
-    if node.alive and not node.up:
-        strike.later(100 * MS, 101 * MS, _start_again, strike, node)
+def _start_again(strike: Strike, node: Node, stopping: Process) -> None:
+    if node.alive and node.process is stopping:
+        strike.later(100 * MS, 101 * MS, _start_again, strike, node, stopping)
     else:
         node.start()
 
