@@ -34,6 +34,7 @@ from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
+from waterclock.cdc.schemas import SchemaAt
 from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFilter, stop
 from waterclock.errors import ConnectionLost, UsageError, unstopped
 
@@ -166,6 +167,10 @@ class BinlogReader:
         if self._end is None or self._end[0] != end:  # this is called after every transaction
             self._end = (end, self._place_type(end))
         return self._transactions.covers(self._end[1])
+
+    def recall(self, schema_at: SchemaAt) -> None:
+        """See `Recaller`."""
+        self._transactions.recall(schema_at)
 
     def is_between(self) -> bool:
         """Whether it stands between two transactions."""

@@ -137,6 +137,7 @@ class Tables:
         self._plans: dict[bytes, TablePlan | RefusedTable | None] = {}
         self._lent: set[bytes] = set()  # the maps whose plans needed the catalog
         self._virtual: dict[int, set[str]] = {}
+        self.recalled: Callable[[str], TableSchema | None] = lambda table: None  # the schema that it had here
         self._altered: dict[tuple[str, str], int] = {}  # table -> when the last ALTER of it that was passed ended
 
     def introduce(self, event: BinlogEvent) -> None:
@@ -195,7 +196,7 @@ class Tables:
                 self._lent.add(content)
             key = key_of(found, columns)
             hidden = self._catalog.hidden(found, columns)
-            columns = self._catalog.settle(found, columns, written)
+            columns = self._catalog.settle(found, columns, written, lambda: self.recalled(found.name))
         else:
             self._lent.add(content)
             columns, key = self._catalog.complete(found, written)
