@@ -179,7 +179,7 @@ def test_a_stored_binlog_has_the_same_bytes_through_both(
     compiled = changes(raw)
     monkeypatch.setattr(tables, "ImagePlan", None)
     expected = changes(raw)
-    assert sum(isinstance(change.data, Written) for change in compiled) == len(compiled)
+    assert all(isinstance(change.data, Written) for change in compiled if change.type != "truncate")
     assert [(each.as_key(), each.as_json()) for each in compiled] == [(m.as_key(), m.as_json()) for m in expected]
 
 

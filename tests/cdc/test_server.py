@@ -254,7 +254,7 @@ def test_a_binary_that_is_made_a_uuid_while_it_is_read_is_one_from_then_on(alter
     found, after = [], [altered, "do sleep(1.1)", f"insert into t values ('{value}')"]
     with closing(source.reader()) as reader:
         for item in reader.items():
-            if isinstance(item, MaxwellMessage):
+            if isinstance(item, MaxwellMessage) and item.type != "truncate":  # of the table that was there before
                 found.append(item.data["u"])
                 source.run(*after)
                 after = ["do 0"]

@@ -383,7 +383,7 @@ def test_the_same_with_whole_rows_has_what_maxwell_makes_of_the_parts(mariadb: M
     mariadb.run("create or replace database test")
     start = mariadb.place()
     mariadb.run(*statements)
-    found = [change.values() for change in mariadb.changes(start, "test.*")]
+    found = [change.values() for change in mariadb.changes(start, "test.*") if change.type != "truncate"]
     assert [{name: row[name] for name in wanted["data"]} for row, wanted in zip(found, expected, strict=True)] == [
         wanted["data"] for wanted in expected
     ]

@@ -33,7 +33,7 @@ from waterclock.cdc.produce import NameLost, Publisher
 from waterclock.cdc.requests import Requests
 from waterclock.cdc.schemas import ColumnsAltered
 from waterclock.cdc.snapshot import asked, left_of, renew
-from waterclock.cdc.source import DeadLetter, Record, Source, SourceMark, TablesRenewed
+from waterclock.cdc.source import DeadLetter, Recaller, Record, Source, SourceMark, TablesRenewed
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.changes.table_schema import TableSchema
@@ -136,6 +136,8 @@ class Capture:
             position = publisher.stored or (self._start if isinstance(self._start, Position) else self._start())
             source = self._source(position)
             self._began = True
+            if isinstance(source, Recaller):
+                source.recall(publisher.schema_at)
             try:
                 begun = source.position()  # rule 7
                 position = position._replace(held=begun.held) if begun.place == position.place else begun

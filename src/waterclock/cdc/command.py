@@ -111,6 +111,11 @@ def _add_databases(parser: ArgumentParser) -> None:
         help="this capture's id as a replica, which no other one has (default: from the name)",
     )
     add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
+    partial = (
+        "take rows in part (binlog_row_image MINIMAL or NOBLOB): an update brings its key and what it changed, and its "
+        "reader keeps the rest"
+    )
+    add("--partial-rows", action="store_true", help=partial)
     add = parser.add_argument_group("PostgreSQL").add_argument
     add("--slot", help="the replication slot; made if it is missing (default: from the name)")
     add("--publication", help="the publication; made if it is missing (default: from the name)")

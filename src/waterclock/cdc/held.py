@@ -93,14 +93,16 @@ class Held:
         """The names of rule 5."""
         return {name for name, table in self.tables.items() if table.mark == DROPPED}
 
-    def all_of(self, database: str) -> set[str]:
-        """The names and patterns that its tables have here.
+    def names(self, database: str, table: str) -> set[str]:
+        """The table's; of EVERY table of a database all names and patterns that these have here.
 
-        >>> sorted(Held(("shop.item", "*.s*", "till.t")).all_of("shop"))
+        >>> sorted(Held(("shop.item", "*.s*", "till.t")).names("shop", EVERY))
         ['shop.item', 'shop.s*']
         """
+        if table != EVERY:
+            return {f"{database}.{table}"}
         pairs = [pattern.partition(".") for pattern in self.scope]
-        return {f"{database}.{table or EVERY}" for of, _, table in pairs if fnmatch.fnmatchcase(database, of)}
+        return {f"{database}.{each or EVERY}" for of, _, each in pairs if fnmatch.fnmatchcase(database, of)}
 
     def with_dropped(self, names: Collection[str]) -> Held:
         """The same with these names of rule 5.

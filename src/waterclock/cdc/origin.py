@@ -163,9 +163,9 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: WallClock) ->
     return Origin(
         source,
         first,
-        lambda: answer(login, lambda cursor: inspected(cursor).place),
+        lambda: answer(login, lambda cursor: inspected(cursor, login.partial).place),
         # what the server has to be set to is said first
-        lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor) else [])),
+        lambda: wanted.absent(answer(login, lambda cursor: tables(cursor) if inspected(cursor, login.partial) else [])),
         lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
     )
 
@@ -181,7 +181,8 @@ def login_of(arguments: Namespace, where: Database, name: str) -> MySqlLogin:
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     password = password_of(arguments, "MYSQL_PWD")
-    return MySqlLogin(where.host, where.port, where.user, password, server_id, arguments.tls)
+    more = arguments.tls, arguments.partial_rows
+    return MySqlLogin(where.host, where.port, where.user, password, server_id, *more)
 
 
 def postgres(arguments: Namespace, where: Database, name: str, clock: WallClock) -> Origin:
@@ -243,7 +244,7 @@ def slot_of(arguments: Namespace, where: Database, name: str, password: str = ""
 def terms_of(arguments: Namespace, where: Database) -> Terms:
     """The words that were given; UsageError for an option of the other kind of database, which would do nothing."""
     mysql = {"--type": arguments.type, "--queries": arguments.queries, "--server-id": arguments.server_id}
-    mysql["--tls"] = arguments.tls
+    mysql |= {"--tls": arguments.tls, "--partial-rows": arguments.partial_rows}
     others = {"--slot": arguments.slot, "--publication": arguments.publication}
     others |= {"--as-published": arguments.as_published, "--skip-to": arguments.skip_to}
     if wrong := [option for option, given in (others if where.kind == "mysql" else mysql).items() if given]:

@@ -308,12 +308,18 @@ class Publisher:
 
     def learn(self, said: TableSchema | ColumnsAltered) -> None:
         """Step 4, of a table's schema: one that is new goes out."""
-        topic = f"{self.name}.schema"
+        if (new := self._keeper().new(said)) is not None:
+            self.tell(f"{self.name}.schema", new.as_key(), new.as_json())
+
+    def schema_at(self, table: str, position: tuple[int, int]) -> TableSchema | None:
+        """A table's schema at a position, of those that stand in Kafka or were learnt since."""
+        return self._keeper().at(table, position)
+
+    def _keeper(self) -> SchemaKeeper:
         if self._schemas is None:
-            found = whole(self.settings, topic) if self._topics.of_schemas() else ()
+            found = whole(self.settings, f"{self.name}.schema") if self._topics.of_schemas() else ()
             self._schemas = SchemaKeeper(SchemaHistory(TableSchema.parsed(each.value()) for each in found))
-        if (new := self._schemas.new(said)) is not None:
-            self.tell(topic, new.as_key(), new.as_json())
+        return self._schemas
 
     def tell(self, topic: str, key: bytes, value: bytes) -> None:
         """Step 4, of what is no change."""

@@ -10,24 +10,31 @@ Rule 2: PostgreSQL numbers its columns for good (attnum). A table map does not: 
 Rule 3: a rename goes out when its statement is passed, not with the next change: the position moves beyond the statement.
 Rule 4: if a column went, another one came, and the source did not say which is which, the schema says so (`unsure`).
 Rule 5: what a new column has in older rows a table map does not say: it is known from the statement, or not at all.
+Rule 6: MariaDB's table map does not say of a UUID that it is no BINARY, nor of JSON that it is no text. The last schema
+        does, while no statement has passed that names the column, or may change any: then the schema says it (`doubtful`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from waterclock.changes.table_schema import ColumnSchema, SchemaHistory, TableSchema
 
+UNTOLD = {"uuid", "inet6", "inet4", "json", "longtext", "binary(16)", "binary(4)"}
+SchemaAt = Callable[[str, tuple[int, int]], TableSchema | None]  # a table's at a position, as far as it is known
+
 
 class ColumnsAltered(NamedTuple):
-    """A statement at `since` gave columns of a table other names (former name -> new one), or made new ones."""
+    """A statement at `since` gave columns of a table other names (former name -> new one), made new ones, or may have given
+    another type to those that it names (`doubted`, in small letters; None: to any)."""
 
     database: str
     table: str
     since: tuple[int, int]
     renamed: Mapping[str, str]
     added: tuple[ColumnSchema, ...] = ()
+    doubted: frozenset[str] | None = frozenset()
 
 
 class SchemaKeeper:
@@ -35,6 +42,10 @@ class SchemaKeeper:
 
     def __init__(self, history: SchemaHistory) -> None:
         self._history = history
+
+    def at(self, table: str, position: tuple[int, int]) -> TableSchema | None:
+        """See SchemaHistory."""
+        return self._history.at(table, position)
 
     def new(self, said: TableSchema | ColumnsAltered) -> TableSchema | None:
         """The schema that is to be stored, its columns numbered; None if all of it is known."""
@@ -80,5 +91,9 @@ class SchemaKeeper:
         highest = max(column.number for each in self._history.of(last.name) for column in each.columns)
         came = [column for column in said.added if column.name not in names]
         added = tuple(column._replace(number=highest + 1 + place) for place, column in enumerate(came))
-        key = tuple(map(called, last.key))
-        return last._replace(since=said.since, columns=there + added, key=key, unsure=False)
+        key, columns = tuple(map(called, last.key)), there + added
+        doubtful = {called(name) for name in last.doubtful}
+        for column in columns:
+            if column.type in UNTOLD and (said.doubted is None or column.name.casefold() in said.doubted):
+                doubtful.add(column.name)
+        return last._replace(since=said.since, columns=columns, key=key, unsure=False, doubtful=tuple(sorted(doubtful)))

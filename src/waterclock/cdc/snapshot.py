@@ -43,7 +43,8 @@ from waterclock.cdc.chunks import Chunk, ChunkReader, completed
 from waterclock.cdc.held import OlderRest
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import DeadLetter, Item, Source, SourceMark, TablesRenewed
+from waterclock.cdc.schemas import SchemaAt
+from waterclock.cdc.source import DeadLetter, Item, Recaller, Source, SourceMark, TablesRenewed
 from waterclock.changes.maxwell import MaxwellMessage
 from waterclock.clock import WallClock
 from waterclock.errors import Unreadable, UsageError
@@ -190,6 +191,11 @@ class SnapshotSource:
                     refused[table] = str(error)
         self._rest.update(dict.fromkeys(comes, OlderRest(since=position.sequence)))
         return SnapshotAnswer(position.place, comes, refused)
+
+    def recall(self, schema_at: SchemaAt) -> None:
+        """See `Recaller`."""
+        if isinstance(self._source, Recaller):
+            self._source.recall(schema_at)
 
     def left(self) -> OlderLeft:
         """See `left_of`."""

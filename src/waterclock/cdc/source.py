@@ -29,11 +29,11 @@ import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from waterclock.cdc.part import OlderPart
 from waterclock.cdc.position import Position
-from waterclock.cdc.schemas import ColumnsAltered
+from waterclock.cdc.schemas import ColumnsAltered, SchemaAt
 from waterclock.changes.maxwell import MaxwellMessage, quoted
 from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import Unreadable, UsageError
@@ -135,6 +135,13 @@ class Source(Protocol):
         """Everything up to `position` is safe in Kafka: the source may throw away what it kept for us."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Recaller(Protocol):
+    """A source that asks for the schema that a table had where it stands, if neither log nor catalog says it."""
+
+    def recall(self, schema_at: SchemaAt) -> None: ...
 
 
 class TableFilter:

@@ -38,7 +38,8 @@ class ColumnSchema(NamedTuple):
 
 class TableSchema(NamedTuple):
     """A table from `since` on. `source` is mysql (MariaDB too) or postgres; `unsure` says that columns went and came, and
-    nothing tells whether one of them was renamed."""
+    nothing tells whether one of them was renamed. `doubtful`: columns that a statement at `since` may have given another
+    type, which the log does not say."""
 
     source: str
     database: str
@@ -47,6 +48,7 @@ class TableSchema(NamedTuple):
     columns: tuple[ColumnSchema, ...]
     key: tuple[str, ...] = ()
     unsure: bool = False
+    doubtful: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -69,6 +71,8 @@ class TableSchema(NamedTuple):
         True
         """
         fields = {**self._asdict(), "columns": [column._asdict() for column in self.columns]}
+        if not self.doubtful:  # a version before this one knows no such field
+            del fields["doubtful"]
         return json.dumps({"version": VERSION, **fields}, ensure_ascii=False).encode()
 
     @classmethod
@@ -80,7 +84,8 @@ class TableSchema(NamedTuple):
             if not is_newer:
                 columns = tuple(ColumnSchema(**column) for column in fields.pop("columns"))
                 since, key = (int(fields["since"][0]), int(fields["since"][1])), tuple(fields["key"])
-                return cls(**{**fields, "since": since, "key": key, "columns": columns})
+                doubtful = tuple(fields.pop("doubtful", ()))
+                return cls(**{**fields, "since": since, "key": key, "columns": columns, "doubtful": doubtful})
         except (ValueError, LookupError, TypeError, AttributeError):
             raise UsageError(
                 f"{(text or b'')[:60]!r} is no table's schema, in a topic of schemas: somebody else writes to it. "

@@ -6,12 +6,14 @@ Rule 2: a new column's value in older rows is its DEFAULT if that is a literal; 
         MariaDB and MySQL give 0 and '' to a NOT NULL of numbers and of texts. All else (now(), a sequence) is not known.
 Rule 3: it is written as the server shows it, 7 of a decimal(9,2) as 7.00. Where the type may show it otherwise than the
         statement has it (a moment, a float, bytes), it is not known.
+Rule 4: each column that a clause names may have another type behind it, and any column behind a clause that is not known
+        here; but not by a new key, nor by another name. A new column has the type that the statement says.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -37,11 +39,24 @@ _EMPTY = re.compile(r"(?:var)?char|(?:tiny|medium|long)?text", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
 
 
+_SAFE = re.compile(
+    r"(?:ADD|DROP)\s+(?:UNIQUE|FULLTEXT|SPATIAL|INDEX|KEY|PRIMARY|FOREIGN)\b|RENAME\s+(?:COLUMN|INDEX|KEY)\b|"
+    r"(?:ALGORITHM|LOCK|COMMENT|AUTO_INCREMENT|ENGINE|ROW_FORMAT|FORCE)\b",
+    re.IGNORECASE,
+)
+_OF_COLUMNS = re.compile(
+    r"(?:ADD|DROP|MODIFY|CHANGE|ALTER)\b(?!\s*(?:CONSTRAINT|CHECK|PARTITION|PERIOD|SYSTEM)\b)", re.IGNORECASE
+)
+_CHECK = re.compile(r"\bCHECK\b", re.IGNORECASE)
+_AFTER = re.compile(rf"\bAFTER\s+{_PART}\s*\)?\s*\Z", re.IGNORECASE)
+
+
 class ColumnAlteration(NamedTuple):
-    """Of one statement: former names -> new ones, and the columns that came."""
+    """Of one statement: former names -> new ones, the columns that came, and rule 4."""
 
     renamed: Mapping[str, str]
     added: tuple[ColumnSchema, ...]
+    doubted: frozenset[str] | None
 
 
 def altered_columns(text: str) -> ColumnAlteration:
@@ -53,7 +68,9 @@ def altered_columns(text: str) -> ColumnAlteration:
     """
     renamed: dict[str, str] = {}
     added: list[ColumnSchema] = []
+    doubted: frozenset[str] | None = frozenset()
     for clause in clauses(text):
+        before = len(added)
         if found := _CHANGE.match(clause) or _RENAME.match(clause):
             former, new = _plain(found[1]), _plain(found[2])
             if former != new:
@@ -65,7 +82,22 @@ def altered_columns(text: str) -> ColumnAlteration:
                 column = _COLUMN.match(each.strip())
                 if column and not _NO_COLUMN.match(each.strip()):
                     added.append(_added(_plain(column[1]), column[2], each.strip()[column.end() :]))
-    return ColumnAlteration(renamed, tuple(added))
+        if doubted is not None and not _SAFE.match(clause):
+            named = _named(clause, [] if _CHECK.search(clause) else [column.name for column in added[before:]])
+            doubted = None if named is None else doubted | named
+    return ColumnAlteration(renamed, tuple(added), doubted)
+
+
+def _named(clause: str, added: Iterable[str]) -> frozenset[str] | None:
+    """Rule 4: the names in a clause, without columns that it makes; None if any column may be another one.
+
+    >>> sorted(_named("modify `doc` longtext", [])), sorted(_named("add u uuid after doc", ["u"]))
+    (['doc', 'longtext', 'modify'], ['add', 'uuid'])
+    """
+    if not _OF_COLUMNS.match(clause):
+        return None
+    names = {_plain(found).casefold() for found in re.findall(_PART, _AFTER.sub("", clause))}
+    return frozenset(names - {name.casefold() for name in added})
 
 
 def clauses(text: str) -> Iterator[str]:

@@ -26,8 +26,8 @@ def begun(login: MySqlLogin, wanted: TableFilter, is_now: bool, accepted: bool, 
     """The end of the log, or the beginning of what the server still has: then UsageError for rows that are older, unless
     that is `accepted`, or they come by a snapshot, which takes MariaDB."""
     if is_now:
-        return Position(answer(login, lambda cursor: inspected(cursor).place))
-    place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor).maria))
+        return Position(answer(login, lambda cursor: inspected(cursor, login.partial).place))
+    place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor, login.partial).maria))
     if comes and maria:
         return Position(place)
     since = None if place else began(login, maria)
@@ -38,7 +38,7 @@ def begun(login: MySqlLogin, wanted: TableFilter, is_now: bool, accepted: bool, 
 
 def oldest(cursor: Any) -> str:
     """Where the oldest binlog begins: a server that has thrown binlogs away refuses whoever asks for all of them."""
-    server = inspected(cursor)
+    server = inspected(cursor, True)
     if not server.maria:
         cursor.execute("select @@global.gtid_purged")
         return str(cursor.fetchall()[0][0]).replace("\n", "")

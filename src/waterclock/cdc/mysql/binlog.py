@@ -246,6 +246,11 @@ class Statement(NamedTuple):
         table = self._table(found, 3)
         return None if found is None or table is None else (table, bool(found[1]), bool(found[2]))
 
+    def unlike(self) -> set[tuple[str, str]]:
+        """The names of tables that are other tables behind it."""
+        made = self.made()
+        return {new for _, new in self.renamed() if new} | ({made[0]} if made else set())
+
     def moved(self) -> list[tuple[str, str] | None]:
         """The tables of which rows went, or came, as a whole and without the binlog; None for one that is not certain.
 

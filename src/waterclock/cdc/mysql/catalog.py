@@ -8,12 +8,13 @@ Rule 2: if that does not hold, the rows are refused, with what would make them r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.columns import BINARY, BinlogColumn
 from waterclock.cdc.mysql.tablemap import TableMap
+from waterclock.changes.table_schema import TableSchema
 from waterclock.errors import Unreadable
 
 KINDS = {
@@ -119,22 +120,29 @@ class ServerCatalog:
         pairs = zip(declared.columns, table.types, table.sizes, strict=True)
         return [_column(found, kind, size, declared.json) for found, kind, size in pairs], declared.key
 
-    def settle(self, table: TableMap, columns: list[BinlogColumn], written: int) -> list[BinlogColumn]:
-        """`columns` with what is one and the same in MariaDB's binlog: UUID, INET6, INET4 and BINARY; JSON and text."""
+    def settle(
+        self, table: TableMap, columns: list[BinlogColumn], written: int, recalled: Callable[[], TableSchema | None]
+    ) -> list[BinlogColumn]:
+        """`columns` with what is one and the same in MariaDB's binlog: UUID, INET6, INET4 and BINARY; JSON and text. What
+        the catalog does not say is `recalled`: the schema that the table had there, as far as that is known."""
         unsure = [column.name for column in columns if self._maria and doubtful(column)]
         words = {name: word for name in unsure if (word := self._overrides.get(f"{table.name}.{name}"))}
         open_ones = sorted(set(unsure) - set(words))
         if open_ones:
             declared = self.declared(table.database, table.table)
             now = {found[0]: found[1] for found in declared.columns}
-            if declared.created > written or not set(open_ones) <= set(now):
+            if is_changed := declared.created > written or not set(open_ones) <= set(now):
+                words |= known_of(recalled(), columns)
+                open_ones = sorted(set(open_ones) - set(words))
+            if is_changed and open_ones:
                 raise Unreadable(
                     f"{table.name}: the binlog does not say whether {', '.join(open_ones)} is BINARY, UUID, INET6 or "
                     "INET4, text or JSON, and the table has been changed or dropped since these rows were written (or may "
                     "have been: of InnoDB alone that is known), so the catalog does not say either. Leave the table out "
                     "(--tables), start after the change (--from) or say it: --type DATABASE.TABLE.COLUMN=uuid."
                 )
-            words |= {name: declared_as(name, now[name], declared.json) for name in open_ones}
+            if not is_changed:
+                words |= {name: declared_as(name, now[name], declared.json) for name in open_ones}
         return [column._replace(declared=words.get(column.name, "")) for column in columns]
 
     def virtual(self, table: TableMap) -> set[str]:
@@ -177,6 +185,15 @@ def doubtful(column: BinlogColumn) -> bool:
     if column.type == types.STRING:
         return column.charset == BINARY and column.size in (4, 16)
     return column.type == types.BLOB and column.size == 4 and column.collation == _JSON_COLLATION
+
+
+def known_of(schema: TableSchema | None, columns: list[BinlogColumn]) -> dict[str, str]:
+    """What a schema of the table says of columns that the binlog leaves in doubt; "" for BINARY and text."""
+    types_of = {each.name: each.type for each in schema.columns if each.name not in schema.doubtful} if schema else {}
+    pairs = [(column, types_of.get(column.name, "")) for column in columns if doubtful(column)]
+    words = {(types.STRING, 16): ("uuid", "inet6", "binary(16)"), (types.STRING, 4): ("inet4", "binary(4)")}
+    may_be = {column.name: words.get((column.type, column.size), ("json", "longtext")) for column, _ in pairs}
+    return {column.name: text if text in _DECLARED else "" for column, text in pairs if text in may_be[column.name]}
 
 
 def declared_as(name: str, data_type: str, json: frozenset[str]) -> str:

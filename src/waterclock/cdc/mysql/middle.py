@@ -28,7 +28,7 @@ def position_at(
     """The transaction that begins at `file` and `pos`, `events` of it read and `rows` of the next event."""
     with closing(connected(login)) as connection:
         cursor = connection.cursor()
-        server = inspected(cursor)
+        server = inspected(cursor, login.partial)
         place = gtids
         if server.maria:
             cursor.execute("select binlog_gtid_pos(%s, %s)", (file, pos))

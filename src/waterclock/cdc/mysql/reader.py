@@ -34,6 +34,7 @@ from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
+from waterclock.cdc.schemas import SchemaAt
 from waterclock.cdc.source import Item, OlderRows, Refusal, SourceMark, TableFilter, stop
 from waterclock.errors import ConnectionLost, UsageError, unstopped
 
@@ -108,7 +109,7 @@ class BinlogReader:
         self, questions: _Questions, position: Position, wanted: TableFilter, overrides: dict[str, str] | None
     ) -> tuple[Tables, MariaGtidList | MySqlGtidSet]:
         """What is known of the server and of its tables, and the place to read from."""
-        self.server: MySqlServer = inspected(questions)
+        self.server: MySqlServer = inspected(questions, self._login.partial)
         self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
         place, known = self._place_type(position.place), self._place_type(self.server.known)
         # what the server writes until it gets there would be passed over
@@ -120,7 +121,8 @@ class BinlogReader:
                 "with; or bring the target up to date by hand, and start anew under another --name."
             )
         self.catalog = ServerCatalog(questions, self.server.maria, overrides)
-        return Tables(self.catalog, MARIADB if self.server.maria else MYSQL, wanted), place
+        dialect = MARIADB if self.server.maria else MYSQL
+        return Tables(self.catalog, dialect, wanted, self._login.partial), place
 
     def _agreed(self, questions: _Questions, position: Position, wanted: TableFilter, terms: Terms) -> Held:
         """See agreement.py. A binlog brings every table from its making on."""
@@ -166,6 +168,10 @@ class BinlogReader:
         if self._end is None or self._end[0] != end:  # this is called after every transaction
             self._end = (end, self._place_type(end))
         return self._transactions.covers(self._end[1])
+
+    def recall(self, schema_at: SchemaAt) -> None:
+        """See `Recaller`."""
+        self._transactions.recall(schema_at)
 
     def is_between(self) -> bool:
         """Whether it stands between two transactions."""

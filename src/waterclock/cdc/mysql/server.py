@@ -28,9 +28,10 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, un
 from waterclock.outside import socket
 
 OWN = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
+_IMAGE = "binlog_row_image"
 _RIGHT = {
     "binlog_format": ("ROW",),
-    "binlog_row_image": ("FULL",),
+    _IMAGE: ("FULL",),
     "gtid_mode": ("ON", "ON_PERMISSIVE"),
     "binlog_transaction_compression": ("OFF",),
     "binlog_row_value_options": ("",),
@@ -74,8 +75,9 @@ class MySqlServer:
     lowers_names: bool
 
 
-def inspected(cursor: Any) -> MySqlServer:
-    """The server behind a cursor; UsageError with everything that has to be set differently."""
+def inspected(cursor: Any, partial: bool = False) -> MySqlServer:
+    """The server behind a cursor; UsageError with everything that has to be set differently. `partial`: rows may come in
+    part."""
     cursor.execute(_QUESTION)
     found = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
     if found.get("log_bin", "OFF").upper() not in ("ON", "1"):
@@ -84,12 +86,15 @@ def inspected(cursor: Any) -> MySqlServer:
             "--binlog-row-metadata=FULL --server-id=1; a server that the system starts takes these, without the dashes, a "
             "line each below [mysqld] in a file of its configuration (such as /etc/mysql/conf.d/binlog.cnf)."
         )
+    taken = {_IMAGE} if partial else set()
     wrong = {name: right for name, right in _RIGHT.items() if name in found and found[name].upper() not in right}
+    wrong = {name: right for name, right in wrong.items() if name not in taken}
     if wrong:
         told = "; ".join(
             f"{name} is {found[name] or 'empty'} and must be {right[0] or 'empty'}" for name, right in wrong.items()
         )
-        raise UsageError(f"The server's binlog cannot be read exactly: {told}. {_remedy(wrong)}")
+        instead = " Or take rows in part: --partial-rows." if _IMAGE in wrong else ""
+        raise UsageError(f"The server's binlog cannot be read exactly: {told}. {_remedy(wrong)}{instead}")
     version = found.get("version", "")
     maria = "mariadb" in version.lower()
     place = found.get("gtid_binlog_pos" if maria else "gtid_executed", "").replace("\n", "")
@@ -135,7 +140,7 @@ def unseen(cursor: Any, wanted: Callable[[str, str], bool]) -> list[str]:
             "what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
             f"{', '.join(referring)} will be missing."
         )
-    if not inspected(cursor).maria:  # MySQL's words for the rest change from version to version
+    if not inspected(cursor, True).maria:  # MySQL's words for the rest change from version to version
         return said
     cursor.execute("show master status")
     for only, never in [row[2:4] for row in cursor.fetchall()]:
@@ -156,7 +161,7 @@ def unseen(cursor: Any, wanted: Callable[[str, str], bool]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class MySqlLogin:
-    """Where a server is, and who asks."""
+    """Where a server is, and who asks; `partial`: who takes rows in part (tables.py, rule 5)."""
 
     host: str
     port: int
@@ -164,6 +169,7 @@ class MySqlLogin:
     password: str = field(repr=False)
     server_id: int = 0
     tls: bool = False
+    partial: bool = False
 
     def settings(self) -> dict[str, Any]:
         found = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}

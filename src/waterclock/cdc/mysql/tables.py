@@ -7,7 +7,9 @@ Rule 2: rows that do not end where their event ends were read with a wrong type:
 Rule 3: what is wrong with a table is said when the first of its rows comes, and not before.
 Rule 4: the rows of an event are read by compiled code where there is such. What that cannot, the readers here do, and they
         alone say what is wrong.
-Rule 5: rows come whole (binlog_row_image=FULL). A column may be missing only if it is computed when it is read.
+Rule 5: rows come whole (binlog_row_image=FULL). A column may be missing only if it is computed when it is read. With
+        `partial` an update brings its key and what it changed, a delete its key; an insert, and a row that gets another
+        key, must be whole all the same: what they lack, a column's DEFAULT among it, nobody has.
 """
 
 from __future__ import annotations
@@ -49,6 +51,10 @@ try:
 except ImportError:
     ImagePlan = None  # type: ignore[assignment,misc]
 
+_LACKING = (
+    "binlog_row_image is not FULL. Set it to FULL on the server and in every session that sets its own, and leave out what "
+    "was written before (--from, --skip)."
+)
 _WRONG = (Unreadable, LookupError, ValueError, ArithmeticError, struct.error)
 WRITES = {WRITE_V1, WRITE_V2, MARIA_WRITE_COMPRESSED}
 UPDATES = {UPDATE_V1, UPDATE_V2, MARIA_UPDATE_COMPRESSED}
@@ -129,14 +135,21 @@ class TablePlan:
 class Tables:
     """The tables that the binlog has introduced, and their rows. `wanted` says whose rows the capture wants."""
 
-    def __init__(self, catalog: ServerCatalog, dialect: BinlogDialect, wanted: Callable[[str, str], bool]) -> None:
-        self._catalog = catalog
+    def __init__(
+        self,
+        catalog: ServerCatalog,
+        dialect: BinlogDialect,
+        wanted: Callable[[str, str], bool],
+        partial: bool = False,
+    ) -> None:
+        self._catalog, self._partial = catalog, partial
         self._dialect = dialect
         self._wanted = wanted
         self._by_id: dict[int, TablePlan | RefusedTable | None] = {}
         self._plans: dict[bytes, TablePlan | RefusedTable | None] = {}
         self._lent: set[bytes] = set()  # the maps whose plans needed the catalog
         self._virtual: dict[int, set[str]] = {}
+        self.recalled: Callable[[str], TableSchema | None] = lambda table: None  # the schema that it had here
         self._altered: dict[tuple[str, str], int] = {}  # table -> when the last ALTER of it that was passed ended
 
     def introduce(self, event: BinlogEvent) -> None:
@@ -195,7 +208,7 @@ class Tables:
                 self._lent.add(content)
             key = key_of(found, columns)
             hidden = self._catalog.hidden(found, columns)
-            columns = self._catalog.settle(found, columns, written)
+            columns = self._catalog.settle(found, columns, written, lambda: self.recalled(found.name))
         else:
             self._lent.add(content)
             columns, key = self._catalog.complete(found, written)
@@ -218,7 +231,7 @@ class Tables:
         while at < len(data):
             try:
                 old, new, end = _pair(images, data, at)
-                found.append((_shown(table, old), _shown(table, new)))
+                found.append((_shown(table, old), _shown(table, self._whole(table, old, new))))
             except _WRONG as wrong:
                 try:
                     old, new, end = _pair(self._images(table, table.lenient_readers, event.kind, bitmaps), data, at)
@@ -237,6 +250,22 @@ class Tables:
                 )
         return found
 
+    def _computed(self, table: TablePlan) -> set[str]:
+        if id(table) not in self._virtual:
+            self._virtual[id(table)] = self._catalog.virtual(table.map)
+        return self._virtual[id(table)]
+
+    def _whole(self, table: TablePlan, old: dict[str, str] | None, new: dict[str, str] | None) -> dict[str, str] | None:
+        """Rule 5, of a row after an update: with what it was known to have before."""
+        if old is None or new is None or old.keys() == new.keys() == set(table.names):
+            return new
+        known = old | new
+        if any(old[name] != known[name] for name in table.key) and known.keys() | self._computed(table) < set(
+            table.names
+        ):
+            raise Unreadable(f"The row got another key, and {_LACKING}")
+        return {name: known[name] for name in table.names if name in known}
+
     def _images(self, table: TablePlan, readers: list[Reader], kind: int, bitmaps: list[bytes]) -> Images:
         """What each row of an event has before and after; Unreadable if a column is missing that is not computed."""
         images: list[Image] = []
@@ -247,15 +276,12 @@ class Tables:
                 images.append((table.names, readers))
                 continue
             here = [place for place in range(len(readers)) if bits >> place & 1]
-            if id(table) not in self._virtual:
-                self._virtual[id(table)] = self._catalog.virtual(table.map)
-            missing = set(table.names) - {table.names[place] for place in here} - self._virtual[id(table)]
-            if missing:
-                raise Unreadable(
-                    f"Rows of {table.map.name} lack {', '.join(sorted(missing))}: binlog_row_image is not FULL. Set it to "
-                    "FULL on the server and in every session that sets its own, and leave out what was written before "
-                    "(--from, --skip)."
-                )
+            names = {table.names[place] for place in here}
+            missing = set(table.names) - names - self._computed(table)
+            has_key = bool(table.key) and (names.issuperset(table.key) or bool(images))
+            if missing and not (self._partial and has_key and kind not in WRITES):
+                option = "" if self._partial or kind in WRITES else " Or take such updates and deletes: --partial-rows."
+                raise Unreadable(f"Rows of {table.map.name} lack {', '.join(sorted(missing))}: {_LACKING}{option}")
             images.append(([table.names[place] for place in here], [readers[place] for place in here]))
         if kind in UPDATES:
             return images[0], images[1]
@@ -320,4 +346,5 @@ def changes_of(key: tuple[str, ...], before: Row | None, after: Row | None) -> l
     for name in key:
         if before.get(name) != after.get(name):  # the same row no longer
             return [(DELETE, before, None), (INSERT, after, None)]
-    return [(UPDATE, after, {name: text for name, text in before.items() if after.get(name) != text})]
+    is_known = after.keys() <= before.keys()
+    return [(UPDATE, after, {n: text for n, text in before.items() if after.get(n) != text} if is_known else None)]

@@ -30,7 +30,7 @@ from waterclock.cdc.mysql.alterations import altered_columns
 from waterclock.cdc.mysql.binlog import BinlogEvent, Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, BadRow, TablePlan, Tables, changes_of
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.schemas import ColumnsAltered
+from waterclock.cdc.schemas import ColumnsAltered, SchemaAt
 from waterclock.cdc.source import DeadLetter, Item, Record, Refusal, SourceMark, TablesRenewed, stop
 from waterclock.changes.maxwell import TRUNCATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
@@ -114,6 +114,10 @@ class Transactions:
     def position(self) -> Position:
         """Where the last COMMITTED was."""
         return Position(str(self._place), self._settled, held=self._holds)
+
+    def recall(self, schema_at: SchemaAt) -> None:
+        """See `Recaller`."""
+        self._tables.recalled = lambda table: schema_at(table, (self._sequence, self._xoffset))
 
     def is_between(self) -> bool:
         """Whether what was taken last ended a transaction, or stood behind one; none is half in Kafka."""
@@ -227,10 +231,18 @@ class Transactions:
             self._open, self._prepares = True, self._prepares or found.text.startswith("XA START")
             return iter(()) if self._skipping else self._made(found, event)
         if self._skipping:
-            return self._commit() if not self._open or found.word in ("COMMIT", "ROLLBACK") else iter(())
+            return self._skipped(found)
         if found.writes(self._open):
             return self._wrote(found, event)
         return self._ended(found, event) if self._open else self._alone(found, event)
+
+    def _skipped(self, found: Statement) -> Iterator[Item]:
+        """What it made of a table counts all the same."""
+        if found.changes():
+            self._changed_tables(found)
+            yield from self._altered(found)
+        if not self._open or found.word in ("COMMIT", "ROLLBACK"):
+            yield from self._commit()
 
     def _wrote(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         """A statement in the place of its rows."""
@@ -263,19 +275,17 @@ class Transactions:
 
     def _ended(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         """A statement inside a transaction: its end, or one that changes a table, as CREATE TABLE ... SELECT does."""
-        if found.word == "COMMIT":
-            return self._commit()
         if found.word == "ROLLBACK" and self._held is not None:
             self._refuse("a transaction that was rolled back after it had written rows that stay (MyISAM)")
         if found.word == "XA" and self._xoffset and not self._prepares:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         if found.changes():
             self._changed_tables(found)
-        ends = (
-            found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT"))
-            and "ROLLBACK TO" not in found.text.upper()
-        )
-        return self._commit() if ends else self._made(found, event)
+            yield from self._altered(found)
+            yield from self._made(found, event)
+        ends = found.text.upper().startswith(("COMMIT", "ROLLBACK", "XA PREPARE", "XA COMMIT"))
+        if ends and "ROLLBACK TO" not in found.text.upper():
+            yield from self._commit()
 
     def _alone(self, found: Statement, event: BinlogEvent) -> Iterator[Item]:
         if found.changes():
@@ -296,11 +306,9 @@ class Transactions:
             yield from self._empty(emptied, event)
         elif found.changes():
             yield from self._renamed(found.renamed())
-            for database, table in filter(None, found.dropped()):
-                if table == EVERY:
-                    self._dropped |= (self._holds or Held()).all_of(database)
-                elif self._wanted(database, table):
-                    self._dropped.add(f"{database}.{table}")
+            for each in filter(None, found.dropped()):
+                if each[1] == EVERY or self._wanted(*each):
+                    self._dropped |= (self._holds or Held()).names(*each)
             yield from self._made(found, event)
         yield from self._commit()
 
@@ -317,11 +325,11 @@ class Transactions:
         made = found.made()
         if made is None or not self._wanted(*made[0]):
             return
-        (database, table), replaces, if_absent = made
-        name = f"{database}.{table}"
+        table, replaces, if_absent = made
+        name = ".".join(table)
         whole = any(fnmatchcase(name, pattern) for pattern in self._dropped)
         if replaces or name in self._dropped or (whole and not if_absent):
-            yield from self._empty((database, table), event)
+            yield from self._empty(table, event)
         elif whole:
             log.warning(_MAY_BE_NEW, name, self._gtid)
         self._dropped.discard(name)
@@ -348,11 +356,13 @@ class Transactions:
 
     def _altered(self, found: Statement) -> Iterator[Item]:
         """What the next table map will not say."""
+        for each in found.unlike():
+            yield ColumnsAltered(*each, (self._sequence, 0), {}, (), None)
         table = found.altered()
-        if table is not None and self._wanted(*table):
-            renamed, added = altered_columns(found.text)
-            if renamed or added:
-                yield ColumnsAltered(*table, (self._sequence, 0), renamed, added)
+        if table is not None:
+            renamed, added, doubted = altered_columns(found.text)
+            if renamed or added or doubted != frozenset():
+                yield ColumnsAltered(*table, (self._sequence, 0), renamed, added, doubted)
 
     def _prepared(self, event: BinlogEvent) -> Iterator[Item]:
         if self._xoffset and not self._skipping and not self._prepares:
