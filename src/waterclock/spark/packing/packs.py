@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
+from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark.packing import operator
 from waterclock.streaming import buckets, frames
 
@@ -83,14 +84,19 @@ class Packs:
 
     def add_early(self, watermark_us: int) -> None:
         """Tell every bucket of a watermark before 1970, which is none to Spark: its own never lies there."""
-        if watermark_us < _SPARKS_FIRST_US:
-            self.add_to_each(frames.to_bytes(frames.clock({"stream": watermark_us})))
+        if clock := early(watermark_us):
+            self.add_to_each(frames.to_bytes(frames.clock(clock)))
 
     def take(self) -> pa.RecordBatch:
         label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())
         self._rows = []
         arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.string()), pa.array(frame, pa.binary())]
         return pa.RecordBatch.from_arrays(arrays, ["bucket", "origin", "frame"])
+
+
+def early(watermark_us: int) -> dict[str, int | None]:
+    """What buckets keep of a watermark that is none to Spark; empty if it is one."""
+    return {"stream": watermark_us} if NO_WATERMARK < watermark_us < _SPARKS_FIRST_US else {}
 
 
 def as_time(us: int) -> pa.Scalar:
