@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.node import Node
     from tests.simulation.plan import Fault
     from tests.simulation.universe import Universe
+    from waterclock.simulation.processes import Process
 
 MARKS = sorted(name for name, (module, _) in coverage.MARKS.items() if module not in coverage.NO_FAULTS)
 RARE = (
