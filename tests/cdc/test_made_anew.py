@@ -95,6 +95,22 @@ def test_a_table_that_comes_back_by_a_rename_is_dropped_no_longer(
 
 
 @pytest.mark.mariadb
+def test_what_was_dropped_does_not_hide_what_is_held(
+    mariadb: MariaServer, database: str, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way on named the dropped table alone: with it the others would have been let go."""
+    mariadb.run(*[f"create table {name} {FORM}" for name in ("t", "t2", "u")], database=database)
+    mariadb.run("insert into u values (1, 1)", database=database)
+    where = [f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    command = ["cdc", *where, "--once", "--tables", f"{database}.t*"]
+    assert cli.main(command) == 0
+    mariadb.run("drop table t", database=database)
+    assert cli.main(command) == 0
+    assert cli.main([*command, "--tables", f"{database}.u"]) == 2
+    assert f"ask for what is held: {database}.t* (--tables)" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.mariadb
 def test_one_that_may_have_been_made_anew_is_told_with_a_remedy(
     started: list[str], mariadb: MariaServer, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,6 +13,8 @@ from tests.cdc.test_asked_again import put
 from tests.kafka.reader import committed
 from tests.sinks.stores import SQLiteStore
 from waterclock import cli
+from waterclock.cdc import changes
+from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
@@ -112,6 +114,25 @@ def test_debeziums_form_says_which_values_are_not_there(
     assert cli.main([*started, "--form", "debezium"]) == 0
     after = sent(broker, f"{database}.{database}.item")[-1]["after"]
     assert (after["id"], after["n"], after["d"]) == (1, 2, "__debezium_unavailable_value")
+
+
+def test_a_program_in_python_gets_what_there_is(
+    started: list[str], mariadb: MariaServer, database: str, tmp_path: Path
+) -> None:
+    def read(partial_rows: bool) -> list[tuple[Any, ...]]:
+        found = []
+        with changes(started[1], position=tmp_path / "place", once=True, partial_rows=partial_rows) as stream:
+            for batch in stream:
+                found += [(one.type, one.data, one.old) for one in batch]
+                batch.commit()
+        return found
+
+    mariadb.run(MADE, "insert into item (id, n, b) values (1, 1, 'b')", database=database)
+    assert len(read(False)) >= 1
+    mariadb.run("set binlog_row_image = minimal", "update item set n = 2", database=database)
+    with pytest.raises(UsageError, match="Or take such updates and deletes: partial_rows=True"):
+        read(False)
+    assert read(True) == [("update", {"id": 1, "n": 2}, {})]
 
 
 def test_without_the_option_the_way_on_is_named_and_works(

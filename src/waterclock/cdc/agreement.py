@@ -125,7 +125,9 @@ def _ask(place: str, held: Held, new: list[OlderRows], anew: list[OlderRows], te
 
 
 def _names(held: Held, but: Collection[str] = ()) -> str:
-    return ", ".join(name for name in held.tables if name not in but) or ", ".join(held.scope)
+    bare = replace(held, tables={})
+    own = [name for name in held.tables if name not in but and not bare.holds(name)]
+    return ", ".join([*(held.scope if held.opened else ()), *own]) or ", ".join(held.scope)
 
 
 def _among(found: list[OlderRows], names: list[str]) -> list[OlderRows]:

@@ -59,6 +59,7 @@ class SourceOptions(TypedDict, total=False):
     queries: bool
     server_id: int
     tls: bool
+    partial_rows: bool
     slot: str
     publication: str
     as_published: bool

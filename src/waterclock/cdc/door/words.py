@@ -32,6 +32,7 @@ PARAMETERS: Final = {
     "--server-id": "server_id",
     "--tls": "tls=True",
     "--queries": "queries=True",
+    "--partial-rows": "partial_rows=True",
     "half in Kafka": "half committed",
     "Kafka has the changes": "The changes are committed",
     "and Kafka has": "and the position says that the caller has",
