@@ -283,8 +283,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         _pipeline,
         _pipeline_table,
         (
-            "the pipeline beside code by hand for Spark, Apache Flink and Kafka Streams (needs Spark; the last two "
-            "java, javac and mvn on the PATH; half an hour)"
+            "the pipeline on both engines beside code by hand for Spark, Apache Flink and Kafka Streams (needs Spark; the "
+            "last two java, javac and mvn on the PATH; half an hour)"
         ),
         "rows a batch, for the contenders spark and floor",
         {"sizes": "40k", "contenders": "spark,flink,flink-rocksdb,streams", "events": "100k,700k", "rounds": "1"},
@@ -314,7 +314,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         _latency,
         tables.live_latency,
         (
-            "from producing a message to its committed row, beside Spark alone "
+            "from producing a message to its committed row, on both engines, beside Spark alone and a consumer alone "
             "(needs Spark; PostgreSQL too where it is there)"
         ),
         "",

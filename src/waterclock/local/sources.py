@@ -165,7 +165,8 @@ class FileSource(Source):
                 dead += 1
                 continue
             for block in read_file(path, self._layout):
-                keyed = block.rows.filter(pc.is_valid(block.rows.column(rules.key)))
+                keys = block.rows.column(rules.key)
+                keyed = block.rows.filter(pc.is_valid(keys)) if keys.null_count else block.rows
                 heartbeats += block.rows.num_rows - keyed.num_rows
                 made.rows.append(keyed)
                 made.dead.append(block.dead)

@@ -61,6 +61,9 @@ from waterclock.streaming.frames import TIMESTAMP
         GOOD.replace(b"}", b",}"),
         GOOD.replace(b"{", b"{'z':1,"),
         *(line + b"\n" + GOOD for line in (b"1", b"true", b'"x"', b"[]", b"[null]", b"-", b"nul", b"\x00", b"}")),
+        GOOD[:-1] + b'{"z":\n{},' + GOOD[1:],  # as many objects as lines, and no line is one
+        GOOD[:-1] + b'{"z":{}\n,' + GOOD[1:],
+        GOOD.replace(b"{", b'{"z":' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b","),
         GOOD[:-1] + b"\x00\n" + GOOD,
         b"\x00" + GOOD,
         GOOD + b"\xef\xbb\xbf" + GOOD,

@@ -39,6 +39,7 @@ import pyarrow.parquet as pq
 
 from waterclock.errors import EnvironmentMissing
 from waterclock.streaming.files.csv import blocks_of as csv_blocks
+from waterclock.streaming.files.jsonl import count_of
 from waterclock.streaming.files.jsonl import fast as _fast
 from waterclock.streaming.files.jsonl import slow as _slow
 from waterclock.streaming.frames import TIMESTAMP
@@ -196,7 +197,7 @@ def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> It
                 for block in _whole_lines(file):
                     rows = _fast(block, layout)
                     yield Block(rows, dead_letters([])) if rows is not None else _slow(block, layout, path, first)
-                    first += block.count(b"\n")
+                    first += count_of(b"\n", block)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
@@ -254,10 +255,10 @@ def _is_packed(file: Any) -> bool:
 def _whole_lines(file: Any) -> Iterator[bytes]:
     parts: list[bytes] = []
     while chunk := file.read(BLOCK_BYTES):
-        head, newline, tail = chunk.rpartition(b"\n")
-        if newline:
-            yield b"".join((*parts, head, newline))
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield b"".join((*parts, memoryview(chunk)[:end]))
             parts = []
-        parts.append(tail)
+        parts.append(chunk[end:])
     if rest := b"".join(parts):
         yield rest
