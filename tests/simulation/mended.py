@@ -134,8 +134,8 @@ MENDED: dict[str, Plant] = {
         (
             Edit(
                 BROKER + "upkeep",
-                "            if error is None:\n                partition.memo.start",
-                "            if True:\n                partition.memo.start",
+                "            if error is None and partition.start < offset:\n",
+                "            if partition.start < offset:\n",
             ),
         ),
         workloads=("retention",),

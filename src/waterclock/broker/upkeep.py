@@ -121,8 +121,8 @@ class Upkeep:
         """Hide what lies before `offset` once that is durable; `then(None)` after it, `then(error)` if the disk refuses."""
 
         def kept(error: Exception | None) -> None:
-            if error is None:
-                partition.memo.start = max(partition.start, offset)
+            if error is None and partition.start < offset:
+                partition.memo.start = offset
                 self._changed([partition])
             then(error)
 
